@@ -1,0 +1,65 @@
+"""The exceptions oteval raises, each named for the condition it reports.
+
+    OtevalError
+    ├── InputError          a file, stream or message that cannot be read
+    ├── ConfigError         a configuration file or evaluator argument that is wrong
+    ├── StoreError          the database cannot be used
+    │   ├── StoreLocked     another process holds it
+    │   ├── StoreTooNew     a newer oteval wrote it
+    │   └── NotAStore       the file is no oteval database
+    ├── NotFound            an id or name that nothing has
+    └── NothingEvaluated    a run that had nothing, or too little, to evaluate
+
+Every message is one line that names the file, line or key and says what to do.
+This module imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "InputError",
+    "NotAStore",
+    "NotFound",
+    "NothingEvaluated",
+    "OtevalError",
+    "StoreError",
+    "StoreLocked",
+    "StoreTooNew",
+]
+
+
+class OtevalError(Exception):
+    """The base of everything oteval raises on purpose."""
+
+
+class InputError(OtevalError, ValueError):
+    """A file, stream or message cannot be read; the message names the place."""
+
+
+class ConfigError(OtevalError, ValueError):
+    """A configuration or an evaluator's argument is wrong; the message names the key or line."""
+
+
+class StoreError(OtevalError):
+    """The database cannot be used."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the database; the message names it."""
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer oteval."""
+
+
+class NotAStore(StoreError):
+    """The file is not a DuckDB database, or not one of oteval's."""
+
+
+class NotFound(OtevalError, LookupError):
+    """Nothing has the id or name that was asked for."""
+
+
+class NothingEvaluated(OtevalError):
+    """Nothing, or less than was asked for, could be evaluated."""

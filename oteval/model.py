@@ -1,0 +1,524 @@
+"""What the stages of oteval hand to each other: frozen, typed values without I/O.
+
+A **span** and a **log record** are OpenTelemetry's. A **trajectory** is one agent run: the
+messages exchanged with the model, from the first up to the run's end. In a chat a run is one
+turn, and the trajectory's `messages` also hold the turns before it; `new_from` says where its
+own begin. A **gap** names something that the trace does not hold and why. A **score** is one
+evaluator's verdict on one trajectory; a score that could not be had has a `status` that says
+so and never a number.
+
+Times are nanoseconds since the Unix epoch; ids are lower-case hex, as in OTLP/JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from .jsontext import canonical, dumps
+
+__all__ = [
+    "Event",
+    "Gap",
+    "Link",
+    "LogRecord",
+    "Message",
+    "Reference",
+    "Rewrite",
+    "Role",
+    "Score",
+    "Span",
+    "SpanRef",
+    "Status",
+    "ToolCall",
+    "Trajectory",
+    "Usage",
+]
+
+Attributes = Mapping[str, Any]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Status = Literal["ok", "error", "not_evaluated"]
+
+_EMPTY: Attributes = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A span event.
+
+    Attributes:
+        name: The event's name.
+        time_ns: When it happened.
+        attributes: Its attributes.
+        dropped_attributes: How many attributes the emitter dropped.
+    """
+
+    name: str
+    time_ns: int = 0
+    attributes: Attributes = field(default_factory=dict)
+    dropped_attributes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link from a span to another.
+
+    Attributes:
+        trace_id: The other span's trace.
+        span_id: The other span.
+        attributes: The link's attributes.
+    """
+
+    trace_id: str
+    span_id: str
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An OpenTelemetry span.
+
+    Attribute values are the JSON-like Python values of OTLP's AnyValue. The two that JSON cannot
+    hold stay in OTLP/JSON's own form: bytes as ``{"bytesValue": base64}`` and non-finite doubles
+    as ``{"doubleValue": "NaN"}``.
+
+    Attributes:
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+        parent_id: The parent's span id, or "" for a root.
+        name: The span's name.
+        kind: OTLP's number: 0 unspecified, 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
+        start_ns: Start time.
+        end_ns: End time.
+        status_code: OTLP's number: 0 unset, 1 ok, 2 error.
+        status_message: The status' description.
+        attributes: The attributes.
+        events: Span events, in the emitter's order.
+        links: Links to other spans.
+        scope: The instrumentation scope's name.
+        scope_version: The instrumentation scope's version.
+        scope_attributes: The instrumentation scope's attributes.
+        resource: The resource's attributes.
+        trace_state: The W3C trace state.
+        flags: The span flags.
+        dropped_attributes: How many attributes the emitter dropped.
+        dropped_events: How many events the emitter dropped.
+        dropped_links: How many links the emitter dropped.
+        seq: The order of arrival in a store; 0 before it is stored.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str = ""
+    name: str = ""
+    kind: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    status_code: int = 0
+    status_message: str = ""
+    attributes: Attributes = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    links: tuple[Link, ...] = ()
+    scope: str = ""
+    scope_version: str = ""
+    scope_attributes: Attributes = field(default_factory=dict)
+    resource: Attributes = field(default_factory=dict)
+    trace_state: str = ""
+    flags: int = 0
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+    dropped_links: int = 0
+    seq: int = 0
+
+    @property
+    def service(self) -> str:
+        """The resource's ``service.name``, or ""."""
+        return str(self.resource.get("service.name", ""))
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the span's status is an error."""
+        return self.status_code == 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """An OpenTelemetry log record; several dialects keep message content in them.
+
+    Attributes:
+        trace_id: The trace in whose context it was emitted, or "".
+        span_id: The span in whose context it was emitted, or "".
+        time_ns: When it happened; 0 when the emitter left it out.
+        observed_ns: When it was collected.
+        event_name: OTLP's ``eventName``, or the attribute ``event.name``.
+        severity: OTLP's severity number.
+        severity_text: The severity's name.
+        body: The body, a JSON-like value.
+        attributes: The attributes.
+        scope: The instrumentation scope's name.
+        scope_version: The instrumentation scope's version.
+        resource: The resource's attributes.
+        dropped_attributes: How many attributes the emitter dropped.
+        seq: The order of arrival in a store; 0 before it is stored.
+    """
+
+    trace_id: str = ""
+    span_id: str = ""
+    time_ns: int = 0
+    observed_ns: int = 0
+    event_name: str = ""
+    severity: int = 0
+    severity_text: str = ""
+    body: Any = None
+    attributes: Attributes = field(default_factory=dict)
+    scope: str = ""
+    scope_version: str = ""
+    resource: Attributes = field(default_factory=dict)
+    dropped_attributes: int = 0
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRef:
+    """The address of a span."""
+
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that a trace does not hold, and why.
+
+    Attributes:
+        code: One of the codes in `oteval.reconstruct.gaps`.
+        detail: One line for people: what is missing and what would bring it.
+        span_id: The span it was found on, or "".
+    """
+
+    code: str
+    detail: str
+    span_id: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"code": self.code, "detail": self.detail, "span_id": self.span_id}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool, as the model asked for it.
+
+    Attributes:
+        name: The tool's name.
+        arguments: The parsed arguments; a string where they are not valid JSON; None where the
+            trace does not hold them.
+        id: The provider's call id, or "".
+        span_id: The span of the tool's execution, or "".
+        start_ns: When the execution began; 0 when no span shows it.
+        end_ns: When the execution ended; 0 when no span shows it.
+    """
+
+    name: str
+    arguments: Any = None
+    id: str = ""
+    span_id: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's form of a tool call; arguments are JSON text."""
+        text = self.arguments if isinstance(self.arguments, str) else dumps(self.arguments)
+        if self.arguments is None:
+            text = ""
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": text},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a trajectory.
+
+    Attributes:
+        role: Who said it.
+        content: Its text, or None where there is none or the trace does not hold it.
+        tool_calls: The calls an assistant message asks for.
+        tool_call_id: For a tool message, the call it answers.
+        name: The tool's or participant's name, or "".
+        is_error: Whether a tool message reports a failure.
+        parts: What is not text: images, audio, files, reasoning; in the emitter's form.
+        span_id: The span the message was read from.
+        trace_id: That span's trace.
+    """
+
+    role: str
+    content: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    name: str = ""
+    is_error: bool = False
+    parts: tuple[Mapping[str, Any], ...] = ()
+    span_id: str = ""
+    trace_id: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return OpenAI's form of the message; a failed tool message has ``is_error``."""
+        out: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.parts:
+            text = [] if self.content is None else [{"type": "text", "text": self.content}]
+            out["content"] = [*text, *self.parts]
+        if self.tool_calls:
+            out["tool_calls"] = [call.as_dict() for call in self.tool_calls]
+        if self.role == "tool":
+            out["tool_call_id"] = self.tool_call_id
+        if self.name:
+            out["name"] = self.name
+        if self.is_error:
+            out["is_error"] = True
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that the model calls of a run report.
+
+    Attributes:
+        input_tokens: Tokens read, cached ones included.
+        output_tokens: Tokens written, reasoning included.
+        cached_tokens: How many of the input tokens came from a cache.
+        model_calls: How many model calls were made.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    model_calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return the sum of two usages."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.model_calls + other.model_calls,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the JSON form."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "model_calls": self.model_calls,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A part of the history that a later model call no longer held.
+
+    Attributes:
+        at: The index in the trajectory's messages where the replacement begins.
+        messages: The messages that were replaced.
+        span_id: The model call that showed the new history.
+    """
+
+    at: int
+    messages: tuple[Message, ...]
+    span_id: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        messages = [message.as_dict() for message in self.messages]
+        return {"at": self.at, "span_id": self.span_id, "messages": messages}
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One agent run, as its spans tell it.
+
+    Messages before the run are held by reference to the run before (`history`), so that a long
+    conversation costs linear space.
+
+    Attributes:
+        id: A stable hash of the root span's ids.
+        root_span: The run's root span; scores hang on it.
+        trace_ids: The traces that the run's own spans come from.
+        tail: The messages after those of `history`.
+        new_from: The index in `messages` where this run's own messages begin.
+        history: The run before it in the same conversation, or None.
+        conversation_id: The conversation's id, or "".
+        turn: The run's number in its conversation, from 1.
+        agent: The agent's name, or "".
+        service: The emitting service's name.
+        parent_id: For a sub-agent, the trajectory that called it; else "".
+        parent_call_id: For a sub-agent called as a tool, the id of that call; else "".
+        steps: The graph form: the node names of each step.
+        tools: The definitions of the tools that the model was offered.
+        models: The models that answered, in order of first use.
+        dialects: The dialects that the run's spans were read with.
+        usage: Tokens used.
+        start_ns: When the run began.
+        end_ns: When it ended.
+        gaps: What is missing, and why.
+        rewrites: History that later calls replaced.
+        chain: A hash over all messages to the run's end, by which a later run without a
+            conversation id finds this one.
+        follows: The `chain` of the run that this one's history ends with, or "".
+        rev: The revision; late spans make a new one.
+    """
+
+    id: str
+    root_span: SpanRef
+    trace_ids: tuple[str, ...] = ()
+    tail: tuple[Message, ...] = ()
+    new_from: int = 0
+    history: Trajectory | None = None
+    conversation_id: str = ""
+    turn: int = 1
+    agent: str = ""
+    service: str = ""
+    parent_id: str = ""
+    parent_call_id: str = ""
+    steps: tuple[tuple[str, ...], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    models: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    start_ns: int = 0
+    end_ns: int = 0
+    gaps: tuple[Gap, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    chain: str = ""
+    follows: str = ""
+    rev: int = 1
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation up to the run's end, as far as it is known."""
+        runs: list[tuple[Message, ...]] = []
+        run: Trajectory | None = self
+        while run is not None:
+            runs.append(run.tail)
+            run = run.history
+        return tuple(message for tail in reversed(runs) for message in tail)
+
+    @property
+    def own_messages(self) -> tuple[Message, ...]:
+        """The messages of this run alone."""
+        start = self.new_from - (len(self.messages) - len(self.tail))
+        return self.tail[start:] if start >= 0 else self.messages[self.new_from :]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval trajectories --json`` prints."""
+        return {
+            "trajectory_id": self.id,
+            "trace_ids": list(self.trace_ids),
+            "root_span": {"trace_id": self.root_span.trace_id, "span_id": self.root_span.span_id},
+            "conversation_id": self.conversation_id or None,
+            "agent": self.agent or None,
+            "service": self.service or None,
+            "parent_id": self.parent_id or None,
+            "turn": self.turn,
+            "new_from": self.new_from,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "models": list(self.models),
+            "usage": self.usage.as_dict(),
+            "messages": [message.as_dict() for message in self.messages],
+            "steps": [list(step) for step in self.steps],
+            "gaps": [gap.as_dict() for gap in self.gaps],
+        }
+
+
+def trajectory_id(trace_id: str, span_id: str) -> str:
+    """Return the stable id of the trajectory whose root is the given span (16 hex digits)."""
+    return hashlib.blake2b(f"{trace_id}:{span_id}".encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a trajectory should have been.
+
+    Attributes:
+        name: Its name in the store or configuration.
+        messages: The messages, in any form `oteval.evaluate.messages` accepts.
+        source: Where it came from: a file's path or a trajectory's id.
+    """
+
+    name: str
+    messages: tuple[Any, ...]
+    source: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the content; part of an evaluator's version."""
+        text = canonical([m.as_dict() if isinstance(m, Message) else m for m in self.messages])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One evaluator's verdict on one trajectory.
+
+    An error is never a 0, and not evaluated is never a pass: unless `status` is ``ok``, `score`
+    and `passed` are None.
+
+    Attributes:
+        trajectory_id: The trajectory judged.
+        trace_id: Its root span's trace.
+        span_id: Its root span.
+        evaluator: The evaluator's name.
+        version: A hash of the evaluator's configuration, code and prompt.
+        status: ``ok``, ``error`` or ``not_evaluated``.
+        score: The number; a bool's is 1.0 or 0.0.
+        label: The verdict as a word, or "".
+        passed: Whether it counts as a pass; None when it has no such notion.
+        comment: Why, in a line or two.
+        metadata: Figures that reproduce the verdict.
+        rev: The trajectory's revision that was judged.
+        sample_p: The rate at which the trajectory was drawn.
+        time_ns: When it was judged.
+    """
+
+    trajectory_id: str
+    trace_id: str
+    span_id: str
+    evaluator: str
+    version: str
+    status: Status
+    score: float | None = None
+    label: str = ""
+    passed: bool | None = None
+    comment: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    rev: int = 1
+    sample_p: float = 1.0
+    time_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a verdict on something that was not evaluated."""
+        if self.status != "ok" and (self.score is not None or self.passed is not None):
+            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval score --json`` prints."""
+        return {
+            "trajectory_id": self.trajectory_id,
+            "trace_id": self.trace_id,
+            "span_id": self.span_id,
+            "evaluator": self.evaluator,
+            "version": self.version,
+            "score": self.score,
+            "label": self.label or None,
+            "passed": self.passed,
+            "status": self.status,
+            "comment": self.comment or None,
+            "metadata": dict(self.metadata),
+        }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import orjson
@@ -15,6 +16,8 @@ import orjson
 __all__ = ["call_hash", "canonical", "dumps", "loads"]
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+# orjson writes every whole float with ".0" or an exponent; all else is canonical already.
+_WHOLE_FLOAT = re.compile(r"\d(?:\.0|[eE])")
 
 
 def loads(text: str | bytes) -> Any:
@@ -43,8 +46,7 @@ def canonical(value: Any) -> str:
         text = orjson.dumps(value, default=str, option=_OPTIONS).decode()
     except (TypeError, ValueError):
         text = ""
-    # orjson writes every whole float with ".0" or an exponent; all else is canonical already.
-    if text and ".0" not in text and "e" not in text and "E" not in text:
+    if text and _WHOLE_FLOAT.search(text) is None:
         return text
     return json.dumps(
         _plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str

@@ -1,1 +1,43 @@
-"""Placeholder."""
+"""Spans into trajectories: which agent said what to which model, and which tools it called.
+
+Pure: spans and log records in, trajectories out; no clock, no file, no database. The stages inside:
+`dialects` read a span, `tree` and `scopes` find the runs, `merge`, `tools` and `conversation` make
+the messages, `gaps` names what is missing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ..model import LogRecord, Span, Trajectory
+from .conversation import trajectories_of
+from .dialects import DIALECTS
+from .gaps import CODES
+from .scopes import Run, runs_of
+
+__all__ = ["CODES", "DIALECTS", "reconstruct"]
+
+
+def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[Trajectory]:
+    """Return the trajectories of some traces.
+
+    Args:
+        spans: The spans of whole traces, in any order. Turns of one conversation are stitched
+            when their traces are all among them.
+        logs: The log records of those traces.
+
+    Returns:
+        One trajectory per agent run, in order of start. A trace without any gives one trajectory
+        without messages, whose gaps say why.
+    """
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_trace[span.trace_id].append(span)
+    logs_of: dict[str, dict[str, list[LogRecord]]] = defaultdict(lambda: defaultdict(list))
+    for record in logs:
+        logs_of[record.trace_id][record.span_id].append(record)
+    runs: list[Run] = []
+    for trace_id, members in by_trace.items():
+        runs.extend(runs_of(members, logs_of.get(trace_id, {})))
+    return trajectories_of(runs)

@@ -1,0 +1,155 @@
+"""OpenTelemetry GenAI, current: ``gen_ai.{input,output}.messages`` on spans, events or logs.
+
+Convention: https://opentelemetry.io/docs/specs/semconv/gen-ai/ (in Development, 1.37 and later).
+Content is off by default; with events it comes as the log event
+``gen_ai.client.inference.operation.details`` in the span's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...model import Gap, Message, Span
+from ..content import from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import PLACEHOLDERS, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, usage
+
+__all__ = ["GENAI", "read", "read_model_call"]
+
+SWITCH = (
+    "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY "
+    "(with EVENT_ONLY, load the log records too)"
+)
+DETAILS_EVENT = "gen_ai.client.inference.operation.details"
+INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+SYSTEM = "gen_ai.system_instructions"
+ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
+CONTENT = (INPUT, OUTPUT, SYSTEM)
+
+MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
+_KEYS = ("gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name")
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether the span carries the current conventions' attributes or event."""
+    attributes = span.attributes
+    return any(key in attributes for key in _KEYS) or any(
+        record.event_name == DETAILS_EVENT for record in logs
+    )
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is."""
+    operation = str(span.attributes.get("gen_ai.operation.name", ""))
+    if operation in MODEL_OPERATIONS:
+        return read_model_call(span, logs, SWITCH)
+    if operation == "execute_tool":
+        return read_tool(span, SWITCH)
+    if operation in ("invoke_agent", "invoke_workflow"):
+        return read_agent(span, logs)
+    if not operation and (INPUT in span.attributes or OUTPUT in span.attributes):
+        return read_model_call(span, logs, SWITCH)
+    return Wrapper(span)
+
+
+def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
+    """Return the attributes with the content that events and log records add to them."""
+    found = dict(span.attributes)
+    sources = [record.attributes for record in logs if record.event_name == DETAILS_EVENT]
+    sources += [event.attributes for event in span.events if event.name == DETAILS_EVENT]
+    for source in sources:
+        for key in (*CONTENT, "gen_ai.tool.definitions"):
+            if key in source and key not in found:
+                found[key] = source[key]
+    return found
+
+
+def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
+    """Return a model call whose messages are in the form of parts.
+
+    Args:
+        span: The span.
+        logs: The log records in its context.
+        switch: What turns content on, for the gap of a span that has none.
+    """
+    content = content_of(span, logs)
+    gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
+    if INPUT not in content and OUTPUT not in content:
+        gaps.append(_no_content(span, switch))
+    sent = _system(content, span) + _messages(content.get(INPUT), span)
+    received = _messages(content.get(OUTPUT), span)
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        tools=tool_definitions(content.get("gen_ai.tool.definitions")),
+        model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
+        usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        is_delta="gen_ai.request.previous_response.id" in span.attributes,
+        gaps=tuple(gaps),
+    )
+
+
+def _no_content(span: Span, switch: str) -> Gap:
+    references = [key for key in (f"{INPUT}_ref", f"{OUTPUT}_ref") if key in span.attributes]
+    if references:
+        where = str(span.attributes[references[0]])
+        return gap("content_external", span.span_id, where=where)
+    return gap("content_not_captured", span.span_id, switch=switch)
+
+
+def _messages(value: Any, span: Span) -> list[Message]:
+    if value is None or (isinstance(value, str) and value in PLACEHOLDERS):
+        return []
+    return from_messages(parse(value).value, span)
+
+
+def _system(content: Mapping[str, Any], span: Span) -> list[Message]:
+    parts = content.get(SYSTEM)
+    if parts is None:
+        return []
+    value = parse(parts).value
+    message = {"role": "system", "parts": value if isinstance(value, list) else [value]}
+    return from_messages([message], span)
+
+
+def read_tool(span: Span, switch: str) -> ToolRun:
+    """Return the execution of a tool.
+
+    Args:
+        span: The span.
+        switch: What turns content on, for the gap of a span that has none.
+    """
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), switch)
+    if ARGUMENTS not in attributes and RESULT not in attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=switch))
+    arguments = attributes.get(ARGUMENTS)
+    return ToolRun(
+        span,
+        name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
+        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        result=result_text(span, attributes.get(RESULT)),
+        is_error=span.is_error or "error.type" in attributes,
+        gaps=tuple(gaps),
+    )
+
+
+def read_agent(span: Span, logs: Logs) -> AgentRun:
+    """Return an agent's run, with the messages its span holds by itself."""
+    content = content_of(span, logs)
+    return AgentRun(
+        span,
+        name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
+        input=tuple(_system(content, span) + _messages(content.get(INPUT), span)),
+        output=tuple(_messages(content.get(OUTPUT), span)),
+    )
+
+
+GENAI = Dialect("genai", claims, read)

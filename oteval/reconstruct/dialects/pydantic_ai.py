@@ -1,0 +1,127 @@
+"""Pydantic AI, instrumentation versions 1 to 6 (scope ``pydantic-ai``).
+
+Version 1 holds a model call's messages as a JSON list of events in the attribute ``events``, or as
+log records; tools have ``tool_arguments`` and ``tool_response``. From version 2 on the current
+GenAI conventions hold, with results under the key ``result`` and arguments as text. The agent's
+root span has the whole transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...model import Message, Span
+from ..content import EVENT_ROLES, from_event, from_messages, join_neighbours, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import parse, parse_arguments
+from . import genai
+from .base import Dialect, Logs, attribute_gaps, integer, result_text
+from .genai_events import Emitted, emitted, model_call
+
+__all__ = ["PYDANTIC_AI"]
+
+SWITCH = "construct InstrumentationSettings(include_content=True)"
+TRANSCRIPTS = ("pydantic_ai.all_messages", "all_messages_events")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Pydantic AI itself wrote the span."""
+    return span.scope == "pydantic-ai"
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span is, in either of the two generations."""
+    attributes = span.attributes
+    operation = attributes.get("gen_ai.operation.name")
+    if operation == "invoke_agent" or "agent_name" in attributes:
+        return _agent(span)
+    if "tool_arguments" in attributes or "tool_response" in attributes:
+        return _old_tool(span)
+    if operation == "execute_tool" or attributes.get("gen_ai.tool.call.id"):
+        return genai.read_tool(span, SWITCH)
+    if operation in genai.MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    return Wrapper(span)
+
+
+def _agent(span: Span) -> AgentRun:
+    attributes = span.attributes
+    transcript = _transcript(span, semconv.first(attributes, TRANSCRIPTS))
+    system = attributes.get("gen_ai.system_instructions")
+    if system is not None and transcript and transcript[0].role != "system":
+        parts = parse(system).value
+        transcript = from_messages([{"role": "system", "parts": parts}], span) + transcript
+    start = attributes.get("pydantic_ai.new_message_index")
+    return AgentRun(
+        span,
+        name=str(semconv.first(attributes, semconv.AGENT_NAME) or ""),
+        transcript=tuple(transcript),
+        transcript_new_from=None if start is None else integer(start),
+    )
+
+
+def _transcript(span: Span, value: Any) -> list[Message]:
+    items = parse(value).value
+    if not isinstance(items, list):
+        return []
+    if any(isinstance(item, Mapping) and "event.name" in item for item in items):
+        return _from_events(span, items)
+    return from_messages(items, span)
+
+
+def _events(items: Any) -> list[Emitted]:
+    found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    return [
+        Emitted(str(item["event.name"]), item)
+        for item in found
+        if item.get("event.name") in EVENT_ROLES
+    ]
+
+
+def _from_events(span: Span, items: list[Any]) -> list[Message]:
+    messages: list[Message] = []
+    for name, body in _events(items):
+        messages += from_event(name, body, span)
+    return join_neighbours(messages)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
+        return genai.read_model_call(span, logs, SWITCH)
+    events = _events(parse(span.attributes.get("events")).value) or emitted(span, logs)
+    call = model_call(span, events, f"{SWITCH} (in mode 'logs', load the log records too)")
+    parameters = parse(span.attributes.get("model_request_parameters")).value
+    offered = parameters.get("function_tools") if isinstance(parameters, Mapping) else None
+    return ModelCall(
+        span,
+        input=call.input,
+        output=call.output,
+        tools=tool_definitions(offered),
+        model=call.model,
+        usage=call.usage,
+        whole=call.whole,
+        gaps=call.gaps,
+    )
+
+
+def _old_tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, ("tool_arguments", "tool_response"), SWITCH)
+    arguments = attributes.get("tool_arguments")
+    if arguments is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    return ToolRun(
+        span,
+        name=str(attributes.get("gen_ai.tool.name") or span.name),
+        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        result=result_text(span, attributes.get("tool_response")),
+        is_error=span.is_error,
+        gaps=tuple(gaps),
+    )
+
+
+PYDANTIC_AI = Dialect("pydantic-ai", claims, read)

@@ -1,0 +1,57 @@
+"""The named gaps: what a trace does not hold, why, and what would bring it.
+
+A gap never stops a reconstruction; it is what keeps a trajectory from looking whole when it is
+not. Codes are stable: people filter and alert on them.
+"""
+
+from __future__ import annotations
+
+from ..model import Gap
+
+__all__ = ["CODES", "gap"]
+
+CODES: dict[str, str] = {
+    "attributes_dropped": (
+        "the emitter dropped {count} attributes of this span; raise "
+        "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (default 128)"
+    ),
+    "content_external": (
+        "the messages were uploaded elsewhere and the span holds only a reference ({where})"
+    ),
+    "content_not_captured": "the span holds no message content; {switch}",
+    "content_truncated": (
+        "{key} was cut and is no whole JSON; raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
+    ),
+    "content_unreadable": "{key} could not be read: {reason}",
+    "cyclic_parents": "the span's parents form a circle; it was taken as a root",
+    "duplicate_span": "the trace holds this span id more than once; the first was kept",
+    "history_rewritten": (
+        "this model call no longer held {count} earlier messages; they are kept as a rewrite"
+    ),
+    "missing_parent": "the parent span {parent} is not in the trace; it was taken as a root",
+    "missing_tool_result": "no result of the call of {tool} is in the trace",
+    "model_call_failed": "the model call failed: {reason}",
+    "negative_duration": "the span ends before it starts",
+    "no_model_spans": (
+        "no span of a model call was found; instrument the model client or the agent's framework "
+        "(for instance with opentelemetry-instrumentation-genai-openai)"
+    ),
+    "redacted": "{key} was replaced by a placeholder; {switch}",
+    "system_prompt_changed": "the system prompt differs from the one before; the first is shown",
+    "unknown_dialect": "{count} spans look like model spans of a dialect that is not read: {what}",
+    "unmatched_tool_span": "the tool {tool} ran without a call of the model that asks for it",
+}
+
+
+def gap(code: str, span_id: str = "", **values: object) -> Gap:
+    """Return a gap with its one-line explanation.
+
+    Args:
+        code: One of `CODES`.
+        span_id: The span it was found on.
+        **values: What the explanation names.
+
+    Raises:
+        KeyError: The code, or a value that its explanation needs, is not known.
+    """
+    return Gap(code, CODES[code].format(**values), span_id)

@@ -1,0 +1,95 @@
+"""What a dialect makes of one span: a model call, a tool run, an agent run, or nothing of its own.
+
+The rest of the reconstruction works on these four and knows no dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import Gap, Message, Span, Usage
+
+__all__ = ["AgentRun", "ModelCall", "Reading", "ToolRun", "Wrapper"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A span of one call of a model.
+
+    Attributes:
+        span: The span.
+        input: The messages sent, as far as they are known.
+        output: The messages received.
+        tools: Definitions of the tools offered.
+        model: The model that answered.
+        usage: Tokens used.
+        whole: Whether input and output are all there was.
+        is_delta: Whether the input is known to hold only what is new to the provider.
+        gaps: What is missing.
+    """
+
+    span: Span
+    input: tuple[Message, ...] = ()
+    output: tuple[Message, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    model: str = ""
+    usage: Usage = Usage()
+    whole: bool = True
+    is_delta: bool = False
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """A span of one execution of a tool.
+
+    Attributes:
+        span: The span.
+        name: The tool's name.
+        call_id: The provider's call id, or "".
+        arguments: The parsed arguments; None where the span does not hold them.
+        result: The result as text; None where the span does not hold it.
+        is_error: Whether the execution failed.
+        gaps: What is missing.
+    """
+
+    span: Span
+    name: str
+    call_id: str = ""
+    arguments: Any = None
+    result: str | None = None
+    is_error: bool = False
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """A span of one run of an agent.
+
+    Attributes:
+        span: The span.
+        name: The agent's name, or "".
+        input: What the run was asked, where the span holds it.
+        output: What it answered, where the span holds it.
+        transcript: All messages of the conversation, where the span holds them.
+        transcript_new_from: Where this run's own begin in `transcript`, where the span says so.
+    """
+
+    span: Span
+    name: str = ""
+    input: tuple[Message, ...] = ()
+    output: tuple[Message, ...] = ()
+    transcript: tuple[Message, ...] = ()
+    transcript_new_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A span that only groups others: a workflow, a step, an HTTP request."""
+
+    span: Span
+
+
+Reading = ModelCall | ToolRun | AgentRun | Wrapper

@@ -1,0 +1,251 @@
+"""Tool runs complete the story: the result, error and timing of each call, and calls not captured.
+
+A tool run belongs to the call with its id; without ids, to the first call of that name with equal
+arguments, in order of start. Ids may repeat within a session, so each is used once, in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..jsontext import canonical
+from ..model import Gap, Message, ToolCall
+from .gaps import gap
+from .merge import Entry, key_of
+from .readings import ToolRun
+
+__all__ = ["complete"]
+
+# How a failed call's result begins, where no span of the tool says whether it failed.
+_ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
+
+
+@dataclass(slots=True)
+class _Answered:
+    """An assistant's call with what is known of its execution."""
+
+    call: ToolCall
+    result: Entry | None = None
+    run: ToolRun | None = None
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A message, and for an assistant's with calls, the results that follow it."""
+
+    entry: Entry
+    answers: list[_Answered] = field(default_factory=list)
+    results: list[Entry] = field(default_factory=list)
+
+
+def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> tuple[list[Entry], list[Gap]]:
+    """Return a run's messages with its tool runs worked in, and what is missing still.
+
+    Args:
+        entries: The run's own messages.
+        runs: Its tool runs, in order of start.
+    """
+    exchanges = _exchanges(entries)
+    for exchange in exchanges:
+        _pair_results(exchange)
+    left = _match_runs([a for exchange in exchanges for a in exchange.answers], runs)
+    gaps = _place_left(exchanges, left)
+    done: list[Entry] = []
+    for exchange in exchanges:
+        done.extend(_render(exchange, gaps))
+        for answer in exchange.answers:
+            gaps.extend(_unfilled(answer))
+    return done, gaps
+
+
+def _unfilled(answer: _Answered) -> Sequence[Gap]:
+    """Return the gaps of a tool's span that the messages do not fill."""
+    if answer.run is None:
+        return ()
+    result = answer.result.message.content if answer.result else None
+    known = answer.call.arguments is not None and result is not None
+    return () if known else answer.run.gaps
+
+
+def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
+    found: list[_Exchange] = []
+    for entry in entries:
+        message = entry.message
+        if message.role == "tool" and found and found[-1].answers:
+            found[-1].results.append(entry)
+            continue
+        answers = [_Answered(call) for call in message.tool_calls]
+        found.append(_Exchange(entry, answers))
+    return found
+
+
+def _pair_results(exchange: _Exchange) -> None:
+    """Pair the results after a message with its calls: by id, and what is left by order."""
+    by_id: dict[str, deque[_Answered]] = defaultdict(deque)
+    for answer in exchange.answers:
+        if answer.call.id:
+            by_id[answer.call.id].append(answer)
+    unpaired = []
+    for entry in exchange.results:
+        waiting = by_id.get(entry.message.tool_call_id)
+        if waiting:
+            waiting.popleft().result = entry
+        else:
+            unpaired.append(entry)
+    free = (answer for answer in exchange.answers if answer.result is None)
+    for entry, answer in zip(unpaired, free, strict=False):
+        answer.result = entry
+
+
+def _match_runs(answers: Sequence[_Answered], runs: Sequence[ToolRun]) -> list[ToolRun]:
+    """Give each call its run, and return the runs that no call asked for."""
+    known = {answer.call.span_id for answer in answers if answer.call.span_id}
+    left = [run for run in runs if run.span.span_id not in known]
+    free = [answer for answer in answers if not answer.call.span_id]
+    for run_key, call_key in (
+        (_run_id, _call_id),
+        (_run_signature, _call_signature),
+        # Frameworks fill in defaults and rename fields: then the name and the order are left.
+        (_run_name, _call_name),
+    ):
+        left = _take(left, free, run_key, call_key)
+    return left
+
+
+def _run_id(run: ToolRun) -> str:
+    return run.call_id
+
+
+def _call_id(call: ToolCall) -> str:
+    return call.id
+
+
+def _run_signature(run: ToolRun) -> str:
+    return "" if run.arguments is None else f"{run.name}\0{canonical(run.arguments)}"
+
+
+def _call_signature(call: ToolCall) -> str:
+    return "" if call.arguments is None else f"{call.name}\0{canonical(call.arguments)}"
+
+
+def _run_name(run: ToolRun) -> str:
+    return run.name
+
+
+def _call_name(call: ToolCall) -> str:
+    return call.name
+
+
+def _take(
+    runs: Sequence[ToolRun],
+    answers: Sequence[_Answered],
+    run_key: Callable[[ToolRun], str],
+    call_key: Callable[[ToolCall], str],
+) -> list[ToolRun]:
+    """Give each run to the first free call with the same key, and return the runs left over."""
+    waiting: dict[str, deque[_Answered]] = defaultdict(deque)
+    for answer in answers:
+        if answer.run is None:
+            waiting[call_key(answer.call)].append(answer)
+    left = []
+    for run in runs:
+        key = run_key(run)
+        if key and waiting.get(key):
+            waiting[key].popleft().run = run
+        else:
+            left.append(run)
+    return left
+
+
+def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap]:
+    """Add the calls that no message shows, where an answer was not wholly captured."""
+    gaps = []
+    for run in left:
+        exchange = _open_before(exchanges, run.span.start_ns)
+        if exchange is None:
+            gaps.append(gap("unmatched_tool_span", run.span.span_id, tool=run.name))
+            gaps.extend(run.gaps)
+        else:
+            call = ToolCall(run.name, run.arguments, run.call_id)
+            exchange.answers.append(_Answered(call, run=run))
+    return gaps
+
+
+def _open_before(exchanges: Sequence[_Exchange], time_ns: int) -> _Exchange | None:
+    found = None
+    for exchange in exchanges:
+        if exchange.entry.is_open and exchange.entry.time_ns <= time_ns:
+            found = exchange
+    return found
+
+
+def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
+    """Return a message with its calls and results, whatever they came from."""
+    if not exchange.answers:
+        return [exchange.entry, *exchange.results]
+    entry = exchange.entry
+    calls = tuple(_call(answer) for answer in exchange.answers)
+    message = replace(entry.message, tool_calls=calls)
+    # A message of which only the role was known stays open to what a later input says of it.
+    key = key_of(message) if entry.key else ""
+    rendered = [Entry(message, key, entry.time_ns, entry.is_open)]
+    paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
+    for result in exchange.results:
+        answer = paired.get(id(result))
+        rendered.append(_result(result, answer) if answer else result)
+    for answer, call in zip(exchange.answers, calls, strict=True):
+        if answer.result is None and answer.run is not None:
+            rendered.append(_made_result(answer.run, call))
+        elif answer.result is None and not answer.call.span_id:
+            span_id = message.span_id
+            gaps.append(gap("missing_tool_result", span_id, tool=call.name))
+    return rendered
+
+
+def _call(answer: _Answered) -> ToolCall:
+    call, run = answer.call, answer.run
+    if run is None:
+        return call
+    return replace(
+        call,
+        id=call.id or run.call_id,
+        arguments=run.arguments if call.arguments is None else call.arguments,
+        span_id=run.span.span_id,
+        start_ns=run.span.start_ns,
+        end_ns=run.span.end_ns,
+    )
+
+
+def _result(entry: Entry, answer: _Answered) -> Entry:
+    message, run = entry.message, answer.run
+    call_id = answer.call.id or message.tool_call_id
+    if run is None:
+        said = _ERROR_TEXT.match(message.content or "") is not None
+        failed = message.is_error or (said and not answer.call.span_id)
+        done = replace(message, tool_call_id=call_id, is_error=failed)
+    else:
+        done = replace(
+            message,
+            tool_call_id=call_id or run.call_id,
+            is_error=message.is_error or run.is_error,
+            content=run.result if message.content is None else message.content,
+            span_id=run.span.span_id,
+            trace_id=run.span.trace_id,
+        )
+    return Entry(done, entry.key, entry.time_ns)
+
+
+def _made_result(run: ToolRun, call: ToolCall) -> Entry:
+    message = Message(
+        "tool",
+        run.result,
+        tool_call_id=call.id,
+        name=run.name,
+        is_error=run.is_error,
+        span_id=run.span.span_id,
+        trace_id=run.span.trace_id,
+    )
+    return Entry(message, "", run.span.end_ns)

@@ -1,0 +1,127 @@
+"""The spans of one trace as a forest, whatever its parents look like.
+
+Parents that are missing, or that form a circle, make their child a root; every span is in the
+forest exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..model import Gap, Span
+from .gaps import gap
+
+__all__ = ["Node", "build"]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A span and what hangs below it.
+
+    Attributes:
+        span: The span.
+        parent: The node above, or None for a root.
+        children: The nodes below, in the order in which they started.
+        gaps: What is odd about the span's place or times.
+    """
+
+    span: Span
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and all below it, parents before children, in order of start."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def ancestors(self) -> Iterator[Node]:
+        """Yield the nodes above, nearest first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+
+def order(span: Span) -> tuple[int, int, str]:
+    """Return the key by which spans are ordered: start, arrival, id."""
+    return (span.start_ns, span.seq, span.span_id)
+
+
+def build(spans: Sequence[Span]) -> list[Node]:
+    """Return the roots of one trace's forest, in the order in which they started.
+
+    Args:
+        spans: The trace's spans in any order.
+    """
+    nodes = _nodes(spans)
+    for node in nodes.values():
+        _attach(node, nodes)
+    _break_circles(nodes.values())
+    for node in nodes.values():
+        node.children.sort(key=lambda child: order(child.span))
+    return [node for node in nodes.values() if node.parent is None]
+
+
+def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
+    nodes: dict[str, Node] = {}
+    for span in sorted(spans, key=order):
+        known = nodes.get(span.span_id)
+        if known is not None:
+            known.gaps.append(gap("duplicate_span", span.span_id))
+            continue
+        node = nodes[span.span_id] = Node(span)
+        if span.end_ns and span.end_ns < span.start_ns:
+            node.gaps.append(gap("negative_duration", span.span_id))
+    return nodes
+
+
+def _attach(node: Node, nodes: dict[str, Node]) -> None:
+    parent_id = node.span.parent_id
+    if not parent_id:
+        return
+    parent = nodes.get(parent_id)
+    if parent is None:
+        node.gaps.append(gap("missing_parent", node.span.span_id, parent=parent_id))
+        return
+    node.parent = parent
+    parent.children.append(node)
+
+
+def _break_circles(nodes: Iterable[Node]) -> None:
+    """Cut each circle of parents at its earliest span."""
+    reached: set[int] = set()
+    for root in nodes:
+        if root.parent is None:
+            reached.update(map(id, root.walk()))
+    for node in nodes:
+        if id(node) in reached:
+            continue
+        first = _earliest_of_circle(node)
+        assert first.parent is not None
+        first.parent.children.remove(first)
+        first.parent = None
+        first.gaps.append(gap("cyclic_parents", first.span.span_id))
+        reached.update(map(id, first.walk()))
+
+
+def _earliest_of_circle(node: Node) -> Node:
+    """Return the earliest node of the circle that lies above a node."""
+    seen: set[int] = set()
+    while id(node) not in seen:
+        seen.add(id(node))
+        assert node.parent is not None
+        node = node.parent
+    circle = [node, *_until(node)]
+    return min(circle, key=lambda member: order(member.span))
+
+
+def _until(node: Node) -> Iterator[Node]:
+    for above in node.ancestors():
+        if above is node:
+            return
+        yield above

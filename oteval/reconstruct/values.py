@@ -1,0 +1,102 @@
+"""Attribute values as emitters write them: JSON text, JSON in JSON, Python reprs, cut-off text.
+
+`parse` never raises: it returns the value and whether the text was whole.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from ..jsontext import dumps, loads
+
+__all__ = ["PLACEHOLDERS", "Parsed", "parse", "parse_arguments", "text_of"]
+
+PLACEHOLDERS = frozenset({"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]"})
+
+_MAX_REPR = 1_000_000
+
+
+class Parsed(NamedTuple):
+    """A value read from an attribute.
+
+    Attributes:
+        value: The value; the text itself where it is neither JSON nor a Python literal.
+        truncated: Whether the text was JSON that had been cut; then `value` is what precedes
+            the cut, less the part it goes through.
+    """
+
+    value: Any
+    truncated: bool = False
+
+
+def parse(value: Any) -> Parsed:
+    """Return the value that an attribute means, unwrapping text that holds JSON."""
+    for _ in range(3):
+        if not isinstance(value, str):
+            return Parsed(value)
+        text = value.strip()
+        if text[:1] not in _JSON_STARTS:
+            return Parsed(value)
+        try:
+            value = loads(text)
+        except (ValueError, RecursionError):
+            return _parse_broken(value, text)
+    return Parsed(value)
+
+
+_JSON_STARTS = frozenset('{["')
+
+
+def _parse_broken(value: str, text: str) -> Parsed:
+    if text[0] == '"':
+        return Parsed(value)
+    literal = _python_literal(text)
+    if literal is not None:
+        return Parsed(literal)
+    try:
+        return Parsed(_without_cut_part(from_json(text, allow_partial=True)), truncated=True)
+    except ValueError:
+        return Parsed(value)
+
+
+def _python_literal(text: str) -> Any:
+    if len(text) > _MAX_REPR or text[-1] not in "}])":
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _without_cut_part(value: Any) -> Any:
+    """Return a cut list of messages less the part that the cut goes through."""
+    if not isinstance(value, list) or not value:
+        return value
+    last = value[-1]
+    parts = last.get("parts") if isinstance(last, dict) else None
+    if isinstance(parts, list) and len(parts) > 1:
+        return [*value[:-1], {**last, "parts": parts[:-1]}]
+    return value[:-1]
+
+
+def parse_arguments(value: Any) -> Any:
+    """Return a tool call's arguments: parsed where they are JSON, else the raw text.
+
+    Absent and empty arguments of a call that was captured are those of a call without any: ``{}``.
+    """
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, str):
+        return value
+    parsed = parse(value)
+    return value if parsed.truncated else parsed.value
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as message text: text stays as it is, anything else becomes JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return dumps(value)

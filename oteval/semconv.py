@@ -1,0 +1,85 @@
+"""Attribute names that more than one stage needs, in the order in which they are tried.
+
+The names are OpenTelemetry's GenAI conventions first, then those of the instrumentations that
+came before them. What only a dialect needs stands in that dialect's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "AGENT_NAME",
+    "CALL_ID",
+    "CONVERSATION_ID",
+    "INPUT",
+    "OPERATION",
+    "OUTPUT",
+    "PROVIDER",
+    "REQUEST_MODEL",
+    "RESPONSE_MODEL",
+    "TOKENS_IN",
+    "TOKENS_OUT",
+    "TOOL_NAME",
+    "first",
+]
+
+OPERATION = (
+    "gen_ai.operation.name",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "llm.request.type",
+)
+AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "traceloop.entity.name")
+CONVERSATION_ID = (
+    "gen_ai.conversation.id",
+    "session.id",
+    "gcp.vertex.agent.session_id",
+    "langsmith.metadata.thread_id",
+    "langsmith.metadata.session_id",
+    "traceloop.association.properties.thread_id",
+    "traceloop.association.properties.session_id",
+    "ai.telemetry.metadata.sessionId",
+)
+PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
+REQUEST_MODEL = ("gen_ai.request.model",)
+RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
+TOOL_NAME = ("gen_ai.tool.name", "tool.name")
+CALL_ID = ("gen_ai.tool.call.id", "tool_call.id")
+TOKENS_IN = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+)
+TOKENS_OUT = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+)
+INPUT = (
+    "gen_ai.input.messages",
+    "gen_ai.tool.call.arguments",
+    "input.value",
+    "traceloop.entity.input",
+    "events",
+    "tool_arguments",
+)
+OUTPUT = (
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.result",
+    "output.value",
+    "traceloop.entity.output",
+    "all_messages_events",
+    "pydantic_ai.all_messages",
+    "tool_response",
+)
+
+
+def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """Return the first value that is there and not empty among the keys, or None."""
+    for key in keys:
+        value = attributes.get(key)
+        if value is not None and value != "":
+            return value
+    return None

@@ -43,7 +43,7 @@ def dumps(value: Any) -> str:
 def canonical(value: Any) -> str:
     """Return the one text of all equal values: keys sorted, and 1.0 written as 1."""
     try:
-        text = orjson.dumps(value, default=str, option=_OPTIONS).decode()
+        text = orjson.dumps(value, str, _OPTIONS).decode()
     except (TypeError, ValueError):
         text = ""
     if text and _WHOLE_FLOAT.search(text) is None:

@@ -36,13 +36,12 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "Usage",
+    "trajectory_id",
 ]
 
 Attributes = Mapping[str, Any]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Status = Literal["ok", "error", "not_evaluated"]
-
-_EMPTY: Attributes = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +367,9 @@ class Trajectory:
         end_ns: When it ended.
         gaps: What is missing, and why.
         rewrites: History that later calls replaced.
-        chain: A hash over all messages to the run's end, by which a later run without a
-            conversation id finds this one.
+        attributes: The short attributes of the resource and the root span, to filter by.
+        chain: A hash over all messages to the run's last answer, by which a later run without
+            a conversation id finds this one.
         follows: The `chain` of the run that this one's history ends with, or "".
         rev: The revision; late spans make a new one.
     """
@@ -395,6 +395,7 @@ class Trajectory:
     end_ns: int = 0
     gaps: tuple[Gap, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
+    attributes: Attributes = field(default_factory=dict)
     chain: str = ""
     follows: str = ""
     rev: int = 1

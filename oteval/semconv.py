@@ -31,7 +31,7 @@ OPERATION = (
     "traceloop.span.kind",
     "llm.request.type",
 )
-AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "traceloop.entity.name")
+AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name")
 CONVERSATION_ID = (
     "gen_ai.conversation.id",
     "session.id",

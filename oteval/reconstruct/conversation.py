@@ -7,10 +7,11 @@ bring tool results back belong to the run that asked for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..model import Gap, Message, Rewrite, SpanRef, Trajectory, Usage, trajectory_id
+from ..model import Gap, Message, Rewrite, Span, SpanRef, Trajectory, Usage, trajectory_id
 from .gaps import gap
 from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, chain_to_last_answer, key_of
 from .readings import AgentRun, ModelCall, ToolRun
@@ -370,14 +371,25 @@ def _finished(builder: _Builder) -> Trajectory:
         end_ns=max((max(found.end_ns, found.start_ns) for found in spans), default=span.end_ns),
         gaps=_gaps(builder),
         rewrites=tuple(builder.rewrites),
+        attributes=_short_attributes(span),
         chain=builder.chain,
         follows=builder.follows,
     )
     return builder.trajectory
 
 
-def _tools(calls: Sequence[ModelCall]) -> tuple:  # type: ignore[type-arg]
+def _tools(calls: Sequence[ModelCall]) -> tuple[Mapping[str, Any], ...]:
     return max((call.tools for call in calls), key=len, default=())
+
+
+def _short_attributes(span: Span) -> dict[str, Any]:
+    """Return what a run can be filtered by; content is too long to be among it."""
+    found = {**span.resource, **span.attributes}
+    return {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 256)
+    }
 
 
 def _parent_id(builder: _Builder) -> str:

@@ -1,0 +1,63 @@
+"""Numbered migrations: each ``NNNN_name.sql`` beside this file is applied once, in order."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import duckdb
+
+from ...errors import StoreTooNew
+from ..query import number
+
+__all__ = ["migrate", "newest"]
+
+
+def _scripts() -> dict[int, str]:
+    """Return the text of each migration by its number."""
+    found = {}
+    for entry in resources.files(__name__).iterdir():
+        if entry.name.endswith(".sql"):
+            found[int(entry.name[:4])] = entry.read_text("utf-8")
+    return dict(sorted(found.items()))
+
+
+def newest() -> int:
+    """Return the number of the newest migration that this version of oteval knows."""
+    return max(_scripts())
+
+
+def applied(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the number of the last migration that a database has had; 0 for a new one."""
+    known = number(
+        connection,
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'migrations' "
+        "AND database_name = current_database()",
+    )
+    return number(connection, "SELECT coalesce(max(number), 0) FROM migrations") if known else 0
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Bring a database to the newest schema, each migration in a transaction of its own.
+
+    Args:
+        connection: A connection whose current database it is.
+        path: The database's path, for the message.
+
+    Raises:
+        StoreTooNew: A newer oteval wrote the database.
+    """
+    done = applied(connection)
+    if done > newest():
+        raise StoreTooNew(
+            f"{path}: its schema is number {done}, this oteval knows {newest()}; "
+            "upgrade oteval (pip install -U oteval) or give another --db"
+        )
+    for position, script in _scripts().items():
+        if position <= done:
+            continue
+        connection.begin()
+        if position == 1:
+            connection.execute("CREATE TABLE migrations (number INTEGER, applied_at TIMESTAMP)")
+        connection.execute(script)
+        connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [position])
+        connection.commit()

@@ -1,0 +1,295 @@
+"""Spans and log records as rows, and back; lossless both ways."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from .. import semconv
+from ..jsontext import dumps, loads
+from ..model import Event, Link, LogRecord, Span
+
+__all__ = ["LOG_SCHEMA", "SPAN_SCHEMA", "log_of", "log_table", "span_of", "span_table"]
+
+_TEXT, _BIG = pa.string(), pa.int64()
+
+SPAN_SCHEMA = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("trace_id", "span_id", "parent_id", "name")],
+        ("kind", pa.uint8()),
+        ("start_ns", _BIG),
+        ("end_ns", _BIG),
+        ("status_code", pa.uint8()),
+        *[
+            (name, _TEXT)
+            for name in (
+                *("status_message", "service", "scope", "scope_version", "operation", "agent"),
+                *("conversation_id", "provider", "request_model", "response_model"),
+                *("tool_name", "call_id", "error_type"),
+            )
+        ],
+        ("input_tokens", _BIG),
+        ("output_tokens", _BIG),
+        *[
+            (name, _TEXT)
+            for name in (
+                *("input_key", "input", "output_key", "output"),
+                *("attributes", "events", "links", "resource", "rest"),
+            )
+        ],
+        ("seq", _BIG),
+    ]
+)
+LOG_SCHEMA = pa.schema(
+    [
+        ("trace_id", _TEXT),
+        ("span_id", _TEXT),
+        ("time_ns", _BIG),
+        ("observed_ns", _BIG),
+        ("event_name", _TEXT),
+        ("severity", pa.int32()),
+        *[
+            (name, _TEXT)
+            for name in ("severity_text", "service", "scope", "scope_version")
+        ],
+        *[(name, _TEXT) for name in ("body", "attributes", "resource")],
+        ("dropped_attributes", pa.int32()),
+        ("fingerprint", _TEXT),
+        ("seq", _BIG),
+    ]
+)
+
+# The span's fields that are seldom anything but their default; kept together in `rest`.
+_REST = (
+    "scope_attributes",
+    "trace_state",
+    "flags",
+    "dropped_attributes",
+    "dropped_events",
+    "dropped_links",
+)
+
+
+
+class _Texts:
+    """JSON texts of mappings that many rows share, such as the resource."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, tuple[Mapping[str, Any], str]] = {}
+
+    def of(self, value: Mapping[str, Any]) -> str:
+        known = self.texts.get(id(value))
+        if known is None or known[0] is not value:
+            # The mapping is kept with its text so that its id stays its own.
+            known = self.texts[id(value)] = (value, dumps(value))
+        return known[1]
+
+
+def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
+    """Return spans as a table of the schema of ``spans``.
+
+    Args:
+        spans: The spans.
+        seq: The number of the first; the others count up.
+    """
+    texts = _Texts()
+    rows = [_span_row(span, seq + index, texts) for index, span in enumerate(spans)]
+    return _table(rows, SPAN_SCHEMA)
+
+
+def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
+    """Return log records as a table of the schema of ``logs``.
+
+    Args:
+        records: The records.
+        seq: The number of the first; the others count up.
+    """
+    texts = _Texts()
+    rows = [_log_row(record, seq + index, texts) for index, record in enumerate(records)]
+    return _table(rows, LOG_SCHEMA)
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type))
+        except UnicodeEncodeError:
+            arrays.append(pa.array([_encodable(value) for value in column], field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _encodable(value: Any) -> Any:
+    """Return text without the lone surrogates that UTF-8 cannot hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def _promoted(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        value = attributes.get(key)
+        if value is not None and value != "":
+            return value if isinstance(value, str) else dumps(value)
+    return None
+
+
+def _number(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = attributes.get(key)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        if isinstance(attributes.get(key), str):
+            return key
+    return None
+
+
+def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
+    attributes = span.attributes
+    input_key = _content(attributes, semconv.INPUT)
+    output_key = _content(attributes, semconv.OUTPUT)
+    rest = attributes
+    if input_key or output_key:
+        rest = {k: v for k, v in attributes.items() if k != input_key and k != output_key}
+    return (
+        span.trace_id,
+        span.span_id,
+        span.parent_id,
+        span.name,
+        span.kind,
+        span.start_ns,
+        span.end_ns,
+        span.status_code,
+        span.status_message,
+        span.service,
+        span.scope,
+        span.scope_version,
+        _promoted(attributes, semconv.OPERATION),
+        _promoted(attributes, semconv.AGENT_NAME),
+        _promoted(attributes, semconv.CONVERSATION_ID),
+        _promoted(attributes, semconv.PROVIDER),
+        _promoted(attributes, semconv.REQUEST_MODEL),
+        _promoted(attributes, semconv.RESPONSE_MODEL),
+        _promoted(attributes, semconv.TOOL_NAME),
+        _promoted(attributes, semconv.CALL_ID),
+        _promoted(attributes, ("error.type",)),
+        _number(attributes, semconv.TOKENS_IN),
+        _number(attributes, semconv.TOKENS_OUT),
+        input_key,
+        attributes[input_key] if input_key else None,
+        output_key,
+        attributes[output_key] if output_key else None,
+        dumps(rest),
+        _events_text(span),
+        _links_text(span),
+        texts.of(span.resource),
+        _rest_text(span),
+        seq,
+    )
+
+
+def _events_text(span: Span) -> str | None:
+    if not span.events:
+        return None
+    return dumps([[e.name, e.time_ns, e.attributes, e.dropped_attributes] for e in span.events])
+
+
+def _links_text(span: Span) -> str | None:
+    if not span.links:
+        return None
+    return dumps([[link.trace_id, link.span_id, link.attributes] for link in span.links])
+
+
+def _rest_text(span: Span) -> str | None:
+    found = {name: value for name in _REST if (value := getattr(span, name))}
+    return dumps(found) if found else None
+
+
+def span_of(row: Mapping[str, Any]) -> Span:
+    """Return the span of a row of ``spans``."""
+    attributes = orjson.loads(row["attributes"])
+    for key in ("input", "output"):
+        if row[f"{key}_key"]:
+            attributes[row[f"{key}_key"]] = row[key]
+    rest = orjson.loads(row["rest"]) if row["rest"] else {}
+    return Span(
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+        parent_id=row["parent_id"],
+        name=row["name"],
+        kind=row["kind"],
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        status_code=row["status_code"],
+        status_message=row["status_message"],
+        attributes=attributes,
+        events=tuple(Event(*event) for event in loads(row["events"])) if row["events"] else (),
+        links=tuple(Link(*link) for link in loads(row["links"])) if row["links"] else (),
+        scope=row["scope"],
+        scope_version=row["scope_version"],
+        resource=orjson.loads(row["resource"]),
+        seq=row["seq"],
+        **rest,
+    )
+
+
+def _log_row(record: LogRecord, seq: int, texts: _Texts) -> tuple[Any, ...]:
+    body, attributes = dumps(record.body), dumps(record.attributes)
+    identity = (
+        f"{record.trace_id}\0{record.span_id}\0{record.time_ns}\0{record.observed_ns}\0"
+        f"{record.event_name}\0{body}\0{attributes}"
+    )
+    return (
+        record.trace_id,
+        record.span_id,
+        record.time_ns,
+        record.observed_ns,
+        record.event_name,
+        record.severity,
+        record.severity_text,
+        str(record.resource.get("service.name", "")),
+        record.scope,
+        record.scope_version,
+        body,
+        attributes,
+        texts.of(record.resource),
+        record.dropped_attributes,
+        hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=12).hexdigest(),
+        seq,
+    )
+
+
+def log_of(row: Mapping[str, Any]) -> LogRecord:
+    """Return the log record of a row of ``logs``."""
+    return LogRecord(
+        trace_id=row["trace_id"],
+        span_id=row["span_id"],
+        time_ns=row["time_ns"],
+        observed_ns=row["observed_ns"],
+        event_name=row["event_name"],
+        severity=row["severity"],
+        severity_text=row["severity_text"],
+        body=loads(row["body"]),
+        attributes=loads(row["attributes"]),
+        scope=row["scope"],
+        scope_version=row["scope_version"],
+        resource=loads(row["resource"]),
+        dropped_attributes=row["dropped_attributes"],
+        seq=row["seq"],
+    )
+
+
+def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
+    """Yield a table's rows as mappings."""
+    for batch in table.to_batches(max_chunksize=4096):
+        yield from batch.to_pylist()

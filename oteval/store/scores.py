@@ -1,0 +1,92 @@
+"""Scores in the store: appended, the newest per trajectory, evaluator and version counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ..jsontext import dumps, loads
+from ..model import Score
+from ..selection import EVERYTHING, Selection
+from .query import number
+from .rows import rows_of
+from .where import where
+
+__all__ = ["Scores"]
+
+_TEXT = pa.string()
+_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXT),
+        ("rev", pa.int32()),
+        *[(name, _TEXT) for name in ("trace_id", "span_id", "evaluator", "version", "status")],
+        ("score", pa.float64()),
+        ("label", _TEXT),
+        ("passed", pa.bool_()),
+        ("comment", _TEXT),
+        ("metadata", _TEXT),
+        ("sample_p", pa.float64()),
+        ("time_ns", pa.int64()),
+        ("seq", pa.int64()),
+    ]
+)
+_COLUMNS = [name for name in _SCHEMA.names if name not in ("seq", "metadata")]
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    found = {name: row[name] for name in _COLUMNS}
+    return Score(**found, metadata=loads(row["metadata"]))
+
+
+class Scores:
+    """The scores of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def write(self, scores: Sequence[Score]) -> None:
+        """Append scores."""
+        if not scores:
+            return
+        start = number(self._connection, "SELECT coalesce(max(seq), 0) + 1 FROM scores")
+        rows = [
+            {
+                **{name: getattr(score, name) for name in _COLUMNS},
+                "metadata": dumps(score.metadata),
+                "seq": start + index,
+            }
+            for index, score in enumerate(scores)
+        ]
+        self._connection.register("incoming", pa.Table.from_pylist(rows, schema=_SCHEMA))
+        self._connection.execute("INSERT INTO scores SELECT * FROM incoming")
+        self._connection.unregister("incoming")
+
+    def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
+        """Yield the current scores of the selected trajectories' current revisions.
+
+        Attributes, conditions and exclusions of the selection are not applied.
+        """
+        clause, values = where(selection)
+        # Qualified by a subquery: both sides have columns of the same names.
+        table = self._connection.sql(
+            f"""
+            SELECT s.* FROM current_scores s
+            SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) t
+            USING (trajectory_id)
+            ORDER BY s.time_ns, s.seq
+            """,  # noqa: S608
+            params=values,
+        ).to_arrow_table()
+        for row in rows_of(table):
+            yield _score(row)
+
+    def of(self, trajectory_id: str) -> list[Score]:
+        """Return the current scores of one trajectory, of every evaluator and version."""
+        table = self._connection.sql(
+            "SELECT * FROM current_scores WHERE trajectory_id = ? ORDER BY evaluator, seq",
+            params=[trajectory_id],
+        ).to_arrow_table()
+        return [_score(row) for row in rows_of(table)]

@@ -1,0 +1,106 @@
+"""What matching needs of a run's messages, in columns: equal signatures mean equal runs.
+
+Calls are 63-bit hashes of name and canonical arguments. A call whose arguments the trace does not
+hold has no hash and equals nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..jsontext import call_hash
+from ..model import Message, ToolCall
+
+__all__ = ["Signature", "name_hash", "signature_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The columns of a run's own messages.
+
+    Attributes:
+        roles: The role of each message.
+        names: The tool of each call, in order.
+        hashes: The hash of each call; None where its arguments are not known.
+        positions: The index of each call's message.
+        errors: Whether each call failed; None where nothing says so.
+        strict_names: A hash of roles and, message by message, the tools called.
+        strict_calls: The same with arguments; None where some are not known.
+        overlapping: Whether calls of different messages ran at the same time.
+    """
+
+    roles: tuple[str, ...]
+    names: tuple[str, ...]
+    hashes: tuple[int | None, ...]
+    positions: tuple[int, ...]
+    errors: tuple[bool | None, ...]
+    strict_names: int
+    strict_calls: int | None
+    overlapping: bool
+
+
+def name_hash(text: str) -> int:
+    """Return a 63-bit hash of a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def signature_of(messages: Sequence[Message]) -> Signature:
+    """Return the columns of some messages."""
+    calls = [(at, call) for at, message in enumerate(messages) for call in message.tool_calls]
+    hashes = tuple(
+        None if call.arguments is None else call_hash(call.name, call.arguments)
+        for _, call in calls
+    )
+    names = tuple(call.name for _, call in calls)
+    positions = tuple(at for at, _ in calls)
+    roles = tuple(message.role for message in messages)
+    known = all(value is not None for value in hashes)
+    return Signature(
+        roles=roles,
+        names=names,
+        hashes=hashes,
+        positions=positions,
+        errors=_errors(messages),
+        strict_names=_strict(roles, positions, names),
+        strict_calls=_strict(roles, positions, [str(value) for value in hashes]) if known else None,
+        overlapping=_overlapping(calls),
+    )
+
+
+def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]) -> int:
+    grouped: list[list[str]] = [[] for _ in roles]
+    for at, call in zip(positions, calls, strict=True):
+        grouped[at].append(call)
+    parts = [f"{role}\1{chr(2).join(sorted(g))}" for role, g in zip(roles, grouped, strict=True)]
+    return name_hash("\0".join(parts))
+
+
+def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
+    """Return whether each call failed, results paired by id and order after their message."""
+    found: list[bool | None] = []
+    for at, message in enumerate(messages):
+        results = []
+        for later in messages[at + 1 :] if message.tool_calls else ():
+            if later.role == "assistant":
+                break
+            if later.role == "tool":
+                results.append(later)
+        for call in message.tool_calls:
+            match = next((r for r in results if r.tool_call_id == call.id), None)
+            if match is not None:
+                results.remove(match)
+            found.append(None if match is None else match.is_error)
+    return tuple(found)
+
+
+def _overlapping(calls: Sequence[tuple[int, ToolCall]]) -> bool:
+    timed = sorted((c.start_ns, c.end_ns, at) for at, c in calls if c.start_ns and c.end_ns)
+    end_ns, message = 0, -1
+    for start, end, at in timed:
+        if start < end_ns and at != message:
+            return True
+        if end > end_ns:
+            end_ns, message = end, at
+    return False

@@ -1,0 +1,165 @@
+"""Spans and log records in the store: written once each, read by trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+
+from ..model import LogRecord, Span
+from .query import number
+from .rows import log_of, log_table, rows_of, span_of, span_table
+
+__all__ = ["NEWEST", "Spans", "Written"]
+
+NEWEST = (
+    "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
+    "(SELECT coalesce(max(seq), 0) FROM logs))"
+)
+
+
+@dataclass
+class Written:
+    """What became of spans or log records that were to be stored.
+
+    Attributes:
+        stored: How many are new.
+        duplicate: How many the store had.
+        conflicts: ``trace/span`` ids of duplicates whose content differs from what is stored; the
+            first 20.
+    """
+
+    stored: int = 0
+    duplicate: int = 0
+    conflicts: list[str] = field(default_factory=list)
+
+    def add(self, other: Written) -> None:
+        """Count another write in."""
+        self.stored += other.stored
+        self.duplicate += other.duplicate
+        self.conflicts = (self.conflicts + other.conflicts)[:20]
+
+
+class Spans:
+    """The spans and log records of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._seq = number(connection, NEWEST)
+
+    def write(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> Written:
+        """Store spans and log records that the store does not have.
+
+        Args:
+            spans: Spans; of several with the same trace and span id, the first counts.
+            logs: Log records; of several that are alike in everything, one counts.
+        """
+        written = Written()
+        if spans:
+            written.add(self.insert_spans(*self.prepare_spans(spans)))
+        if logs:
+            written.add(self._insert_logs(log_table(logs, self._next(len(logs)))))
+        return written
+
+    def _next(self, count: int) -> int:
+        first = self._seq + 1
+        self._seq += count
+        return first
+
+    def prepare_spans(self, spans: Sequence[Span]) -> tuple[pa.Table, Written]:
+        """Return spans as a table ready to insert, duplicates among them left out."""
+        seen: dict[tuple[str, str], Span] = {}
+        written = Written()
+        for span in spans:
+            first = seen.setdefault((span.trace_id, span.span_id), span)
+            if first is not span:
+                written.duplicate += 1
+                if first != span:
+                    written.conflicts.append(f"{span.trace_id}/{span.span_id}")
+        return span_table(list(seen.values()), self._next(len(seen))), written
+
+    def insert_spans(self, table: pa.Table, written: Written) -> Written:
+        """Insert a table of spans less those the store has.
+
+        Args:
+            table: From `prepare_spans`.
+            written: What is known of it already.
+        """
+        connection = self._connection
+        connection.register("incoming", table)
+        # Only stored spans of the same time can be the same span: DuckDB skips all row groups
+        # of other times, so that loading stays linear.
+        stored = number(
+            connection,
+            """
+            INSERT INTO spans
+            SELECT i.* FROM incoming i
+            ANTI JOIN (
+                SELECT trace_id, span_id FROM spans
+                WHERE start_ns BETWEEN (SELECT min(start_ns) FROM incoming)
+                                   AND (SELECT max(start_ns) FROM incoming)
+            ) s USING (trace_id, span_id)
+            """,
+        )
+        duplicates = table.num_rows - stored
+        conflicts = self._conflicts() if duplicates else []
+        connection.unregister("incoming")
+        total = Written(stored, duplicates, conflicts)
+        total.add(written)
+        return total
+
+    def _conflicts(self) -> list[str]:
+        rows = self._connection.execute(
+            """
+            SELECT i.trace_id || '/' || i.span_id
+            FROM incoming i JOIN spans s USING (trace_id, span_id)
+            WHERE s.seq <> i.seq AND (
+                s.name <> i.name OR s.start_ns <> i.start_ns OR s.end_ns <> i.end_ns
+                OR s.attributes <> i.attributes OR s.input IS DISTINCT FROM i.input
+                OR s.output IS DISTINCT FROM i.output OR s.status_code <> i.status_code
+            )
+            LIMIT 20
+            """
+        ).fetchall()
+        return [name for (name,) in rows]
+
+    def _insert_logs(self, table: pa.Table) -> Written:
+        connection = self._connection
+        connection.register("incoming", table)
+        stored = number(
+            connection,
+            """
+            INSERT INTO logs
+            SELECT i.* FROM incoming i
+            ANTI JOIN (
+                SELECT fingerprint FROM logs
+                WHERE observed_ns BETWEEN (SELECT min(observed_ns) FROM incoming)
+                                      AND (SELECT max(observed_ns) FROM incoming)
+            ) s USING (fingerprint)
+            QUALIFY row_number() OVER (PARTITION BY i.fingerprint ORDER BY i.seq) = 1
+            """,
+        )
+        connection.unregister("incoming")
+        return Written(stored, table.num_rows - stored)
+
+    def count(self) -> tuple[int, int]:
+        """Return how many spans and log records are stored."""
+        spans = number(self._connection, "SELECT count(*) FROM spans")
+        return spans, number(self._connection, "SELECT count(*) FROM logs")
+
+    def of_traces(self, trace_ids: Sequence[str]) -> tuple[list[Span], list[LogRecord]]:
+        """Return all spans and log records of some traces."""
+        wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
+        self._connection.register("wanted", wanted)
+        spans = self._connection.sql("SELECT s.* FROM spans s SEMI JOIN wanted USING (trace_id)")
+        found = [span_of(row) for row in rows_of(spans.to_arrow_table())]
+        logs = self._connection.sql("SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)")
+        records = [log_of(row) for row in rows_of(logs.to_arrow_table())]
+        self._connection.unregister("wanted")
+        return found, records
+
+    def export(self) -> Iterator[pa.RecordBatch]:
+        """Yield all spans as record batches."""
+        yield from self._connection.cursor().sql("SELECT * FROM spans").to_arrow_reader(8192)

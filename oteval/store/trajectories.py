@@ -1,0 +1,313 @@
+"""Trajectories in the store: written by revision, read with their history."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ..errors import NotFound
+from ..jsontext import dumps, loads
+from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
+from ..selection import EVERYTHING, Selection
+from .query import number
+from .rows import rows_of
+from .signature import signature_of
+from .where import where
+
+__all__ = ["TRAJECTORY_SCHEMA", "Trajectories"]
+
+_TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
+_TEXTS = pa.list_(pa.string())
+TRAJECTORY_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXT),
+        ("rev", _INT),
+        ("trace_id", _TEXT),
+        ("span_id", _TEXT),
+        ("trace_ids", _TEXTS),
+        ("history_id", _TEXT),
+        ("conversation_id", _TEXT),
+        ("turn", _INT),
+        ("new_from", _INT),
+        ("agent", _TEXT),
+        ("service", _TEXT),
+        ("parent_id", _TEXT),
+        ("parent_call_id", _TEXT),
+        ("start_ns", _BIG),
+        ("end_ns", _BIG),
+        ("models", _TEXTS),
+        ("dialects", _TEXTS),
+        ("input_tokens", _BIG),
+        ("output_tokens", _BIG),
+        ("cached_tokens", _BIG),
+        ("model_calls", _INT),
+        *[(name, _TEXT) for name in ("messages", "steps", "tools", "gaps")],
+        ("gap_codes", _TEXTS),
+        *[(name, _TEXT) for name in ("rewrites", "attributes", "chain", "follows", "fingerprint")],
+        ("roles", _TEXTS),
+        ("call_names", _TEXTS),
+        ("call_hashes", pa.list_(_BIG)),
+        ("call_messages", pa.list_(_INT)),
+        ("call_errors", pa.list_(pa.bool_())),
+        ("strict_names", _BIG),
+        ("strict_calls", _BIG),
+        ("overlapping", pa.bool_()),
+    ]
+)
+_PAGE = 1000
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    """Return a message's fields that are not their default; `_message` reads them."""
+    found: dict[str, Any] = {"role": message.role}
+    for name in ("content", "tool_call_id", "name", "is_error", "span_id", "trace_id"):
+        value = getattr(message, name)
+        if value not in (None, "", False) or (name == "content" and value == ""):
+            found[name] = value
+    if message.parts:
+        found["parts"] = list(message.parts)
+    if message.tool_calls:
+        found["tool_calls"] = [asdict(call) for call in message.tool_calls]
+    return found
+
+
+def _message(found: Mapping[str, Any]) -> Message:
+    calls = tuple(ToolCall(**call) for call in found.get("tool_calls", ()))
+    parts = tuple(found.get("parts", ()))
+    return Message(**{**found, "tool_calls": calls, "parts": parts})
+
+
+def _row(trajectory: Trajectory) -> dict[str, Any]:
+    signature = signature_of(trajectory.own_messages)
+    history = trajectory.history
+    row = {
+        "trajectory_id": trajectory.id,
+        "trace_id": trajectory.root_span.trace_id,
+        "span_id": trajectory.root_span.span_id,
+        "trace_ids": list(trajectory.trace_ids),
+        "history_id": history.id if history else None,
+        "conversation_id": trajectory.conversation_id,
+        "turn": trajectory.turn,
+        "new_from": trajectory.new_from,
+        "agent": trajectory.agent,
+        "service": trajectory.service,
+        "parent_id": trajectory.parent_id,
+        "parent_call_id": trajectory.parent_call_id,
+        "start_ns": trajectory.start_ns,
+        "end_ns": trajectory.end_ns,
+        "models": list(trajectory.models),
+        "dialects": list(trajectory.dialects),
+        **{f.name: getattr(trajectory.usage, f.name) for f in fields(Usage)},
+        "messages": dumps([_message_fields(message) for message in trajectory.tail]),
+        "steps": dumps(trajectory.steps),
+        "tools": dumps(trajectory.tools),
+        "gaps": dumps([gap.as_dict() for gap in trajectory.gaps]),
+        "gap_codes": list(dict.fromkeys(gap.code for gap in trajectory.gaps)),
+        "rewrites": dumps([_rewrite_fields(rewrite) for rewrite in trajectory.rewrites]),
+        "attributes": dumps(trajectory.attributes),
+        "chain": trajectory.chain,
+        "follows": trajectory.follows,
+        "roles": list(signature.roles),
+        "call_names": list(signature.names),
+        "call_hashes": list(signature.hashes),
+        "call_messages": list(signature.positions),
+        "call_errors": list(signature.errors),
+        "strict_names": signature.strict_names,
+        "strict_calls": signature.strict_calls,
+        "overlapping": signature.overlapping,
+    }
+    row["fingerprint"] = hashlib.blake2b(dumps(row).encode(), digest_size=12).hexdigest()
+    return row
+
+
+def _rewrite_fields(rewrite: Rewrite) -> dict[str, Any]:
+    messages = [_message_fields(message) for message in rewrite.messages]
+    return {"at": rewrite.at, "messages": messages, "span_id": rewrite.span_id}
+
+
+def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajectory:
+    return Trajectory(
+        id=row["trajectory_id"],
+        root_span=SpanRef(row["trace_id"], row["span_id"]),
+        trace_ids=tuple(row["trace_ids"]),
+        tail=tuple(_message(found) for found in loads(row["messages"])),
+        new_from=row["new_from"],
+        history=history,
+        conversation_id=row["conversation_id"],
+        turn=row["turn"],
+        agent=row["agent"],
+        service=row["service"],
+        parent_id=row["parent_id"],
+        parent_call_id=row["parent_call_id"],
+        steps=tuple(tuple(step) for step in loads(row["steps"])),
+        tools=tuple(loads(row["tools"])),
+        models=tuple(row["models"]),
+        dialects=tuple(row["dialects"]),
+        usage=Usage(**{f.name: row[f.name] for f in fields(Usage)}),
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        gaps=tuple(Gap(**gap) for gap in loads(row["gaps"])),
+        rewrites=tuple(
+            Rewrite(r["at"], tuple(_message(m) for m in r["messages"]), r["span_id"])
+            for r in loads(row["rewrites"])
+        ),
+        attributes=loads(row["attributes"]),
+        chain=row["chain"],
+        follows=row["follows"],
+        rev=row["rev"],
+    )
+
+
+class Trajectories:
+    """The trajectories of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def write(self, trajectories: Sequence[Trajectory], trace_ids: Sequence[str]) -> int:
+        """Store what some traces were reconstructed to, as new revisions where it differs.
+
+        Args:
+            trajectories: All trajectories of the traces.
+            trace_ids: The traces; what else was stored of them is superseded.
+
+        Returns:
+            How many rows were written.
+        """
+        rows = [_row(trajectory) for trajectory in trajectories]
+        known = self._known(trace_ids)
+        fresh, replaced = [], []
+        for row in rows:
+            rev, fingerprint = known.pop(row["trajectory_id"], (0, ""))
+            if fingerprint == row["fingerprint"]:
+                continue
+            if rev:
+                replaced.append({"trajectory_id": row["trajectory_id"], "rev": rev})
+            fresh.append({**row, "rev": rev + 1})
+        replaced += [{"trajectory_id": name, "rev": rev} for name, (rev, _) in known.items()]
+        self._insert(fresh, replaced)
+        return len(fresh)
+
+    def _known(self, trace_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """Return the current revision and fingerprint of each trajectory rooted in the traces."""
+        wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
+        self._connection.register("wanted", wanted)
+        rows = self._connection.execute(
+            "SELECT trajectory_id, rev, fingerprint FROM current_trajectories "
+            "SEMI JOIN wanted USING (trace_id)"
+        ).fetchall()
+        self._connection.unregister("wanted")
+        return {name: (rev, fingerprint) for name, rev, fingerprint in rows}
+
+    def _insert(self, fresh: Sequence[Mapping[str, Any]], replaced: Sequence[Any]) -> None:
+        connection = self._connection
+        connection.begin()
+        try:
+            if replaced:
+                schema = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
+                connection.register("incoming", pa.Table.from_pylist(replaced, schema=schema))
+                connection.execute("INSERT INTO superseded SELECT * FROM incoming")
+            if fresh:
+                table = pa.Table.from_pylist(fresh, schema=TRAJECTORY_SCHEMA)
+                connection.register("incoming", table)
+                connection.execute("INSERT INTO trajectories SELECT * FROM incoming")
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+
+    def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:
+        """Yield the current trajectories of a selection, in order of start, a page at a time."""
+        clause, values = where(selection)
+        keys = self._connection.execute(
+            f"SELECT trajectory_id FROM current_trajectories WHERE {clause} "  # noqa: S608
+            "ORDER BY start_ns, trajectory_id",
+            values,
+        ).fetchall()
+        names = [name for (name,) in keys]
+        if selection.limit is not None and not selection.needs_python:
+            names = names[max(0, len(names) - selection.limit) :]
+        found = self._pages(names, selection)
+        if selection.limit is None or not selection.needs_python:
+            yield from found
+        else:
+            yield from list(found)[-selection.limit :]
+
+    def _pages(self, names: Sequence[str], selection: Selection) -> Iterator[Trajectory]:
+        for start in range(0, len(names), _PAGE):
+            page = names[start : start + _PAGE]
+            by_id = self._with_history(page)
+            for name in page:
+                if not selection.needs_python or selection.matches(by_id[name]):
+                    yield by_id[name]
+
+    def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
+        """Return trajectories by id, those that they follow among them."""
+        self._connection.register("wanted", pa.table({"id": pa.array(names, pa.string())}))
+        table = self._connection.sql(
+            """
+            WITH RECURSIVE needed(id) AS (
+                SELECT id FROM wanted
+                UNION
+                SELECT t.history_id FROM current_trajectories t
+                JOIN needed n ON t.trajectory_id = n.id WHERE t.history_id IS NOT NULL
+            )
+            SELECT t.* FROM current_trajectories t SEMI JOIN needed n ON t.trajectory_id = n.id
+            ORDER BY start_ns
+            """
+        ).to_arrow_table()
+        self._connection.unregister("wanted")
+        rows = {row["trajectory_id"]: row for row in rows_of(table)}
+        found: dict[str, Trajectory] = {}
+        for name in rows:
+            _build(name, rows, found)
+        return found
+
+    def get(self, name: str) -> Trajectory:
+        """Return the current trajectory with an id, or with the only id that begins so.
+
+        Raises:
+            NotFound: No trajectory has the id, or several begin with it.
+        """
+        found = [row for (row,) in self._connection.execute(
+            "SELECT trajectory_id FROM current_trajectories "
+            "WHERE starts_with(trajectory_id, ?) OR trace_id = ? OR span_id = ? "
+            "ORDER BY start_ns LIMIT 6",
+            [name, name, name],
+        ).fetchall()]
+        if not found:
+            raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
+        if len(found) > 1 and name not in found:
+            raise NotFound(f"{name!r} means several trajectories: {', '.join(found)}")
+        exact = name if name in found else found[0]
+        return self._with_history([exact])[exact]
+
+    def count(self) -> int:
+        """Return how many current trajectories there are."""
+        return number(self._connection, "SELECT count(*) FROM current_trajectories")
+
+    def export(self) -> Iterator[pa.RecordBatch]:
+        """Yield the current trajectories as record batches."""
+        relation = self._connection.cursor().sql("SELECT * FROM current_trajectories")
+        yield from relation.to_arrow_reader(4096)
+
+
+def _build(
+    name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]
+) -> None:
+    """Build a trajectory after those it follows, without recursion."""
+    line = []
+    at: str | None = name
+    while at is not None and at in rows and at not in found:
+        line.append(at)
+        at = rows[at]["history_id"]
+    for member in reversed(line):
+        row = rows[member]
+        found[member] = _trajectory(row, found.get(row["history_id"] or ""))
+
+

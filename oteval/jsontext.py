@@ -17,7 +17,7 @@ __all__ = ["call_hash", "canonical", "dumps", "loads"]
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 # orjson writes every whole float with ".0" or an exponent; all else is canonical already.
-_WHOLE_FLOAT = re.compile(r"\d(?:\.0|[eE])")
+_WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 
 
 def loads(text: str | bytes) -> Any:

@@ -1,7 +1,7 @@
 """Runs into trajectories: calls merged, turns stitched across traces, sub-agents linked.
 
-Runs of one conversation share a `Thread`. A conversation is known by its id; without one, a run
-follows the run whose messages its own first input begins with. Model calls below no agent that only
+Runs of one conversation share a `Thread`. A conversation is known by its service and id; without
+an id, a run follows the run whose messages its own first input begins with. Model calls below no agent that only
 bring tool results back belong to the run that asked for them.
 """
 
@@ -75,7 +75,7 @@ class _Stitcher:
     def __init__(self) -> None:
         self.builders: list[_Builder] = []
         self.by_run: dict[int, _Builder] = {}
-        self.by_conversation: dict[str, _Builder] = {}
+        self.by_conversation: dict[tuple[str, str], _Builder] = {}
         self.by_chain: dict[tuple[str, str], _Builder] = {}
         self.on_thread: dict[int, list[_Builder]] = {}
 
@@ -101,7 +101,7 @@ class _Stitcher:
             return None, ""
         conversation = run.conversation_id
         if conversation:
-            return self.by_conversation.get(conversation), ""
+            return self.by_conversation.get((run.root.span.service, conversation)), ""
         follows = chain_to_last_answer(first)
         if not follows:
             return None, ""
@@ -148,10 +148,11 @@ class _Stitcher:
         if builder not in members:
             members.append(builder)
         builder.chain = builder.thread.chain()
-        if builder.root.conversation_id:
-            self.by_conversation[builder.root.conversation_id] = builder
+        service, conversation = builder.root.root.span.service, builder.root.conversation_id
+        if conversation:
+            self.by_conversation[(service, conversation)] = builder
         elif builder.chain:
-            self.by_chain[(builder.root.root.span.service, builder.chain)] = builder
+            self.by_chain[(service, builder.chain)] = builder
 
 
 def _first_input(run: Run) -> Sequence[Message]:

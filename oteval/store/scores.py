@@ -83,10 +83,25 @@ class Scores:
         for row in rows_of(table):
             yield _score(row)
 
-    def of(self, trajectory_id: str) -> list[Score]:
-        """Return the current scores of one trajectory, of every evaluator and version."""
+    def export(self) -> Iterator[pa.RecordBatch]:
+        """Yield the current scores as record batches."""
+        relation = self._connection.cursor().sql("SELECT * FROM current_scores")
+        yield from relation.to_arrow_reader(8192)
+
+    def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
+        """Return the current scores of some trajectories, of every evaluator and version.
+
+        Returns:
+            The scores by trajectory id; each id asked for is there.
+        """
+        found: dict[str, list[Score]] = {name: [] for name in trajectory_ids}
+        wanted = pa.table({"trajectory_id": pa.array(list(found), _TEXT)})
+        self._connection.register("wanted", wanted)
         table = self._connection.sql(
-            "SELECT * FROM current_scores WHERE trajectory_id = ? ORDER BY evaluator, seq",
-            params=[trajectory_id],
+            "SELECT s.* FROM current_scores s SEMI JOIN wanted USING (trajectory_id) "
+            "ORDER BY evaluator, seq"
         ).to_arrow_table()
-        return [_score(row) for row in rows_of(table)]
+        self._connection.unregister("wanted")
+        for row in rows_of(table):
+            found[row["trajectory_id"]].append(_score(row))
+        return found

@@ -163,3 +163,7 @@ class Spans:
     def export(self) -> Iterator[pa.RecordBatch]:
         """Yield all spans as record batches."""
         yield from self._connection.cursor().sql("SELECT * FROM spans").to_arrow_reader(8192)
+
+    def export_logs(self) -> Iterator[pa.RecordBatch]:
+        """Yield all log records as record batches."""
+        yield from self._connection.cursor().sql("SELECT * FROM logs").to_arrow_reader(8192)

@@ -1,0 +1,165 @@
+"""What the commands share: the database, the filters, the consoles."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..errors import ConfigError
+from ..jsontext import dumps
+from ..pipeline import refresh
+from ..selection import Selection, parse_condition
+from ..store import Store
+
+__all__ = [
+    "db_option",
+    "filters",
+    "json_option",
+    "open_store",
+    "out",
+    "print_json",
+    "progress",
+    "select",
+    "warn",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_DB = "oteval.duckdb"
+_AGO = re.compile(r"(\d+)\s*([smhdw])$")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+db_option = click.option(
+    "--db",
+    envvar="OTEVAL_DB",
+    default=DEFAULT_DB,
+    show_default=True,
+    show_envvar=True,
+    help="The database file.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+
+_FILTERS = (
+    click.option("--since", help="Runs from this time on: 2026-11-20, 2026-11-20T08:00, or 2h ago."),
+    click.option("--until", help="Runs before this time."),
+    click.option("--service", multiple=True, help="Runs of this service; may be repeated."),
+    click.option("--agent", multiple=True, help="Runs of this agent; may be repeated."),
+    click.option("--conversation", multiple=True, help="Runs of this conversation."),
+    click.option("--model", multiple=True, help="Runs answered by this model."),
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="FIELD OP VALUE",
+        help="Runs of which this holds: errors>0, tool=refund, gap=redacted, "
+        "attributes.user.id=u1; OP is = != ~ > < >= <=. May be repeated.",
+    ),
+    click.option("--limit", type=click.IntRange(min=1), help="The latest N runs only."),
+)
+
+
+def filters(command: Command) -> Command:
+    """Give a command the filters; it takes them as keywords and hands them to `select`."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def select(**given: Any) -> Selection:
+    """Return the selection that the filters spell out.
+
+    Raises:
+        ConfigError: One of them cannot be understood.
+    """
+    return Selection(
+        since_ns=_time(given.get("since"), "--since"),
+        until_ns=_time(given.get("until"), "--until"),
+        services=tuple(given.get("service") or ()),
+        agents=tuple(given.get("agent") or ()),
+        conversations=tuple(given.get("conversation") or ()),
+        models=tuple(given.get("model") or ()),
+        conditions=tuple(parse_condition(text) for text in given.get("where") or ()),
+        limit=given.get("limit"),
+    )
+
+
+def _time(text: str | None, option: str) -> int | None:
+    """Return a time in nanoseconds: an ISO date or time (UTC unless it says), or how long ago."""
+    if not text:
+        return None
+    ago = _AGO.match(text.removesuffix(" ago").strip())
+    if ago:
+        when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    else:
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise ConfigError(
+                f"{option} {text!r}: write a date, 2026-11-20T08:00, or how long ago, 2h"
+            ) from None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return int(when.timestamp()) * 1_000_000_000
+
+
+def out() -> Console:
+    """Return the console of results; piped, it is as wide as it needs to be."""
+    return Console() if sys.stdout.isatty() else Console(width=200)
+
+
+def _err() -> Console:
+    return Console(stderr=True)
+
+
+def warn(message: str) -> None:
+    """Print a line beside the results."""
+    click.echo(f"oteval: {message}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    sys.stdout.write(dumps(value) + "\n")
+
+
+@contextmanager
+def progress(text: str, unit: str = "") -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar on standard error while something goes on, when people are watching.
+
+    Yields:
+        A function to call with how much is done and how much there is, if that is known.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed:,.0f}}{unit}"),
+        TimeRemainingColumn(),
+    )
+    console = _err()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=None)
+
+        def update(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield update
+
+
+@contextmanager
+def open_store(path: str, *, create: bool = False) -> Iterator[Store]:
+    """Open the database, its trajectories up to date.
+
+    Args:
+        path: Its file.
+        create: Whether to make it when it is not there.
+    """
+    with Store(path, create=create) as store:
+        if store.pending.count():
+            with progress("reconstructing", " traces") as update:
+                refresh(store, update)
+        yield store

@@ -1,0 +1,41 @@
+"""``oteval config``: check oteval.yaml, print its JSON schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ..config import DEFAULT_PATH, Config, load_config
+from ..pipeline import prepare
+from ..store import MEMORY, Store
+from .common import db_option
+
+__all__ = ["config"]
+
+
+@click.group()
+def config() -> None:
+    """Check oteval.yaml, or print its schema."""
+
+
+@config.command()
+@click.argument("path", default=DEFAULT_PATH)
+@db_option
+def check(path: str, db: str) -> int:
+    """Check a configuration, its references and functions; a fault is named with its line."""
+    found = load_config(path)
+    with Store(db if Path(db).exists() else MEMORY) as store:
+        prepared = prepare(found, store, Path(path).parent)
+    for one in prepared:
+        click.echo(f"{one.scorer.name}  version {one.scorer.version}")
+    click.echo(f"{path}: {len(prepared)} evaluators, {len(found.gates)} gates", err=True)
+    return 0
+
+
+@config.command()
+def schema() -> int:
+    """Print the JSON schema of oteval.yaml, for editors."""
+    click.echo(json.dumps(Config.model_json_schema(), indent=2))
+    return 0

@@ -1,0 +1,123 @@
+"""``oteval demo``: the whole way on bundled traces."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ..config import load_config
+from ..errors import InputError
+from ..pipeline import ScoreRun, check_gates, load, refresh
+from ..pipeline import score as score_all
+from ..show import (
+    load_summary,
+    scores_table,
+    tallies_table,
+    trajectories_table,
+    trajectory_view,
+)
+from ..store import Store
+from .common import out
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "folder",
+    default="oteval-demo",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to put the traces, the configuration and the database.",
+)
+def demo(folder: Path) -> int:
+    """Show the whole way on bundled traces: no server, no key, a few seconds.
+
+    Five runs of one refund agent, each traced by another framework, are loaded, reconstructed,
+    matched against a reference and scored. Everything is left in a folder to play with.
+    """
+    console = out()
+    _copy(folder)
+    database = folder / "demo.duckdb"
+    database.unlink(missing_ok=True)
+    with Store(database) as store:
+        _load(console, store, folder)
+        _score(console, store, folder)
+    _next_steps(console, folder, database)
+    return 0
+
+
+def _copy(folder: Path) -> None:
+    """Copy what is bundled into a folder."""
+    source = resources.files("oteval.demo")
+    try:
+        for name in ("traces", "references"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for entry in (source / name).iterdir():
+                with resources.as_file(entry) as path:
+                    shutil.copy(path, folder / name / entry.name)
+        with resources.as_file(source / "oteval.yaml") as path:
+            shutil.copy(path, folder / "oteval.yaml")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror}; give --dir") from error
+
+
+def _step(console: Console, number: int, title: str, text: str) -> None:
+    console.print()
+    console.print(Text.assemble((f"{number}. {title}", "bold"), f"  {text}"))
+
+
+def _load(console: Console, store: Store, folder: Path) -> None:
+    paths = sorted((folder / "traces").iterdir())
+    _step(
+        console, 1, "Load", f"{len(paths)} OTLP files, written by four kinds of instrumentation."
+    )
+    report = load(store, paths)
+    console.print(load_summary(report.read, report.stored, report.duplicate, report.bad))
+    _step(
+        console,
+        2,
+        "Reconstruct",
+        "the message trajectory of each run, whichever framework wrote the spans.",
+    )
+    refresh(store)
+    trajectories = list(store.trajectories.read())
+    console.print(trajectories_table(trajectories, {}))
+
+
+def _score(console: Console, store: Store, folder: Path) -> None:
+    _step(
+        console,
+        3,
+        "Score",
+        "each run's calls against one reference: a match says why it fails, and what the trace "
+        "does not hold is not evaluated, never passed.",
+    )
+    config = load_config(folder / "oteval.yaml")
+    run = ScoreRun()
+    console.print(scores_table(list(score_all(store, config, folder, run=run))))
+    console.print()
+    console.print(tallies_table(run.tallies.values()))
+    for gate in check_gates(config, run):
+        state = Text("passed", "green") if gate.passed else Text("failed", "bold red")
+        console.print(Text.assemble(f"gate {gate.evaluator}: ", state, f" ({gate.comment})"))
+    _step(console, 4, "Look", "at the run that refunded the wrong amount.")
+    failed = next(t for t in store.trajectories.read() if "traceloop" in t.dialects)
+    console.print(trajectory_view(failed, store.scores.of([failed.id])[failed.id]))
+
+
+def _next_steps(console: Console, folder: Path, database: Path) -> None:
+    _step(console, 5, "Go on", f"everything is in {folder}/")
+    for command, what in (
+        (f"oteval trajectories --db {database} --json", "messages and gaps, a run a line"),
+        (f"oteval score -c {folder}/oteval.yaml --db {database}", "with the gate: exit status 1"),
+        (f"oteval variants --db {database}", "the tool sequences the runs took"),
+        ("oteval ingest YOUR_TRACES.json && oteval trajectories", "your own"),
+    ):
+        console.print(Text.assemble("   ", (command, "bold blue"), f"   {what}"))

@@ -1,0 +1,78 @@
+"""``oteval ingest``: trace files into the database."""
+
+from __future__ import annotations
+
+import click
+
+from ..pipeline import FileReport, LoadReport, load, refresh
+from ..show import load_summary
+from ..store import Store
+from .common import db_option, json_option, out, print_json, progress, warn
+
+__all__ = ["ingest", "load_files"]
+
+_SHOWN = 10
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@db_option
+@json_option
+def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
+    """Load OTLP trace and log files; "-" is standard input.
+
+    OTLP/JSON (a request, or a request a line as the Collector's file exporter writes) and OTLP
+    protobuf, plain, gzip or zstd. What the database has is not stored again. Bad lines are named
+    and skipped. Exit status 2 when a file could not be read at all.
+    """
+    with Store(db) as store:
+        report = load_files(store, paths)
+        with progress("reconstructing", " traces") as update:
+            changed = refresh(store, update)
+    if as_json:
+        for file in report.files:
+            print_json(_as_dict(file))
+    else:
+        console = out()
+        console.print(load_summary(report.read, report.stored, report.duplicate, report.bad))
+        if changed:
+            console.print(f"{changed} trajectories new or changed; oteval trajectories lists them")
+    return 2 if any(file.error for file in report.files) else 0
+
+
+def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
+    """Load files with a progress bar, and say on standard error what could not be read."""
+    with progress("reading", " bytes") as update:
+        report = load(store, paths, update)
+    for file in report.files:
+        _complain(file)
+    return report
+
+
+def _complain(file: FileReport) -> None:
+    for problem in file.problems[:_SHOWN]:
+        warn(str(problem))
+    if file.problem_count > _SHOWN:
+        warn(f"{file.path}: {file.problem_count - _SHOWN} more bad parts (--json lists them)")
+    for name in file.written.conflicts:
+        warn(f"{file.path}: span {name} came again with other content; the first is kept")
+    if file.error:
+        warn(file.error)
+    elif not file.spans and not file.logs and not file.problem_count:
+        warn(f"{file.path}: holds no spans and no log records")
+
+
+def _as_dict(file: FileReport) -> dict[str, object]:
+    return {
+        "path": file.path,
+        "spans": file.spans,
+        "logs": file.logs,
+        "stored": file.written.stored,
+        "duplicate": file.written.duplicate,
+        "conflicts": file.written.conflicts,
+        "bad": file.problem_count,
+        "problems": [
+            {"line": problem.line, "reason": problem.reason} for problem in file.problems
+        ],
+        "error": file.error or None,
+    }

@@ -1,0 +1,185 @@
+"""``oteval score`` and ``oteval scores``: evaluate, gate, and look at what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..config import DEFAULT_PATH, Config, load_config
+from ..errors import InputError, NothingEvaluated
+from ..model import Score
+from ..pipeline import GateResult, ScoreRun, check_gates, refresh, score as score_all
+from ..selection import Selection
+from ..show import junit_report, markdown_report, scores_table, tallies_table
+from ..store import MEMORY, Store
+from .common import (
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    select,
+    warn,
+)
+from .ingest import load_files
+
+__all__ = ["score", "scores"]
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "-c", "--config", "config_path", default=DEFAULT_PATH, show_default=True, help="What to score."
+)
+@db_option
+@filters
+@click.option(
+    "--min-evaluated",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Exit 3 when fewer verdicts than this could be had.",
+)
+@click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit XML to this file.")
+@click.option("--md", type=click.Path(dir_okay=False), help="Write Markdown to this file.")
+@json_option
+@click.pass_context
+def score(
+    context: click.Context,
+    paths: tuple[str, ...],
+    config_path: str,
+    db: str,
+    min_evaluated: int,
+    junit: str | None,
+    md: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Score trajectories as oteval.yaml says, keep the scores, and check its gates.
+
+    With PATHs, those trace files are scored by themselves, in memory unless --db is given;
+    without, what the database holds. Exit status: 0 all gates passed, 1 a gate failed, 2 a
+    configuration or file is broken, 3 nothing could be evaluated.
+    """
+    config = load_config(config_path)
+    selection = select(**given)
+    base = Path(config_path).parent
+    run = ScoreRun()
+    chosen = context.get_parameter_source("db") is not ParameterSource.DEFAULT
+    if paths:
+        with Store(db if chosen else MEMORY) as store:
+            report = load_files(store, paths)
+            if any(file.error for file in report.files):
+                raise InputError("not scored: a file could not be read")
+            refresh(store)
+            kept = _run(store, config, base, selection, run, as_json, bool(junit or md))
+    else:
+        with open_store(db) as store:
+            kept = _run(store, config, base, selection, run, as_json, bool(junit or md))
+    gates = check_gates(config, run)
+    _write(junit, lambda: junit_report(kept))
+    _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if not s.passed]))
+    if not as_json:
+        out().print(tallies_table(run.tallies.values()))
+    return _verdict(run, gates, min_evaluated)
+
+
+def _run(
+    store: Store,
+    config: Config,
+    base: Path,
+    selection: Selection,
+    run: ScoreRun,
+    as_json: bool,
+    keep: bool,
+) -> list[Score]:
+    """Score, print, and return the scores that reports need."""
+    kept: list[Score] = []
+    failures: list[Score] = []
+    with progress("scoring", " trajectories") as update:
+        for found in score_all(
+            store, config, base, selection, run, lambda done: update(done, None)
+        ):
+            if as_json:
+                print_json(found.as_dict())
+            elif not found.passed and len(failures) < _SHOWN:
+                failures.append(found)
+            if keep:
+                kept.append(found)
+    if failures:
+        out().print(scores_table(failures))
+        hidden = sum(t.failed + t.errors + t.not_evaluated + t.unjudged for t in run.tallies.values())
+        if hidden > len(failures):
+            warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
+        out().print()
+    return kept
+
+
+def _write(path: str | None, content: Any) -> None:
+    if path is None:
+        return
+    try:
+        Path(path).write_text(content(), "utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
+    if not run.trajectories:
+        raise NothingEvaluated("no trajectory was there to score; oteval trajectories lists them")
+    if run.evaluated < max(1, min_evaluated):
+        raise NothingEvaluated(
+            f"{run.evaluated} verdicts on {run.trajectories} trajectories, at least "
+            f"{max(1, min_evaluated)} wanted; --json says why each is missing"
+        )
+    for gate in gates:
+        warn(f"gate {gate.evaluator}: {'passed' if gate.passed else 'FAILED'}: {gate.comment}")
+    if not gates:
+        warn("no gates are configured, so exit status 0 only says that scores could be had")
+    return 0 if all(gate.passed for gate in gates) else 1
+
+
+@click.command()
+@db_option
+@filters
+@click.option("--evaluator", multiple=True, help="Scores of this evaluator; may be repeated.")
+@click.option(
+    "--status",
+    type=click.Choice(["pass", "fail", "error", "not_evaluated"]),
+    help="Scores of this outcome.",
+)
+@json_option
+def scores(
+    db: str, evaluator: tuple[str, ...], status: str | None, as_json: bool, **given: Any
+) -> int:
+    """List the current scores: the newest per trajectory, evaluator and version."""
+    selection = select(**given)
+    with open_store(db) as store:
+        ids: set[str] | None = None
+        if selection.needs_python or selection.limit:
+            ids = {trajectory.id for trajectory in store.trajectories.read(selection)}
+        found = [
+            one
+            for one in store.scores.read(selection)
+            if (ids is None or one.trajectory_id in ids)
+            and (not evaluator or one.evaluator in evaluator)
+            and (status is None or status in (one.status, _outcome(one)))
+        ]
+    if as_json:
+        for one in found:
+            print_json(one.as_dict())
+    elif found:
+        out().print(scores_table(found))
+    warn(f"{len(found)} scores")
+    return 0
+
+
+def _outcome(score: Score) -> str:
+    return {True: "pass", False: "fail", None: ""}[score.passed]

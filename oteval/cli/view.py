@@ -1,0 +1,117 @@
+"""``oteval trajectories``, ``show``, ``diff`` and ``variants``: what the database holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..pipeline import align, first_divergence, variants as find_variants
+from ..show import diff_view, trajectories_table, trajectory_view, variants_table
+from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
+
+__all__ = ["diff", "show", "trajectories", "variants"]
+
+
+@click.command()
+@db_option
+@filters
+@json_option
+def trajectories(db: str, as_json: bool, **given: Any) -> int:
+    """List the trajectories: one per agent run.
+
+    With --json, each line holds the messages in OpenAI's shape and the gaps.
+    """
+    with open_store(db) as store:
+        found = store.trajectories.read(select(**given))
+        if as_json:
+            for trajectory in found:
+                print_json(trajectory.as_dict())
+            return 0
+        rows = list(found)
+        scores = store.scores.of([trajectory.id for trajectory in rows])
+        if rows:
+            out().print(trajectories_table(rows, scores))
+        warn(f"{len(rows)} trajectories" + ("; oteval show ID shows one" if rows else ""))
+    return 0
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@db_option
+@click.option("--all", "whole", is_flag=True, help="Show the turns before, too.")
+@click.option("--full", is_flag=True, help="Show messages in full length.")
+@json_option
+def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) -> int:
+    """Show trajectories: messages, calls, results, errors, gaps and scores.
+
+    ID is a trajectory's, the beginning of one, or its root span's trace or span id.
+    """
+    with open_store(db) as store:
+        for name in ids:
+            trajectory = store.trajectories.get(name)
+            scores = store.scores.of([trajectory.id])[trajectory.id]
+            if as_json:
+                own = [score.as_dict() for score in scores]
+                print_json({**trajectory.as_dict(), "scores": own})
+            else:
+                length = 10**9 if full else 1000
+                out().print(trajectory_view(trajectory, scores, whole=whole, length=length))
+    return 0
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID ID...")
+@db_option
+@click.option("--all", "whole", is_flag=True, help="Compare the turns before, too.")
+@json_option
+def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
+    """Line trajectories up with the first and mark where they part.
+
+    Exit status 1 when any differs.
+    """
+    if len(ids) < 2:
+        raise click.UsageError("give at least two trajectory ids")
+    differs = False
+    with open_store(db) as store:
+        left = store.trajectories.get(ids[0])
+        for name in ids[1:]:
+            right = store.trajectories.get(name)
+            sides = (left.messages, right.messages)
+            if not whole:
+                sides = (left.own_messages, right.own_messages)
+            pairs = align(*sides)
+            first = first_divergence(pairs)
+            differs = differs or first is not None
+            if as_json:
+                rows = [
+                    {
+                        "same": pair.same,
+                        "left": pair.left.as_dict() if pair.left else None,
+                        "right": pair.right.as_dict() if pair.right else None,
+                    }
+                    for pair in pairs
+                ]
+                ends = {"left": left.id, "right": right.id, "first_divergence": first}
+                print_json({**ends, "rows": rows})
+            else:
+                out().print(diff_view(left, right, pairs))
+    return 1 if differs else 0
+
+
+@click.command()
+@db_option
+@filters
+@click.option("--evaluator", help="Count this evaluator's passes only.")
+@json_option
+def variants(db: str, evaluator: str | None, as_json: bool, **given: Any) -> int:
+    """Group the runs by the sequence of tools they called, most frequent first."""
+    with open_store(db) as store:
+        rows = find_variants(store, select(**given), evaluator)
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        out().print(variants_table(rows))
+    warn(f"{len(rows)} variants in {sum(row['count'] for row in rows)} runs")
+    return 0

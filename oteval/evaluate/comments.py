@@ -1,0 +1,151 @@
+"""Why a match failed, in a line that people can act on.
+
+A comment names the first position that differs (strict) or the calls that are missing and
+extra. Where a missing call has a namesake among the extra ones it adds what differs between the
+two: the **near miss**. Lists and values are cut, so a comment stays short however long the
+trajectory is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from .calls import CallTable
+from .pairing import Pairs, call_fits, unpaired
+from .spec import MatchSpec
+from .strict import StrictMatch
+from .values import differences, same, show
+
+__all__ = ["calls_comment", "strict_comment"]
+
+_LISTED = 3
+_CANDIDATES = 10
+
+
+def calls_comment(
+    out: CallTable,
+    ref: CallTable,
+    spec: MatchSpec,
+    pairs: Pairs,
+    outs: Sequence[int],
+    refs: Sequence[int],
+) -> str:
+    """Say which calls are missing and which are extra.
+
+    Args:
+        out: The output's calls.
+        ref: The reference's calls.
+        spec: The configuration; its mode decides what counts against the output.
+        pairs: The pairing found.
+        outs: The output's calls that count.
+        refs: The reference's calls that count.
+
+    Returns:
+        The comment.
+    """
+    extra, missing = unpaired(pairs, outs, refs)
+    parts = []
+    if missing and spec.mode != "subset":
+        parts.append(_listed("missing", ref, missing))
+    if extra and spec.mode not in ("superset", "in_order"):
+        parts.append(_listed("extra", out, extra))
+    if spec.mode == "subset":
+        near = [(i, _nearest(out, ref, i, missing, turned=False)) for i in extra[:_LISTED]]
+        found = [(i, j) for i, j in near if j is not None]
+    else:
+        near = [(j, _nearest(ref, out, j, extra, turned=True)) for j in missing[:_LISTED]]
+        found = [(i, j) for j, i in near if i is not None]
+    parts += [_near_miss(out, ref, spec, i, j) for i, j in found]
+    return "; ".join(parts)
+
+
+def strict_comment(out: CallTable, ref: CallTable, spec: MatchSpec, match: StrictMatch) -> str:
+    """Say what differs at the first position that does.
+
+    Args:
+        out: The output.
+        ref: The reference.
+        spec: The configuration.
+        match: What the comparison found.
+
+    Returns:
+        The comment.
+    """
+    counts = ""
+    if match.lengths[0] != match.lengths[1]:
+        counts = f" ({match.lengths[0]} messages against the reference's {match.lengths[1]})"
+    left, right = match.roles
+    if left is None or right is None:
+        side = "output" if left is None else "reference"
+        why = f"the {side} ends where the other side goes on with role {left or right!r}"
+    elif left != right:
+        why = f"role {left!r} in the output, {right!r} in the reference"
+    else:
+        why = _calls_at(out, ref, spec, match)
+    return f"position {match.position}: {why}{counts}"
+
+
+def _calls_at(out: CallTable, ref: CallTable, spec: MatchSpec, match: StrictMatch) -> str:
+    lefts, rights = match.calls
+    if spec.strict_order:
+        for i, j in zip(lefts, rights, strict=False):
+            if (i, j) not in match.pairs and _out_of_order(out, ref, spec, i, rights):
+                return f"{_call(out, i)} where the reference has {_call(ref, j)}"
+    return calls_comment(out, ref, spec, match.pairs, lefts, rights)
+
+
+def _out_of_order(
+    out: CallTable, ref: CallTable, spec: MatchSpec, i: int, rights: Sequence[int]
+) -> bool:
+    return any(call_fits(out, ref, spec, i, j) for j in rights)
+
+
+def _listed(what: str, table: CallTable, calls: Sequence[int]) -> str:
+    shown = ", ".join(_call(table, call) for call in calls[:_LISTED])
+    more = f" and {len(calls) - _LISTED} more" if len(calls) > _LISTED else ""
+    return f"{what} {len(calls)} call{'s' if len(calls) > 1 else ''}: {shown}{more}"
+
+
+def _call(table: CallTable, call: int) -> str:
+    if not table.captured(call):
+        return f"{table.names[call]}(arguments were not captured)"
+    return f"{table.names[call]}({show(table.arguments(call), 80)})"
+
+
+def _nearest(
+    table: CallTable, others: CallTable, call: int, candidates: Sequence[int], *, turned: bool
+) -> int | None:
+    """Return the namesake whose arguments differ in the fewest places."""
+    name = table.names[call]
+    named = list(islice((i for i in candidates if others.names[i] == name), _CANDIDATES))
+    if len(named) < 2:
+        return named[0] if named else None
+    best: tuple[int, int] | None = None
+    for other in named:
+        pair = (others.arguments(other), table.arguments(call))
+        count = _count(*(pair if turned else pair[::-1]))
+        if best is None or count < best[0]:
+            best = (count, other)
+    return None if best is None else best[1]
+
+
+def _count(out: object, ref: object) -> int:
+    try:
+        return sum(1 for _ in islice(differences(out, ref, same), 20))
+    except RecursionError:
+        return 20
+
+
+def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -> str:
+    tool = out.names[i]
+    for table, call, side in ((out, i, "output"), (ref, j, "reference")):
+        if not table.captured(call):
+            return f"{tool}: the {side}'s arguments were not captured"
+    if call_fits(out, ref, spec, i, j):
+        return f"{tool} is called, but not in the reference's order"
+    try:
+        why = spec.rule(tool).explain(out.arguments(i), ref.arguments(j))
+    except RecursionError:
+        why = None
+    return f"{tool}: {why or 'the arguments are nested too deeply to compare'}"

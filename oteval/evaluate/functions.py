@@ -1,0 +1,95 @@
+"""Evaluators that are functions of the user's: found by name, called with what they ask for."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import ConfigError
+
+__all__ = ["call_with", "code_version", "load_function"]
+
+
+def load_function(reference: str) -> Callable[..., Any]:
+    """Return the function that ``package.module:function`` names.
+
+    Raises:
+        ConfigError: The module cannot be imported, or has no such function.
+    """
+    module_name, _, path = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"call {reference!r}: cannot import {module_name}: {reason}") from error
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise ConfigError(f"call {reference!r}: {module_name} has no function {path!r}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def code_version(function: Callable[..., Any]) -> str:
+    """Return a hash of a function's source, so that changed code is a new version."""
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = repr(getattr(function, "__qualname__", function))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def call_with(
+    function: Callable[..., Any], available: Mapping[str, Any], timeout: float | None = None
+) -> Any:
+    """Call a function with those of the available keywords that it takes.
+
+    Args:
+        function: The function.
+        available: What it may ask for, by keyword.
+        timeout: After how many seconds to give up on it; None waits.
+
+    Raises:
+        TimeoutError: It took longer.
+        Exception: Whatever it raises.
+    """
+    keywords = _accepted(function, available)
+    if timeout is None:
+        return _called(function, keywords)
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["value"] = _called(function, keywords)
+        except BaseException as error:
+            outcome["error"] = error
+
+    # A daemon: a function that hangs must not keep the process from ending.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {timeout:g} s")
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]
+
+
+def _called(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
+    value = function(**keywords)
+    if not inspect.iscoroutine(value):
+        return value
+    import asyncio  # costs more to import than all of this module, and few need it
+
+    return asyncio.run(value)
+
+
+def _accepted(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(available)
+    return {p.name: available[p.name] for p in parameters if p.name in available}

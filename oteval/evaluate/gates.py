@@ -1,0 +1,129 @@
+"""Gates over scores: what must hold of them, counted so that nothing passes unseen.
+
+A pass rate is passes over runs that were evaluated or failed to be: an evaluator that raises on
+every run has a pass rate of 0 here, though each of its scores says ``error`` and not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..model import Score
+
+__all__ = ["GateResult", "Tally", "check_gate", "tally"]
+
+
+@dataclass
+class Tally:
+    """An evaluator's scores, counted.
+
+    Attributes:
+        evaluator: Its name.
+        passed: Runs that passed.
+        failed: Runs that did not.
+        unjudged: Evaluated runs whose score has no notion of passing.
+        errors: Runs on which the evaluator failed.
+        not_evaluated: Runs that could not be judged.
+        total: The sum of the scores.
+        scored: How many scores have a number.
+    """
+
+    evaluator: str
+    passed: int = 0
+    failed: int = 0
+    unjudged: int = 0
+    errors: int = 0
+    not_evaluated: int = 0
+    total: float = 0.0
+    scored: int = 0
+
+    def add(self, score: Score) -> None:
+        """Count a score."""
+        if score.status == "error":
+            self.errors += 1
+        elif score.status == "not_evaluated":
+            self.not_evaluated += 1
+        elif score.passed is None:
+            self.unjudged += 1
+        elif score.passed:
+            self.passed += 1
+        else:
+            self.failed += 1
+        if score.score is not None:
+            self.total += score.score
+            self.scored += 1
+
+    @property
+    def evaluated(self) -> int:
+        """How many runs were evaluated."""
+        return self.passed + self.failed + self.unjudged
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Passes over runs that were judged or failed to be; None where there are none."""
+        judged = self.passed + self.failed + self.errors
+        return self.passed / judged if judged else None
+
+    @property
+    def mean(self) -> float | None:
+        """The mean score; None where there is none."""
+        return self.total / self.scored if self.scored else None
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """Whether a gate held, and why not.
+
+    Attributes:
+        evaluator: The evaluator's name.
+        passed: Whether it held.
+        comment: Every requirement with what was found.
+    """
+
+    evaluator: str
+    passed: bool
+    comment: str
+
+
+def tally(scores: Iterable[Score]) -> dict[str, Tally]:
+    """Return the counts of some scores by evaluator."""
+    found: dict[str, Tally] = {}
+    for score in scores:
+        found.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
+    return found
+
+
+def check_gate(
+    counted: Tally,
+    *,
+    min_pass_rate: float | None = None,
+    min_score: float | None = None,
+    min_evaluated: int = 1,
+    max_errors: int | None = None,
+) -> GateResult:
+    """Return whether what was counted meets a gate; a figure that is not there does not.
+
+    Args:
+        counted: The evaluator's scores.
+        min_pass_rate: The least pass rate, 0 to 1.
+        min_score: The least mean score.
+        min_evaluated: The least number of runs evaluated.
+        max_errors: The most runs on which it may fail.
+    """
+    checks = [(counted.evaluated >= min_evaluated, f"evaluated {counted.evaluated}"
+               f" (at least {min_evaluated})")]
+    if min_pass_rate is not None:
+        checks.append(_at_least("pass rate", counted.pass_rate, min_pass_rate))
+    if min_score is not None:
+        checks.append(_at_least("mean score", counted.mean, min_score))
+    if max_errors is not None:
+        held = counted.errors <= max_errors
+        checks.append((held, f"errors {counted.errors} (at most {max_errors})"))
+    comment = ", ".join(text if held else f"{text}: not met" for held, text in checks)
+    return GateResult(counted.evaluator, all(held for held, _ in checks), comment)
+
+
+def _at_least(what: str, actual: float | None, least: float) -> tuple[bool, str]:
+    shown = "none" if actual is None else f"{actual:.3f}"
+    return actual is not None and actual >= least, f"{what} {shown} (at least {least:g})"

@@ -1,0 +1,275 @@
+"""A configured evaluator, and the one score it gives a trajectory.
+
+A trajectory that an evaluator cannot judge gets a score that says so: ``not_evaluated`` where the
+trace does not hold what the verdict needs or there is no reference, ``error`` where the evaluator
+failed. Neither ever has a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from ..jsontext import canonical
+from ..model import Message, Reference, Score, Trajectory
+from ..selection import EVERYTHING, Selection
+from .compare import compare
+from .functions import call_with
+from .match import MatchEvaluator
+from .rules import Ignore
+
+__all__ = ["FunctionJudge", "Judge", "MatchJudge", "Scorer", "is_drawn", "version_of"]
+
+# Gaps after which calls may be missing from the messages.
+CONTENT_GAPS = frozenset(
+    {
+        "attributes_dropped",
+        "content_external",
+        "content_not_captured",
+        "content_truncated",
+        "content_unreadable",
+        "redacted",
+    }
+)
+_SPACE = float(1 << 64)
+
+
+def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
+    """Return whether a sample of a rate draws a trace; the same question has the same answer.
+
+    Args:
+        salt: Changes what is drawn.
+        evaluator: The evaluator's name.
+        trace_id: The trace.
+        rate: The share of traces to draw, 0 to 1.
+    """
+    text = f"{salt}\0{evaluator}\0{trace_id}".encode()
+    drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return drawn / _SPACE < rate
+
+
+def version_of(description: Mapping[str, Any]) -> str:
+    """Return an evaluator's version: a hash of all that its verdict depends on."""
+    return hashlib.blake2b(canonical(description).encode(), digest_size=6).hexdigest()
+
+
+class NotEvaluated(Exception):
+    """The trajectory cannot be judged; the message says why."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a judge found.
+
+    Attributes:
+        score: The number, or None where the verdict is only a label.
+        passed: Whether it is a pass; None when there is no such notion.
+        label: The verdict as a word.
+        comment: Why.
+        metadata: Figures.
+    """
+
+    score: float | None
+    passed: bool | None
+    label: str = ""
+    comment: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Judge(Protocol):
+    """What judges one trajectory."""
+
+    def judge(
+        self, trajectory: Trajectory, messages: Sequence[Message], reference: Reference | None
+    ) -> Result:
+        """Return the verdict.
+
+        Raises:
+            NotEvaluated: It cannot be judged.
+            Exception: The judge failed.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class MatchJudge:
+    """Judges by a match with a reference.
+
+    Attributes:
+        evaluator: The match.
+        threshold: From which figure on it is a pass.
+    """
+
+    evaluator: MatchEvaluator
+    threshold: float = 1.0
+
+    def judge(
+        self, trajectory: Trajectory, messages: Sequence[Message], reference: Reference | None
+    ) -> Result:
+        """Return the verdict of the match."""
+        if reference is None:
+            raise NotEvaluated("there is no reference")
+        _refuse_unseen(trajectory, messages)
+        # The tool definitions go along: they may say which tools change something.
+        outputs = replace(trajectory, tail=tuple(messages), history=None, new_from=0)
+        verdict = compare(outputs, list(reference.messages), self.evaluator.spec)
+        if not verdict.passed and _has_unknown_arguments(messages):
+            self._refuse_unknown(outputs, reference)
+        found = self.evaluator.result(verdict)
+        score = float(found["score"])
+        is_bool = isinstance(found["score"], bool)
+        passed = verdict.passed if is_bool else score >= self.threshold
+        return Result(score, passed, _word(passed), found["comment"] or "", found["metadata"])
+
+    def _refuse_unknown(self, outputs: Trajectory, reference: Reference) -> None:
+        """Refuse a failure that arguments which were not captured may alone have caused."""
+        spec = replace(self.evaluator.spec, args=Ignore(), overrides={})
+        if compare(outputs, list(reference.messages), spec).passed:
+            calls = [call for message in outputs.tail for call in message.tool_calls]
+            tools = dict.fromkeys(call.name for call in calls if call.arguments is None)
+            lost = next((gap for gap in outputs.gaps if gap.code in CONTENT_GAPS), None)
+            why = f" ({lost.code}: {lost.detail})" if lost else ""
+            raise NotEvaluated(f"the arguments of {', '.join(tools)} are not in the trace{why}")
+
+
+def _refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
+    """Refuse a run whose calls may be unseen: content is missing and no tool's span shows them."""
+    lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
+    seen = any(call.span_id for message in messages for call in message.tool_calls)
+    if lost is not None and not seen:
+        raise NotEvaluated(f"{lost.code}: {lost.detail}")
+
+
+def _has_unknown_arguments(messages: Sequence[Message]) -> bool:
+    return any(call.arguments is None for m in messages for call in m.tool_calls)
+
+
+def _word(passed: bool | None) -> str:
+    return "" if passed is None else "pass" if passed else "fail"
+
+
+@dataclass(frozen=True)
+class FunctionJudge:
+    """Judges by a function of the user's.
+
+    Attributes:
+        function: Called with those of ``outputs``, ``reference_outputs``, ``inputs`` and
+            ``trajectory`` that it takes; returns a bool, a number, a text, or a dict with
+            ``score`` and perhaps ``comment``, ``label`` and ``metadata``.
+        timeout: After how many seconds to give up on it.
+    """
+
+    function: Any
+    timeout: float | None = None
+
+    def judge(
+        self, trajectory: Trajectory, messages: Sequence[Message], reference: Reference | None
+    ) -> Result:
+        """Return what the function says."""
+        asked = next((m.content for m in messages if m.role == "user"), None)
+        available = {
+            "outputs": [message.as_dict() for message in messages],
+            "reference_outputs": list(reference.messages) if reference else None,
+            "inputs": asked,
+            "trajectory": trajectory,
+        }
+        return result_of(call_with(self.function, available, self.timeout))
+
+
+def result_of(value: Any) -> Result:
+    """Return the result that an evaluator's return value means.
+
+    Raises:
+        TypeError: It means none.
+    """
+    if isinstance(value, Mapping):
+        if "score" not in value:
+            raise TypeError(f"returned a dict without 'score': {_short(value)}")
+        inner = result_of(value["score"])
+        label = str(value.get("label") or inner.label)
+        comment, metadata = str(value.get("comment") or ""), value.get("metadata") or {}
+        return Result(inner.score, inner.passed, label, comment, metadata)
+    if isinstance(value, bool):
+        return Result(float(value), value, _word(value))
+    if isinstance(value, (int, float)):
+        if value != value:
+            raise TypeError("returned NaN, which is no score")
+        return Result(float(value), None)
+    if isinstance(value, str):
+        return Result(None, None, value)
+    raise TypeError(f"returned {_short(value)}, which is no score")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """An evaluator as configured.
+
+    Attributes:
+        name: The score's name.
+        version: A hash of all that the verdict depends on.
+        judge: What judges.
+        where: Which trajectories it looks at.
+        sample: The share of traces it scores.
+        scope: Whether it sees the run's own messages or the whole conversation.
+    """
+
+    name: str
+    version: str
+    judge: Judge
+    where: Selection = EVERYTHING
+    sample: float = 1.0
+    scope: Literal["turn", "conversation"] = "turn"
+
+    def wants(self, trajectory: Trajectory, salt: str) -> bool:
+        """Return whether a trajectory is to be scored: it is meant, and the sample draws it."""
+        trace_id = trajectory.root_span.trace_id
+        return self.where.matches(trajectory) and is_drawn(salt, self.name, trace_id, self.sample)
+
+    def score(
+        self, trajectory: Trajectory, reference: Reference | None, problem: str, time_ns: int
+    ) -> Score:
+        """Return the score of a trajectory; whatever the judge does, there is one.
+
+        Args:
+            trajectory: The trajectory.
+            reference: What it is held against, where there is something.
+            problem: Why there is no reference though one was asked for, or "".
+            time_ns: Now.
+        """
+        own = self.scope == "turn"
+        messages = trajectory.own_messages if own else trajectory.messages
+        root = trajectory.root_span
+        blank = Score(
+            *(trajectory.id, root.trace_id, root.span_id, self.name, self.version),
+            status="not_evaluated",
+            rev=trajectory.rev,
+            sample_p=self.sample,
+            time_ns=time_ns,
+        )
+        try:
+            if problem:
+                raise NotEvaluated(problem)
+            if not messages:
+                reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
+                raise NotEvaluated(reasons or "the run has no messages")
+            found = self.judge.judge(trajectory, messages, reference)
+        except NotEvaluated as reason:
+            return replace(blank, comment=str(reason))
+        except Exception as error:
+            return replace(blank, status="error", comment=f"{type(error).__name__}: {error}")
+        return replace(
+            blank,
+            status="ok",
+            score=found.score,
+            passed=found.passed,
+            label=found.label,
+            comment=found.comment,
+            metadata=dict(found.metadata),
+        )

@@ -1,0 +1,156 @@
+"""Strict comparison: message by message, with what ran in parallel as unordered groups.
+
+A **position** is the place of a message, from 0, after results that several providers put into
+one message were given a message each. Under a view only the messages that still hold a call
+are positions. Positions form one **group** when calls in them overlapped in time on either
+side: the calls of a group are compared in any order, roles at each position all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .calls import CallTable
+from .pairing import Pairs, call_fits, match_calls
+from .spec import MatchSpec
+
+__all__ = ["StrictMatch", "match_strict"]
+
+
+class StrictMatch(NamedTuple):
+    """What a strict comparison found.
+
+    Attributes:
+        pairs: The calls matched at their own positions.
+        position: The first position that differs, or None.
+        roles: The roles there, None on a side that has no such message.
+        calls: The output's and the reference's calls there.
+        lengths: How many messages the output and the reference have.
+    """
+
+    pairs: Pairs
+    position: int | None
+    roles: tuple[str | None, str | None]
+    calls: tuple[list[int], list[int]]
+    lengths: tuple[int, int]
+
+
+class _Side:
+    """One trajectory by position: the roles, and the calls where there are any."""
+
+    __slots__ = ("calls", "roles", "table")
+
+    def __init__(self, table: CallTable, chosen: Sequence[int], whole: bool) -> None:
+        self.table = table
+        self.calls: dict[int, list[int]] = {}
+        for call in chosen:
+            self.calls.setdefault(table.at[call], []).append(call)
+        self.roles = table.roles
+        if not whole:
+            self.roles = [table.roles[place] for place in self.calls]
+            self.calls = dict(enumerate(self.calls.values()))
+
+    def role(self, place: int) -> str | None:
+        return self.roles[place] if place < len(self.roles) else None
+
+
+def match_strict(
+    out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
+) -> StrictMatch:
+    """Compare two trajectories position by position.
+
+    Args:
+        out: The output.
+        ref: The reference.
+        spec: The configuration.
+        outs: The output's calls that count.
+        refs: The reference's calls that count.
+
+    Returns:
+        The matched calls and the first difference.
+    """
+    whole = spec.view == "all"
+    left, right = _Side(out, outs, whole), _Side(ref, refs, whole)
+    first = _first_role(left.roles, right.roles)
+    pairs: Pairs = []
+    for group in _groups(left, right, spec):
+        lefts = [i for place in group for i in left.calls.get(place, ())]
+        rights = [j for place in group for j in right.calls.get(place, ())]
+        found = _pair(out, ref, spec, lefts, rights)
+        pairs += found
+        if not len(found) == len(lefts) == len(rights) and group[0] < first:
+            first = min(first, _first_unpaired(group, left, right, found))
+    lengths = (len(left.roles), len(right.roles))
+    calls = (left.calls.get(first, []), right.calls.get(first, []))
+    roles = (left.role(first), right.role(first))
+    position = first if first < max(lengths) else None
+    return StrictMatch(sorted(pairs), position, roles, calls, lengths)
+
+
+def _first_role(left: list[str], right: list[str]) -> int:
+    """Return the first position whose roles differ; past the end where none does."""
+    if left == right:
+        return len(left)
+    both = enumerate(zip(left, right, strict=False))
+    return next((place for place, (a, b) in both if a != b), min(len(left), len(right)))
+
+
+def _pair(
+    out: CallTable, ref: CallTable, spec: MatchSpec, lefts: list[int], rights: list[int]
+) -> Pairs:
+    if spec.strict_order:
+        both = zip(lefts, rights, strict=False)
+        return [(i, j) for i, j in both if call_fits(out, ref, spec, i, j)]
+    return match_calls(out, ref, spec, lefts, rights)
+
+
+def _first_unpaired(group: list[int], left: _Side, right: _Side, pairs: Pairs) -> int:
+    lefts, rights = {i for i, _ in pairs}, {j for _, j in pairs}
+    for place in group:
+        if not lefts.issuperset(left.calls.get(place, ())):
+            return place
+        if not rights.issuperset(right.calls.get(place, ())):
+            return place
+    return group[0]
+
+
+def _groups(left: _Side, right: _Side, spec: MatchSpec) -> list[list[int]]:
+    """Return the positions that hold calls, those compared together in one list."""
+    places = sorted(left.calls.keys() | right.calls.keys())
+    if spec.strict_order or not (left.table.times or right.table.times):
+        return [[place] for place in places]
+    head = {place: place for place in places}
+    for side in (left, right):
+        for one, two in _overlaps(side):
+            one, two = _head(head, one), _head(head, two)
+            head[max(one, two)] = min(one, two)
+    groups: dict[int, list[int]] = {}
+    for place in places:
+        groups.setdefault(_head(head, place), []).append(place)
+    return list(groups.values())
+
+
+def _overlaps(side: _Side) -> list[tuple[int, int]]:
+    """Return pairs of positions that connect all whose calls overlapped in time."""
+    times = side.table.times
+    spans = sorted(
+        (*times[call], place)
+        for place, calls in side.calls.items()
+        for call in calls
+        if call in times
+    )
+    pairs, latest, holder = [], 0, -1
+    for start, end, place in spans:
+        if start < latest and place != holder:
+            pairs.append((holder, place))
+        if end > latest:
+            latest, holder = end, place
+    return pairs
+
+
+def _head(head: dict[int, int], place: int) -> int:
+    while head[place] != place:
+        head[place] = head[head[place]]
+        place = head[place]
+    return place

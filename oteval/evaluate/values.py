@@ -1,0 +1,165 @@
+"""JSON-like values: whether they are equal, where they differ, and how to show them.
+
+A **path** is the dotted way to a value: keys of objects and, in lists, indexes counted from 0.
+A value that is not there is `MISSING`, which differs from null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..jsontext import canonical, dumps
+
+__all__ = [
+    "MISSING",
+    "Difference",
+    "canonical_key",
+    "differences",
+    "lookup",
+    "same",
+    "show",
+    "show_pair",
+]
+
+Difference = tuple[str, Any, Any]
+"""A path, the output's value there and the reference's."""
+
+
+class _Missing:
+    """The type of `MISSING`."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+def canonical_key(value: Any) -> str | None:
+    """Return the text that all equal values share.
+
+    Args:
+        value: A JSON-like value.
+
+    Returns:
+        The text, or None for a value nested too deeply to compare: that one equals nothing.
+    """
+    try:
+        return canonical(value)
+    except RecursionError:
+        return None
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return whether two values are equal: ``1`` equals ``1.0``, but neither true nor ``"1"``."""
+    if type(one) is type(two) and isinstance(one, (str, int)):
+        return bool(one == two)
+    key = canonical_key(one)
+    return key is not None and key == canonical_key(two)
+
+
+def lookup(value: Any, path: str) -> Any:
+    """Return what a dotted path leads to.
+
+    A key that itself holds dots is found as well: the longest key that fits comes first.
+
+    Args:
+        value: The value to start from.
+        path: Keys, and for lists indexes, joined by dots.
+
+    Returns:
+        The value found, or `MISSING`.
+    """
+    if isinstance(value, dict):
+        if path in value:
+            return value[path]
+        cut = path.rfind(".")
+        while cut > 0:
+            if path[:cut] in value:
+                found = lookup(value[path[:cut]], path[cut + 1 :])
+                if found is not MISSING:
+                    return found
+            cut = path.rfind(".", 0, cut)
+        return MISSING
+    if isinstance(value, (list, tuple)):
+        head, _, rest = path.partition(".")
+        if not head.isdecimal() or len(head) > 9 or int(head) >= len(value):
+            return MISSING
+        return lookup(value[int(head)], rest) if rest else value[int(head)]
+    return MISSING
+
+
+def differences(
+    out: Any,
+    ref: Any,
+    equal: Callable[[Any, Any], bool],
+    *,
+    extra_ok: bool = False,
+    missing_ok: bool = False,
+    path: str = "",
+) -> Iterator[Difference]:
+    """Yield every place where two values differ, in the output's key order.
+
+    Lists are compared element by element; lists of different lengths differ as a whole.
+
+    Args:
+        out: The output's value.
+        ref: The reference's value.
+        equal: Compares what is not an object or list on both sides.
+        extra_ok: Whether the output's objects may hold keys that the reference lacks.
+        missing_ok: Whether the output's objects may lack keys that the reference holds.
+        path: The path of the two values.
+
+    Yields:
+        Path, output value and reference value, `MISSING` where one side has none.
+    """
+    if isinstance(out, dict) and isinstance(ref, dict):
+        for key in [*out, *(key for key in ref if key not in out)]:
+            left, right = out.get(key, MISSING), ref.get(key, MISSING)
+            here = f"{path}.{key}" if path else str(key)
+            if left is MISSING or right is MISSING:
+                if not (missing_ok if left is MISSING else extra_ok):
+                    yield here, left, right
+                continue
+            yield from differences(
+                left, right, equal, extra_ok=extra_ok, missing_ok=missing_ok, path=here
+            )
+    elif isinstance(out, list) and isinstance(ref, list) and len(out) == len(ref):
+        for index, (left, right) in enumerate(zip(out, ref, strict=True)):
+            here = f"{path}.{index}" if path else str(index)
+            yield from differences(
+                left, right, equal, extra_ok=extra_ok, missing_ok=missing_ok, path=here
+            )
+    elif not equal(out, ref):
+        yield path, out, ref
+
+
+def show(value: Any, limit: int = 60) -> str:
+    """Return a value as JSON text, cut to a readable length."""
+    try:
+        text = dumps(value)
+    except RecursionError:
+        text = "(nested too deeply to show)"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def show_pair(out: Any, ref: Any, limit: int = 60) -> tuple[str, str]:
+    """Return two differing values as text, both cut around the first character that differs."""
+    left, right = show(out, 4000), show(ref, 4000)
+    if max(len(left), len(right)) <= limit:
+        return left, right
+    at = next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(len(left), len(right)),
+    )
+    start = max(0, at - limit // 3)
+    return _window(left, start, limit), _window(right, start, limit)
+
+
+def _window(text: str, start: int, limit: int) -> str:
+    piece = text[start : start + limit]
+    return ("…" if start else "") + piece + ("…" if start + limit < len(text) else "")

@@ -1,0 +1,232 @@
+"""Files of OTLP data to spans and log records, some thousands at a time.
+
+What a file is, its first bytes say, not its name: OTLP/JSON (a document, several, or one per
+line) or OTLP protobuf (a message, or a stream of them), plain, gzip or zstd. Memory does
+not grow with the file.
+
+A part that cannot be read is a `Problem` in the batch where it was met, and everything else comes
+through. A file of which nothing can be read raises `InputError`, after the batches that tell its
+problems where these are too many for one message.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from oteval.errors import InputError
+from oteval.model import LogRecord, Span
+
+from . import json_stream, protobuf_stream
+from .compression import Source
+from .otlp import Decoded, decode_json
+from .tape import Tape
+
+__all__ = ["Batch", "Problem", "read", "size"]
+
+CHUNK = 4096
+_HEAD = 1 << 16
+_BATCH_BYTES = 32 << 20
+_BATCH_PROBLEMS = 1000
+_READ = "read are OTLP/JSON (documents or lines) and OTLP protobuf, plain, gzip or zstd"
+_BOM = b"\xef\xbb\xbf"
+_SPACE = b" \t\r\n"
+_DOCUMENT_LINE = re.compile(rb"^(\xef\xbb\xbf)?[ \t]*[{\[]", re.MULTILINE)
+_OTLP_LINE = re.compile(rb"^(\xef\xbb\xbf)?[ \t]*[{\[][ \t{]*\"(resource|batches)", re.MULTILINE)
+_KNOWN = {
+    b"\x89PNG": "a PNG image",
+    b"PK\x03\x04": "a zip archive",
+    b"PAR1": "a Parquet file",
+    b"SQLite format 3\0": "an SQLite database",
+    b"%PDF": "a PDF document",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ\0": "xz data",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of a file that was not read, or not as it stands.
+
+    Attributes:
+        source: The file's path, "-" for standard input.
+        line: The line, from 1; None where the file has no lines.
+        reason: What is wrong and what was left out.
+    """
+
+    source: str
+    line: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Batch:
+    """A part of a file's content.
+
+    Attributes:
+        spans: Spans, in the file's order.
+        logs: Log records, in the file's order.
+        problems: What was not read since the batch before.
+        bytes_read: Bytes of the file, as it is on disk, that were read so far.
+    """
+
+    spans: list[Span] = field(default_factory=list)
+    logs: list[LogRecord] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    bytes_read: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.spans or self.logs or self.problems)
+
+
+def size(path: str | Path) -> int | None:
+    """Return the bytes of a file, None for standard input and what has no size.
+
+    Args:
+        path: The file, or "-" for standard input.
+    """
+    try:
+        file = Path(path)
+        return file.stat().st_size if str(path) != "-" and file.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def read(path: str | Path, *, chunk: int = CHUNK) -> Iterator[Batch]:
+    """Read a file of OTLP data.
+
+    Args:
+        path: The file, or "-" for standard input.
+        chunk: How many spans and log records a batch holds at least, but for the last. It holds
+            more where the part of the file that was read as one holds more.
+
+    Yields:
+        The content; a batch without spans and log records has problems.
+
+    Raises:
+        InputError: The file cannot be read, or nothing in it can.
+    """
+    name = str(path)
+    with _opened(path) as file:
+        source = Source(file)
+        found = False
+        first: Problem | None = None
+        batch = Batch()
+        batch_start = 0
+        try:
+            for item in _items(source, name):
+                if isinstance(item, Problem):
+                    first = first or item
+                    batch.problems.append(item)
+                else:
+                    found = True
+                    batch.spans += item.spans
+                    batch.logs += item.logs
+                if _is_full(batch, chunk, source.decompressed - batch_start):
+                    batch.bytes_read = source.bytes_read
+                    yield batch
+                    batch, batch_start = Batch(), source.decompressed
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
+        if first and not found:
+            raise InputError(f"{first}; {_READ}")
+        if batch:
+            batch.bytes_read = source.bytes_read
+            yield batch
+
+
+def _is_full(batch: Batch, chunk: int, size: int) -> bool:
+    if len(batch.spans) + len(batch.logs) >= chunk or len(batch.problems) >= _BATCH_PROBLEMS:
+        return True
+    return size >= _BATCH_BYTES and bool(batch)
+
+
+def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
+    if str(path) == "-":
+        return nullcontext(sys.stdin.buffer)
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a directory; give its files, for instance {path}/*.json")
+    try:
+        return Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be opened ({reason})") from None
+
+
+def _items(source: Source, name: str) -> Iterator[Decoded | Problem]:
+    """Yield the content of a file; `Decoded.problems` are Problems of their own."""
+    tape = Tape(source.read)
+    head = tape.head(_HEAD)
+    text = head.removeprefix(_BOM).lstrip(_SPACE)
+    if not text and len(head) < _HEAD:
+        if source.fault:
+            raise InputError(f"{name}: {source.fault}, and nothing could be decompressed")
+        raise InputError(f"{name}: the file {'holds only white space' if head else 'is empty'}")
+    if protobuf_stream.is_stream(head):
+        yield from _protobuf_items(protobuf_stream.read_stream(tape), name)
+    elif protobuf_stream.is_message(head) and not text.startswith((b"{", b"[")):
+        yield from _protobuf_items(protobuf_stream.read_message(tape), name)
+    elif _is_json(head):
+        yield from _json_items(tape, name)
+    else:
+        raise InputError(f"{name}: {_described(text)} is not OTLP; {_READ}")
+    if source.fault:
+        yield Problem(name, None, f"{source.fault}; what came before is used")
+
+
+def _is_json(head: bytes) -> bool:
+    """Whether a document begins somewhere near the beginning, be it after lines of garbage."""
+    if head.startswith(tuple(_KNOWN)):
+        return bool(_OTLP_LINE.search(head))
+    return bool(_DOCUMENT_LINE.search(head))
+
+
+def _json_items(tape: Tape, name: str) -> Iterator[Decoded | Problem]:
+    for item in json_stream.documents(tape):
+        if isinstance(item, json_stream.Fault):
+            yield Problem(name, item.line, item.reason)
+            continue
+        try:
+            decoded = decode_json(item.value)
+        except InputError as error:
+            yield Problem(name, item.line, str(error))
+            continue
+        yield decoded
+        for problem in decoded.problems:
+            yield Problem(name, item.line, problem)
+
+
+def _protobuf_items(items: Iterator[Decoded | str], name: str) -> Iterator[Decoded | Problem]:
+    for item in items:
+        if isinstance(item, str):
+            yield Problem(name, None, item)
+            continue
+        yield item
+        for problem in item.problems:
+            yield Problem(name, None, problem)
+
+
+def _described(head: bytes) -> str:
+    """Return what a file seems to be that begins with `head`."""
+    for magic, what in _KNOWN.items():
+        if head.startswith(magic):
+            return what
+    line = head.split(b"\n", 1)[0][:40]
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        text = line[: error.start].decode() if error.start > 36 else ""
+    if text.isprintable() and text:
+        return f"text that begins with {text.strip()!r}"
+    return f"binary data that begins with {head[:8].hex(' ')}"

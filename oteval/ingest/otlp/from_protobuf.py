@@ -1,0 +1,311 @@
+"""OTLP protobuf messages to spans and log records.
+
+Traces and logs have the same outer wire shape. Where nothing else says which of the two a
+message is, their records tell: the first field of a span is its trace id, that of a log
+record a fixed 64-bit time, so a log record read as a span never has a trace id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as WireLog
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
+
+from oteval.errors import InputError
+from oteval.model import Attributes, Event, Link, LogRecord, Span
+
+from .decoded import MAX_KIND, MAX_SEVERITY, MAX_STATUS, MAX_TIME, Decoded, Origin, named, shown
+from .json_values import WrongShapeError, bytes_value, double_value
+
+__all__ = ["decode_protobuf", "decode_protobuf_logs", "decode_protobuf_traces"]
+
+# How many records are looked at to tell spans from log records.
+_SAMPLE = 100
+_NO_TRACE = bytes(16)
+_NO_SPAN = bytes(8)
+
+
+def decode_protobuf(data: bytes) -> Decoded:
+    """Decode a request that may hold traces or logs.
+
+    Args:
+        data: The bytes of one message.
+
+    Returns:
+        The spans or log records, and what was left out of them.
+
+    Raises:
+        InputError: It is neither.
+    """
+    traces = _parse_traces(data)
+    spans = [] if traces is None else list(islice(_spans(traces), _SAMPLE))
+    if traces is not None and any(span.trace_id for span in spans):
+        return _traces(traces)
+    logs = _parse_logs(data)
+    records = [] if logs is None else list(islice(_records(logs), _SAMPLE))
+    if logs is not None and records and (not spans or _unknown(records) < _unknown(spans)):
+        return _logs(logs)
+    if traces is not None and (spans or not _unknown([traces, *traces.resource_spans])):
+        return _traces(traces)
+    raise InputError("the bytes are no OTLP protobuf request")
+
+
+def decode_protobuf_traces(data: bytes) -> Decoded:
+    """Decode the bytes of an ExportTraceServiceRequest.
+
+    Raises:
+        InputError: They are none.
+    """
+    request = _parse_traces(data)
+    if request is None:
+        raise InputError("the bytes are no OTLP protobuf request for traces")
+    return _traces(request)
+
+
+def decode_protobuf_logs(data: bytes) -> Decoded:
+    """Decode the bytes of an ExportLogsServiceRequest.
+
+    Raises:
+        InputError: They are none.
+    """
+    request = _parse_logs(data)
+    if request is None:
+        raise InputError("the bytes are no OTLP protobuf request for logs")
+    return _logs(request)
+
+
+def _parse_traces(data: bytes) -> ExportTraceServiceRequest | None:
+    try:
+        return ExportTraceServiceRequest.FromString(data)
+    except DecodeError:
+        return None
+
+
+def _parse_logs(data: bytes) -> ExportLogsServiceRequest | None:
+    try:
+        return ExportLogsServiceRequest.FromString(data)
+    except DecodeError:
+        return None
+
+
+def _unknown(messages: Iterable[Any]) -> int:
+    """Return how many fields of the messages themselves have no meaning."""
+    return sum(len(UnknownFieldSet(message)) for message in messages)
+
+
+def _spans(request: ExportTraceServiceRequest) -> Iterable[WireSpan]:
+    return (s for r in request.resource_spans for group in r.scope_spans for s in group.spans)
+
+
+def _records(request: ExportLogsServiceRequest) -> Iterable[WireLog]:
+    return (
+        record
+        for resource in request.resource_logs
+        for group in resource.scope_logs
+        for record in group.log_records
+    )
+
+
+def _traces(request: ExportTraceServiceRequest) -> Decoded:
+    out = Decoded()
+    for group in request.resource_spans:
+        resource = _prefixed("resource", group.resource.attributes, out.problems)
+        for scoped in group.scope_spans:
+            origin = _origin(scoped.scope, resource, out.problems)
+            for item in scoped.spans:
+                if (span := _span(item, origin, out.problems)) is not None:
+                    out.spans.append(span)
+    return out
+
+
+def _logs(request: ExportLogsServiceRequest) -> Decoded:
+    out = Decoded()
+    for group in request.resource_logs:
+        resource = _prefixed("resource", group.resource.attributes, out.problems)
+        for scoped in group.scope_logs:
+            origin = _origin(scoped.scope, resource, out.problems)
+            out.logs.extend(_log(item, origin, out.problems) for item in scoped.log_records)
+    return out
+
+
+def _origin(scope: InstrumentationScope, resource: Attributes, problems: list[str]) -> Origin:
+    attributes = _prefixed("scope", scope.attributes, problems)
+    return Origin(resource, scope.name, scope.version, attributes)
+
+
+def _prefixed(what: str, items: Iterable[KeyValue], problems: list[str]) -> Attributes:
+    start = len(problems)
+    attributes = _attributes(items, problems)
+    problems[start:] = [f"{what}: {problem}" for problem in problems[start:]]
+    return attributes
+
+
+def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
+    start = len(problems)
+    trace_id, span_id, parent_id = raw.trace_id, raw.span_id, raw.parent_span_id
+    if len(trace_id) != 16 or len(span_id) != 8 or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        problems.append(_no_id(trace_id, span_id))
+        named(problems, start, "span", raw.name)
+        return None
+    if len(parent_id) != 8 or parent_id == _NO_SPAN:
+        if parent_id.strip(b"\0"):
+            problems.append(f"parentSpanId {shown(parent_id.hex())} is no span id; left out")
+        parent_id = b""
+    status = raw.status
+    events, links = raw.events, raw.links
+    span = Span(
+        trace_id.hex(),
+        span_id.hex(),
+        parent_id.hex(),
+        raw.name,
+        _limited(raw.kind, "kind", MAX_KIND, problems),
+        _limited(raw.start_time_unix_nano, "startTimeUnixNano", MAX_TIME, problems),
+        _limited(raw.end_time_unix_nano, "endTimeUnixNano", MAX_TIME, problems),
+        _limited(status.code, "status.code", MAX_STATUS, problems),
+        status.message,
+        _attributes(raw.attributes, problems),
+        _events(events, problems) if events else (),
+        _links(links, problems) if links else (),
+        origin.scope,
+        origin.version,
+        origin.attributes,
+        origin.resource,
+        raw.trace_state,
+        raw.flags,
+        raw.dropped_attributes_count,
+        raw.dropped_events_count,
+        raw.dropped_links_count,
+    )
+    if len(problems) > start:
+        named(problems, start, "span", span.name)
+    return span
+
+
+def _no_id(trace_id: bytes, span_id: bytes) -> str:
+    if len(trace_id) != 16 or trace_id == _NO_TRACE:
+        return f"traceId {shown(trace_id.hex())} is not 16 bytes, or all zeros; span skipped"
+    return f"spanId {shown(span_id.hex())} is not 8 bytes, or all zeros; span skipped"
+
+
+def _events(items: Iterable[WireSpan.Event], problems: list[str]) -> tuple[Event, ...]:
+    return tuple(
+        Event(
+            item.name,
+            _limited(item.time_unix_nano, "event timeUnixNano", MAX_TIME, problems),
+            _attributes(item.attributes, problems),
+            item.dropped_attributes_count,
+        )
+        for item in items
+    )
+
+
+def _links(items: Iterable[WireSpan.Link], problems: list[str]) -> tuple[Link, ...]:
+    out = []
+    for item in items:
+        trace_id = _id(item.trace_id, _NO_TRACE)
+        span_id = _id(item.span_id, _NO_SPAN)
+        if trace_id and span_id:
+            out.append(Link(trace_id, span_id, _attributes(item.attributes, problems)))
+        else:
+            problems.append("a link without valid ids; left out")
+    return tuple(out)
+
+
+def _log(raw: WireLog, origin: Origin, problems: list[str]) -> LogRecord:
+    start = len(problems)
+    attributes = _attributes(raw.attributes, problems)
+    event_name = raw.event_name
+    if not event_name and isinstance(attributes.get("event.name"), str):
+        event_name = attributes["event.name"]
+    trace_id, span_id = _id(raw.trace_id, _NO_TRACE), _id(raw.span_id, _NO_SPAN)
+    if trace_id is None:
+        problems.append(f"traceId {shown(raw.trace_id.hex())} is no trace id; left out")
+    if span_id is None:
+        problems.append(f"spanId {shown(raw.span_id.hex())} is no span id; left out")
+    record = LogRecord(
+        trace_id or "",
+        span_id or "",
+        _limited(raw.time_unix_nano, "timeUnixNano", MAX_TIME, problems),
+        _limited(raw.observed_time_unix_nano, "observedTimeUnixNano", MAX_TIME, problems),
+        event_name,
+        _limited(raw.severity_number, "severityNumber", MAX_SEVERITY, problems),
+        raw.severity_text,
+        _body(raw.body, problems),
+        attributes,
+        origin.scope,
+        origin.version,
+        origin.resource,
+        raw.dropped_attributes_count,
+    )
+    if len(problems) > start:
+        named(problems, start, "log record", event_name)
+    return record
+
+
+def _body(raw: AnyValue, problems: list[str]) -> Any:
+    try:
+        return _any_value(raw)
+    except WrongShapeError as error:
+        problems.append(f"body {error}; left out")
+        return None
+
+
+def _id(raw: bytes, zeros: bytes) -> str | None:
+    """Return the id in hex, "" for none, None for something that is no such id."""
+    if not raw or raw == zeros:
+        return ""
+    return raw.hex() if len(raw) == len(zeros) else None
+
+
+def _limited(value: int, what: str, limit: int, problems: list[str]) -> int:
+    if 0 <= value <= limit:
+        return value
+    problems.append(f"{what} {value} is no number from 0 to {limit}; taken as 0")
+    return 0
+
+
+def _attributes(items: Iterable[KeyValue], problems: list[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for item in items:
+        key = item.key
+        if not key:
+            problems.append("an attribute without a key; left out")
+            continue
+        value = item.value
+        if value.HasField("string_value"):
+            out[key] = value.string_value
+            continue
+        try:
+            out[key] = _any_value(value)
+        except WrongShapeError as error:
+            problems.append(f"attribute {shown(key)} {error}; left out")
+    return out
+
+
+def _any_value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "string_value":
+        return value.string_value
+    if kind == "int_value":
+        return value.int_value
+    if kind == "double_value":
+        return double_value(value.double_value)
+    if kind == "bool_value":
+        return value.bool_value
+    if kind == "array_value":
+        return [_any_value(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return {item.key: _any_value(item.value) for item in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return bytes_value(value.bytes_value)
+    if kind is None:
+        return None
+    raise WrongShapeError(f"has a value of the unknown kind {str(kind)!r}")

@@ -1,0 +1,182 @@
+"""OTLP protobuf files, message by message.
+
+A file is one message, or a stream of messages each after its length in 4 big-endian bytes, which
+is what the Collector's file exporter writes. With compression the exporter compresses every
+message on its own, before the length; such a message may also be JSON. Nothing in a file
+says which of these it is, so `is_stream` and `is_message` look at its first bytes.
+
+One message is read entry by entry, since protobuf messages that follow each other are one
+message with all their entries. Of a message that is cut, the whole spans are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oteval.errors import InputError
+
+from .compression import ZSTD_MAGIC, unzstd
+from .otlp import Decoded, decode_json, decode_protobuf, parse_json
+from .tape import Tape
+
+__all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream"]
+
+MAX_MESSAGE = 256 << 20
+_ENTRY = 0x0A  # resource_spans or resource_logs
+_SCOPES = 0x12  # scope_spans or scope_logs
+_SCHEMA_URL = 0x1A
+_EMPTY_ENTRY = b"\x0a\0"
+_OUTER = (_ENTRY, _SCOPES)
+
+
+def is_stream(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a stream of messages with their lengths."""
+    while head.startswith(bytes(4)):  # messages without any content
+        head = head[4:]
+    size = int.from_bytes(head[:4], "big")
+    message = head[4 : 4 + size]
+    return size <= MAX_MESSAGE and (message.startswith(ZSTD_MAGIC) or is_message(message, size))
+
+
+def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
+    """Whether `head` begins an OTLP message of at most `size` bytes.
+
+    The beginning of the message, its first entry and what that begins with must each have a tag
+    that OTLP has there and fit into the other.
+    """
+    while head.startswith(_EMPTY_ENTRY) and head != _EMPTY_ENTRY:
+        head, size = head[2:], size - 2
+    at, end = 0, size
+    allowed = bytes([_ENTRY])
+    for _ in range(3):
+        if at >= min(end, len(head)):
+            return at > 0
+        tag = head[at]
+        if tag not in allowed:
+            return False
+        length, at = _varint(head, at + 1)
+        if length is None:
+            return len(head) > 1
+        if at + length > end:
+            return False
+        end = at + length
+        if tag == _SCHEMA_URL:
+            return True
+        # an entry has a resource, scopes and a schema URL; these have attributes or records
+        allowed = bytes([_ENTRY, _SCOPES, _SCHEMA_URL])
+    return True
+
+
+def read_stream(tape: Tape) -> Iterator[Decoded | str]:
+    """Yield the content of every message of a stream, and a line for what cannot be read."""
+    while prefix := tape.take(4):
+        offset = tape.offset - len(prefix)
+        size = int.from_bytes(prefix, "big")
+        if len(prefix) < 4:
+            yield f"the file ends within a message's length at byte {offset}"
+            return
+        if size > MAX_MESSAGE:
+            yield f"a message of {size} bytes at byte {offset} is too long; the rest is skipped"
+            return
+        data = tape.take(size)
+        if len(data) < size:
+            yield from _cut(data, f"the message at byte {offset} is cut")
+            return
+        try:
+            yield _decode(data)
+        except ValueError as error:
+            yield f"the message at byte {offset} cannot be read ({error}); message skipped"
+
+
+def read_message(tape: Tape) -> Iterator[Decoded | str]:
+    """Yield the content of one message entry by entry, and a line for what cannot be read."""
+    while tag := tape.take(1):
+        offset = tape.offset - 1
+        prefix = tape.head(10)
+        size, used = _varint(prefix, 0)
+        if tag[0] != _ENTRY:
+            yield f"there is no OTLP entry at byte {offset}; the rest is skipped"
+            return
+        if size is None or size > MAX_MESSAGE:
+            yield f"the entry at byte {offset} is cut or too long; the rest is skipped"
+            return
+        data = tag + tape.take(used + size)
+        if len(data) < 1 + used + size:
+            yield from _cut(data, f"the message is cut in the entry at byte {offset}")
+            return
+        try:
+            yield decode_protobuf(data)
+        except InputError as error:
+            yield f"the entry at byte {offset} cannot be read ({error}); entry skipped"
+
+
+def _decode(data: bytes) -> Decoded:
+    if data.startswith(ZSTD_MAGIC):
+        data = unzstd(data, MAX_MESSAGE)
+    if data.startswith(b"{"):
+        return decode_json(parse_json(data))
+    return decode_protobuf(data)
+
+
+def _cut(data: bytes, what: str) -> Iterator[Decoded | str]:
+    """Yield the whole spans of a message whose end is missing, and the line that says so."""
+    try:
+        decoded = decode_protobuf(_whole_part(data, _OUTER))
+    except InputError:
+        decoded = Decoded()
+    yield decoded
+    kept = len(decoded.spans) + len(decoded.logs)
+    yield f"{what}; {kept} spans and log records before the cut are kept"
+
+
+def _whole_part(data: bytes, path: tuple[int, ...]) -> bytes:
+    """Return the message without what is cut at its end.
+
+    Args:
+        data: The message as far as it is there.
+        path: The tags of the fields in which a cut field is kept as far as it is whole.
+    """
+    at = 0
+    while at < len(data):
+        start = at
+        tag, at = _varint(data, at)
+        end = None if tag is None else _field_end(data, at, tag & 7)
+        if end is not None and end <= len(data):
+            at = end
+            continue
+        if end is not None and path and tag == path[0]:
+            content = _whole_part(data[_varint(data, at)[1] :], path[1:])
+            return data[: start + 1] + _as_varint(len(content)) + content
+        return data[:start]
+    return data
+
+
+def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
+    """Return where the field ends whose content begins at `at`; None where that is not known."""
+    if wire_type in (0, 2):
+        value, after = _varint(data, at)
+        return None if value is None else after + (value if wire_type == 2 else 0)
+    return at + {1: 8, 5: 4}.get(wire_type, len(data) + 1)
+
+
+def _varint(data: bytes, at: int) -> tuple[int | None, int]:
+    """Return the number at `at`, None where it is cut or too long, and where it ends."""
+    value = 0
+    for shift in range(0, 64, 7):
+        if at >= len(data):
+            return None, at
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    return None, at
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

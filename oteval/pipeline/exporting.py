@@ -1,0 +1,82 @@
+"""What a store holds, written out for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import InputError
+from ..jsontext import dumps
+from ..selection import EVERYTHING, Selection
+from ..store import Store
+
+__all__ = ["export_jsonl", "export_parquet"]
+
+_PAGE = 1000
+
+
+def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) -> int:
+    """Write trajectories with their scores, one JSON object a line.
+
+    The object is that of ``oteval trajectories --json`` with ``scores`` beside it.
+
+    Args:
+        store: The store.
+        out: Where to.
+        selection: Which trajectories.
+
+    Returns:
+        How many lines were written.
+    """
+    count = 0
+    trajectories = store.trajectories.read(selection)
+    while page := list(islice(trajectories, _PAGE)):
+        scores = store.scores.of([trajectory.id for trajectory in page])
+        for trajectory in page:
+            own = [score.as_dict() for score in scores[trajectory.id]]
+            out.write(dumps({**trajectory.as_dict(), "scores": own}) + "\n")
+        count += len(page)
+    return count
+
+
+def export_parquet(store: Store, folder: Path) -> dict[str, int]:
+    """Write spans, log records, trajectories and scores as Parquet files (zstd) into a folder.
+
+    Returns:
+        The rows written by file name.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    parts = {
+        "spans.parquet": store.spans.export(),
+        "logs.parquet": store.spans.export_logs(),
+        "trajectories.parquet": store.trajectories.export(),
+        "scores.parquet": store.scores.export(),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return {name: _write(folder / name, batches) for name, batches in parts.items()}
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> int:
+    """Write batches to a file that appears whole or not at all."""
+    partial = path.with_suffix(".partial")
+    count = 0
+    writer: pq.ParquetWriter | None = None
+    for batch in batches:
+        writer = writer or pq.ParquetWriter(partial, batch.schema, compression="zstd")
+        writer.write_batch(batch)
+        count += batch.num_rows
+    if writer is None:
+        return 0
+    writer.close()
+    partial.replace(path)
+    return count

@@ -1,0 +1,198 @@
+"""Files into a store, and what is in it into trajectories."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import InputError
+from ..ingest import Problem, read, size
+from ..model import LogRecord, Span, Trajectory
+from ..reconstruct import reconstruct
+from ..store import Store, Written
+
+__all__ = ["FileReport", "LoadReport", "load", "refresh"]
+
+# As many rows as a row group of the store has.
+BATCH = 16_384
+_MAX_PROBLEMS = 1000
+_QUEUED = 2
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass
+class FileReport:
+    """What became of one file.
+
+    Attributes:
+        path: The file.
+        spans: Spans read.
+        logs: Log records read.
+        written: How many of both were new, and how many the store had.
+        problems: Parts that were not read; the first 1,000.
+        problem_count: How many there were.
+        error: Why the file as a whole could not be read, or "".
+    """
+
+    path: str
+    spans: int = 0
+    logs: int = 0
+    written: Written = field(default_factory=Written)
+    problems: list[Problem] = field(default_factory=list)
+    problem_count: int = 0
+    error: str = ""
+
+
+@dataclass
+class LoadReport:
+    """What became of some files.
+
+    Attributes:
+        files: Each file's report, in the order given.
+    """
+
+    files: list[FileReport] = field(default_factory=list)
+
+    @property
+    def read(self) -> int:
+        """How many spans and log records were read."""
+        return sum(file.spans + file.logs for file in self.files)
+
+    @property
+    def stored(self) -> int:
+        """How many of them are new in the store."""
+        return sum(file.written.stored for file in self.files)
+
+    @property
+    def duplicate(self) -> int:
+        """How many the store had already."""
+        return sum(file.written.duplicate for file in self.files)
+
+    @property
+    def bad(self) -> int:
+        """How many parts could not be read, whole files among them."""
+        return sum(file.problem_count + bool(file.error) for file in self.files)
+
+
+def load(
+    store: Store, paths: Iterable[str | Path], on_progress: Progress | None = None
+) -> LoadReport:
+    """Store what some files hold; what is in the store already is not stored again.
+
+    Files are read and stored in parts, so that memory does not grow with them. What cannot be
+    read is reported; the rest goes on.
+
+    Args:
+        store: Where to.
+        paths: OTLP files; "-" is standard input.
+        on_progress: Called with the bytes read of the current file and its size.
+    """
+    report = LoadReport()
+    for path in paths:
+        file = FileReport(str(path))
+        report.files.append(file)
+        try:
+            _load_file(store, file, on_progress)
+        except InputError as error:
+            file.error = str(error)
+    return report
+
+
+def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> None:
+    spans: list[Span] = []
+    total = size(file.path)
+    # One thread decodes and builds rows, another inserts: DuckDB works without the interpreter.
+    with ThreadPoolExecutor(1) as executor:
+        writer = _Writer(store, executor, file.written)
+        try:
+            for batch in read(file.path):
+                file.spans += len(batch.spans)
+                file.logs += len(batch.logs)
+                _note(file, batch.problems)
+                spans.extend(batch.spans)
+                while len(spans) >= BATCH:
+                    writer.spans(spans[:BATCH])
+                    del spans[:BATCH]
+                if batch.logs:
+                    writer.logs(batch.logs)
+                if on_progress:
+                    on_progress(batch.bytes_read, total)
+        finally:
+            # What came before a fault, or before Ctrl-C, is kept.
+            if spans:
+                writer.spans(spans)
+            writer.finish()
+
+
+def _note(file: FileReport, problems: Sequence[Problem]) -> None:
+    file.problem_count += len(problems)
+    file.problems.extend(problems[: max(0, _MAX_PROBLEMS - len(file.problems))])
+
+
+class _Writer:
+    """Inserts in a thread of its own, a few batches behind."""
+
+    def __init__(self, store: Store, executor: ThreadPoolExecutor, written: Written) -> None:
+        self._store = store
+        self._executor = executor
+        self._written = written
+        self._queued: deque[Future[Written]] = deque()
+
+    def spans(self, spans: Sequence[Span]) -> None:
+        table, written = self._store.spans.prepare_spans(spans)
+        self._submit(self._executor.submit(self._store.spans.insert_spans, table, written))
+
+    def logs(self, logs: Sequence[LogRecord]) -> None:
+        self._submit(self._executor.submit(self._store.spans.write, (), logs))
+
+    def _submit(self, future: Future[Written]) -> None:
+        self._queued.append(future)
+        while len(self._queued) > _QUEUED:
+            self._written.add(self._queued.popleft().result())
+
+    def finish(self) -> None:
+        while self._queued:
+            self._written.add(self._queued.popleft().result())
+
+
+def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
+    """Reconstruct the traces that spans or log records came to since last time.
+
+    Args:
+        store: The store.
+        on_progress: Called with the number of traces done and to do.
+
+    Returns:
+        How many trajectories are new or changed.
+    """
+    changed, done = 0, 0
+    total = store.pending.count() if on_progress else 0
+    for page in store.pending.pages():
+        changed += _reconstruct_page(store, page)
+        done += len(page)
+        if on_progress:
+            on_progress(done, max(done, total))
+    return changed
+
+
+def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
+    """Reconstruct a page of traces with those that continue them or that they continue."""
+    traces = list(page)
+    while True:
+        found = reconstruct(*store.spans.of_traces(traces))
+        more = set(_linked(store, found)) - set(traces)
+        if not more:
+            return store.trajectories.write(found, traces)
+        traces.extend(sorted(more))
+
+
+def _linked(store: Store, found: Sequence[Trajectory]) -> list[str]:
+    """Return the traces that hang together with some trajectories by their messages alone."""
+    loose = [t for t in found if not t.conversation_id or t.follows]
+    chains = {t.chain for t in loose if t.chain}
+    follows = {t.follows for t in loose if t.follows}
+    return store.pending.linked(sorted(chains - follows), sorted(follows - chains))

@@ -1,0 +1,89 @@
+"""Scores as files for other programs and people: JUnit XML for CI, Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from xml.etree import ElementTree
+
+from ..model import Score
+from ..pipeline import GateResult, Tally
+from .text import clean
+
+__all__ = ["junit_report", "markdown_report"]
+
+
+def junit_report(scores: Iterable[Score]) -> str:
+    """Return scores as JUnit XML: a suite per evaluator, a case per trajectory.
+
+    A fail is a failure, an error an error, and what was not evaluated is skipped, so that no CI
+    takes it for a pass.
+    """
+    suites: dict[str, list[Score]] = {}
+    for score in scores:
+        suites.setdefault(score.evaluator, []).append(score)
+    root = ElementTree.Element("testsuites", name="oteval")
+    for name, members in suites.items():
+        counts = {
+            "tests": len(members),
+            "failures": sum(member.passed is False for member in members),
+            "errors": sum(member.status == "error" for member in members),
+            "skipped": sum(member.status == "not_evaluated" for member in members),
+        }
+        attributes = {key: str(value) for key, value in counts.items()}
+        suite = ElementTree.SubElement(root, "testsuite", name=clean(name), **attributes)
+        for member in members:
+            _case(suite, member)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ElementTree.Element, score: Score) -> None:
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=clean(score.evaluator), name=score.trajectory_id
+    )
+    message = clean(score.comment).replace("\n", " ")
+    if score.status == "error":
+        ElementTree.SubElement(case, "error", message=message)
+    elif score.status == "not_evaluated":
+        ElementTree.SubElement(case, "skipped", message=message)
+    elif score.passed is False:
+        ElementTree.SubElement(case, "failure", message=message or "failed")
+
+
+def markdown_report(
+    tallies: Mapping[str, Tally], gates: Sequence[GateResult], failures: Sequence[Score]
+) -> str:
+    """Return the outcome of a scoring as Markdown.
+
+    Args:
+        tallies: The counts by evaluator.
+        gates: The gates' results.
+        failures: The scores to list: fails, errors and what was not evaluated.
+    """
+    lines = ["# oteval", "", "| evaluator | passed | failed | errors | not evaluated | pass rate |"]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for counted in tallies.values():
+        rate = "-" if counted.pass_rate is None else f"{counted.pass_rate:.3f}"
+        cells = [counted.passed, counted.failed, counted.errors, counted.not_evaluated, rate]
+        lines.append(f"| {_cell(counted.evaluator)} | {' | '.join(map(str, cells))} |")
+    if gates:
+        lines += ["", "## Gates", ""]
+        for gate in gates:
+            state = "passed" if gate.passed else "**failed**"
+            lines.append(f"- {_cell(gate.evaluator)}: {state} ({_cell(gate.comment)})")
+    if failures:
+        lines += ["", "## Not passed", "", "| trajectory | evaluator | outcome | why |"]
+        lines.append("|---|---|---|---|")
+        for score in failures:
+            outcome = score.label or score.status
+            cells = [score.trajectory_id, score.evaluator, outcome, score.comment]
+            lines.append(f"| {' | '.join(_cell(str(cell)) for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Return text that can neither end a table's cell nor be taken for markup."""
+    escaped = clean(text).replace("\n", " ")
+    for mark in ("\\", "|", "<", ">", "`", "*", "_", "[", "]", "!"):
+        escaped = escaped.replace(mark, f"\\{mark}")
+    return escaped

@@ -131,7 +131,7 @@ ReferenceSource = Annotated[
 
 class _Rule(_Strict):
     name: str = Field(min_length=1, description="Unique; the score's name.")
-    where: Where = Field(default_factory=Where, description="Which trajectories it looks at.")
+    where: Where = Field(Where(), description="Which trajectories it looks at.")
     sample: float = Field(1.0, ge=0.0, le=1.0, description="The share of traces that is scored.")
     scope: Literal["turn", "conversation"] = Field(
         "turn", description="Whether it sees the run's own messages or the whole conversation."

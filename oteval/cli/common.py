@@ -48,7 +48,9 @@ db_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 _FILTERS = (
-    click.option("--since", help="Runs from this time on: 2026-11-20, 2026-11-20T08:00, or 2h ago."),
+    click.option(
+        "--since", help="Runs from this time on: 2026-11-20, 2026-11-20T08:00, or 2h ago."
+    ),
     click.option("--until", help="Runs before this time."),
     click.option("--service", multiple=True, help="Runs of this service; may be repeated."),
     click.option("--agent", multiple=True, help="Runs of this agent; may be repeated."),
@@ -141,7 +143,9 @@ def progress(text: str, unit: str = "") -> Iterator[Callable[[int, int | None], 
         TimeRemainingColumn(),
     )
     console = _err()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(text, total=None)
 
         def update(done: int, total: int | None) -> None:

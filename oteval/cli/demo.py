@@ -75,9 +75,7 @@ def _step(console: Console, number: int, title: str, text: str) -> None:
 
 def _load(console: Console, store: Store, folder: Path) -> None:
     paths = sorted((folder / "traces").iterdir())
-    _step(
-        console, 1, "Load", f"{len(paths)} OTLP files, written by four kinds of instrumentation."
-    )
+    _step(console, 1, "Load", f"{len(paths)} OTLP files, written by four kinds of instrumentation.")
     report = load(store, paths)
     console.print(load_summary(report.read, report.stored, report.duplicate, report.bad))
     _step(

@@ -71,8 +71,6 @@ def _as_dict(file: FileReport) -> dict[str, object]:
         "duplicate": file.written.duplicate,
         "conflicts": file.written.conflicts,
         "bad": file.problem_count,
-        "problems": [
-            {"line": problem.line, "reason": problem.reason} for problem in file.problems
-        ],
+        "problems": [{"line": problem.line, "reason": problem.reason} for problem in file.problems],
         "error": file.error or None,
     }

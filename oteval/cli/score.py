@@ -11,7 +11,8 @@ from click.core import ParameterSource
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import InputError, NothingEvaluated
 from ..model import Score
-from ..pipeline import GateResult, ScoreRun, check_gates, refresh, score as score_all
+from ..pipeline import GateResult, ScoreRun, check_gates, refresh
+from ..pipeline import score as score_all
 from ..selection import Selection
 from ..show import junit_report, markdown_report, scores_table, tallies_table
 from ..store import MEMORY, Store
@@ -53,6 +54,7 @@ _SHOWN = 20
 @click.pass_context
 def score(
     context: click.Context,
+    /,
     paths: tuple[str, ...],
     config_path: str,
     db: str,
@@ -115,7 +117,9 @@ def _run(
                 kept.append(found)
     if failures:
         out().print(scores_table(failures))
-        hidden = sum(t.failed + t.errors + t.not_evaluated + t.unjudged for t in run.tallies.values())
+        hidden = sum(
+            t.failed + t.errors + t.not_evaluated + t.unjudged for t in run.tallies.values()
+        )
         if hidden > len(failures):
             warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
         out().print()

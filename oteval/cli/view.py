@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ..pipeline import align, first_divergence, variants as find_variants
+from ..pipeline import align, first_divergence
+from ..pipeline import variants as find_variants
 from ..show import diff_view, trajectories_table, trajectory_view, variants_table
 from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
 

@@ -111,8 +111,12 @@ def check_gate(
         min_evaluated: The least number of runs evaluated.
         max_errors: The most runs on which it may fail.
     """
-    checks = [(counted.evaluated >= min_evaluated, f"evaluated {counted.evaluated}"
-               f" (at least {min_evaluated})")]
+    checks = [
+        (
+            counted.evaluated >= min_evaluated,
+            f"evaluated {counted.evaluated} (at least {min_evaluated})",
+        )
+    ]
     if min_pass_rate is not None:
         checks.append(_at_least("pass rate", counted.pass_rate, min_pass_rate))
     if min_score is not None:

@@ -1,8 +1,8 @@
 """Runs into trajectories: calls merged, turns stitched across traces, sub-agents linked.
 
 Runs of one conversation share a `Thread`. A conversation is known by its service and id; without
-an id, a run follows the run whose messages its own first input begins with. Model calls below no agent that only
-bring tool results back belong to the run that asked for them.
+an id, a run follows the run whose messages its own first input begins with. Model calls below no
+agent that only bring tool results back belong to the run that asked for them.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class _Stitcher:
         builder.turn = _turn(builder)
         self._register(builder)
 
-    def _predecessor(
-        self, run: Run, first: Sequence[Message]
-    ) -> tuple[_Builder | None, str]:
+    def _predecessor(self, run: Run, first: Sequence[Message]) -> tuple[_Builder | None, str]:
         if run.parent is not None:
             return None, ""
         conversation = run.conversation_id
@@ -283,8 +281,6 @@ def _complete(builder: _Builder, run: Run) -> None:
     entries, gaps = complete(builder.own, tool_runs)
     builder.thread.put(builder.start, entries)
     builder.tool_gaps = gaps
-
-
 
 
 def _use_transcript(builder: _Builder, agent: AgentRun) -> None:

@@ -30,7 +30,7 @@ def junit_report(scores: Iterable[Score]) -> str:
             "skipped": sum(member.status == "not_evaluated" for member in members),
         }
         attributes = {key: str(value) for key, value in counts.items()}
-        suite = ElementTree.SubElement(root, "testsuite", name=clean(name), **attributes)
+        suite = ElementTree.SubElement(root, "testsuite", {"name": clean(name), **attributes})
         for member in members:
             _case(suite, member)
     ElementTree.indent(root)

@@ -73,8 +73,12 @@ def _header(t: Trajectory) -> RenderableType:
         ("conversation", f"{t.conversation_id}, turn {t.turn}" if t.conversation_id else ""),
         ("service", t.service),
         ("models", ", ".join(t.models)),
-        ("tokens", f"{usage.input_tokens} in, {usage.output_tokens} out, "
-                   f"{usage.model_calls} model calls" if usage.model_calls else ""),
+        (
+            "tokens",
+            f"{usage.input_tokens} in, {usage.output_tokens} out, {usage.model_calls} model calls"
+            if usage.model_calls
+            else "",
+        ),
         ("dialect", ", ".join(t.dialects)),
         ("called by", f"{t.parent_id} {t.parent_call_id}".strip()),
         ("root span", f"{t.root_span.trace_id}/{t.root_span.span_id}"),

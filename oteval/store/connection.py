@@ -19,7 +19,7 @@ MEMORY = ":memory:"
 _NEW_FILE = "ROW_GROUP_SIZE 16384, STORAGE_VERSION 'v1.5.0'"
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "checkpoint_threshold": "32MB",
-    "memory_limit": "1GB",
+    "memory_limit": "200MB",
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,

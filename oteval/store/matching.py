@@ -20,7 +20,7 @@ from ..selection import EVERYTHING, Selection
 from .signature import Signature, signature_of
 from .where import where
 
-__all__ = ["ArgumentMode", "Matching", "MatchMode"]
+__all__ = ["ArgumentMode", "MatchMode", "Matching"]
 
 MatchMode = Literal["strict", "unordered", "subset", "superset", "in_order"]
 ArgumentMode = Literal["exact", "ignore"]

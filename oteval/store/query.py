@@ -1,4 +1,4 @@
-"""Small queries whose whole result is fetched: DuckDB 2 refuses new work while one is unfinished."""
+"""Small queries, fetched whole: DuckDB 2 refuses new work while a result is unfinished."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def row(
     return rows[0] if rows else None
 
 
-def number(
-    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
-) -> int:
+def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
     """Return a query's one number; 0 where it has no row."""
     found = row(connection, query, values)
     return int(found[0]) if found else 0

@@ -54,7 +54,7 @@ class References:
     def list(self) -> list[dict[str, Any]]:
         """Return name, source, number of messages and time of each reference."""
         rows = self._connection.execute(
-            'SELECT name, arg_max(source, created_ns), arg_max(messages, created_ns), '
+            "SELECT name, arg_max(source, created_ns), arg_max(messages, created_ns), "
             'max(created_ns) FROM "references" GROUP BY name ORDER BY name'
         ).fetchall()
         return [

@@ -52,10 +52,7 @@ LOG_SCHEMA = pa.schema(
         ("observed_ns", _BIG),
         ("event_name", _TEXT),
         ("severity", pa.int32()),
-        *[
-            (name, _TEXT)
-            for name in ("severity_text", "service", "scope", "scope_version")
-        ],
+        *[(name, _TEXT) for name in ("severity_text", "service", "scope", "scope_version")],
         *[(name, _TEXT) for name in ("body", "attributes", "resource")],
         ("dropped_attributes", pa.int32()),
         ("fingerprint", _TEXT),
@@ -73,6 +70,9 @@ _REST = (
     "dropped_links",
 )
 
+
+# Gives memory back; the default pool keeps some 50 MB of it.
+_POOL = pa.system_memory_pool()
 
 
 class _Texts:
@@ -118,7 +118,7 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     arrays = []
     for column, field in zip(columns, schema, strict=True):
         try:
-            arrays.append(pa.array(column, field.type))
+            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
         except UnicodeEncodeError:
             arrays.append(pa.array([_encodable(value) for value in column], field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -131,36 +131,70 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def _promoted(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    for key in keys:
-        value = attributes.get(key)
-        if value is not None and value != "":
-            return value if isinstance(value, str) else dumps(value)
-    return None
+# The promoted columns, each with the attributes it may come from, the first of them first.
+_PROMOTED = {
+    "operation": semconv.OPERATION,
+    "agent": semconv.AGENT_NAME,
+    "conversation_id": semconv.CONVERSATION_ID,
+    "provider": semconv.PROVIDER,
+    "request_model": semconv.REQUEST_MODEL,
+    "response_model": semconv.RESPONSE_MODEL,
+    "tool_name": semconv.TOOL_NAME,
+    "call_id": semconv.CALL_ID,
+    "error_type": ("error.type",),
+    "input_tokens": semconv.TOKENS_IN,
+    "output_tokens": semconv.TOKENS_OUT,
+    "input_key": semconv.INPUT,
+    "output_key": semconv.OUTPUT,
+}
+_TOKENS = {list(_PROMOTED).index(name) for name in ("input_tokens", "output_tokens")}
+_INPUT, _OUTPUT = (list(_PROMOTED).index(name) for name in ("input_key", "output_key"))
 
 
-def _number(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    for key in keys:
-        value = attributes.get(key)
-        if isinstance(value, int):
-            return value
-    return None
+def _places() -> dict[str, list[tuple[int, int]]]:
+    """Return the columns that each attribute may fill, with its rank among those that may."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for column, keys in enumerate(_PROMOTED.values()):
+        for rank, key in enumerate(keys):
+            places.setdefault(key, []).append((column, rank))
+    return places
 
 
-def _content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    for key in keys:
-        if isinstance(attributes.get(key), str):
-            return key
-    return None
+_PLACES = _places()
+_NOTHING = [None] * len(_PROMOTED)
+_LAST = [99] * len(_PROMOTED)
+
+
+def _promote(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the promoted columns of a span's attributes, in one pass over them."""
+    found: list[Any] = _NOTHING.copy()
+    ranks = _LAST.copy()
+    for key in _PLACES.keys() & attributes.keys():
+        value = attributes[key]
+        for column, rank in _PLACES[key]:
+            if rank < ranks[column] and _fits(column, value):
+                ranks[column] = rank
+                found[column] = key if column >= _INPUT else value
+    return found
+
+
+def _fits(column: int, value: Any) -> bool:
+    if column in _TOKENS:
+        return isinstance(value, int)
+    if column >= _INPUT:
+        return isinstance(value, str)
+    return value is not None and value != ""
 
 
 def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
     attributes = span.attributes
-    input_key = _content(attributes, semconv.INPUT)
-    output_key = _content(attributes, semconv.OUTPUT)
+    found = _promote(attributes)
+    input_key, output_key = found[_INPUT], found[_OUTPUT]
     rest = attributes
     if input_key or output_key:
-        rest = {k: v for k, v in attributes.items() if k != input_key and k != output_key}
+        rest = dict(attributes)
+        rest.pop(input_key, None)
+        rest.pop(output_key, None)
     return (
         span.trace_id,
         span.span_id,
@@ -171,20 +205,11 @@ def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
         span.end_ns,
         span.status_code,
         span.status_message,
-        span.service,
+        span.resource.get("service.name", ""),
         span.scope,
         span.scope_version,
-        _promoted(attributes, semconv.OPERATION),
-        _promoted(attributes, semconv.AGENT_NAME),
-        _promoted(attributes, semconv.CONVERSATION_ID),
-        _promoted(attributes, semconv.PROVIDER),
-        _promoted(attributes, semconv.REQUEST_MODEL),
-        _promoted(attributes, semconv.RESPONSE_MODEL),
-        _promoted(attributes, semconv.TOOL_NAME),
-        _promoted(attributes, semconv.CALL_ID),
-        _promoted(attributes, ("error.type",)),
-        _number(attributes, semconv.TOKENS_IN),
-        _number(attributes, semconv.TOKENS_OUT),
+        *(value if value is None or type(value) is str else dumps(value) for value in found[:9]),
+        *found[9:11],
         input_key,
         attributes[input_key] if input_key else None,
         output_key,
@@ -211,8 +236,16 @@ def _links_text(span: Span) -> str | None:
 
 
 def _rest_text(span: Span) -> str | None:
-    found = {name: value for name in _REST if (value := getattr(span, name))}
-    return dumps(found) if found else None
+    if not (
+        span.flags
+        or span.trace_state
+        or span.scope_attributes
+        or span.dropped_attributes
+        or span.dropped_events
+        or span.dropped_links
+    ):
+        return None
+    return dumps({name: value for name in _REST if (value := getattr(span, name))})
 
 
 def span_of(row: Mapping[str, Any]) -> Span:

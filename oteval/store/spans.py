@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
@@ -12,7 +12,9 @@ from ..model import LogRecord, Span
 from .query import number
 from .rows import log_of, log_table, rows_of, span_of, span_table
 
-__all__ = ["NEWEST", "Spans", "Written"]
+__all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
+
+MAX_CONFLICTS = 20
 
 NEWEST = (
     "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
@@ -39,7 +41,40 @@ class Written:
         """Count another write in."""
         self.stored += other.stored
         self.duplicate += other.duplicate
-        self.conflicts = (self.conflicts + other.conflicts)[:20]
+        self.conflicts = (self.conflicts + other.conflicts)[:MAX_CONFLICTS]
+
+
+class SpanBatch:
+    """Spans on their way into the store, kept as columns; those given twice are kept once."""
+
+    def __init__(self, next_seq: Callable[[int], int]) -> None:
+        self._next_seq = next_seq
+        self._seen: dict[tuple[str, str], tuple[str, int, int, int]] = {}
+        self._tables: list[pa.Table] = []
+        self.written = Written()
+
+    def __len__(self) -> int:
+        """Return the number of spans to insert."""
+        return len(self._seen)
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Take spans in; of several with the same trace and span id, the first counts."""
+        fresh = []
+        for span in spans:
+            identity = (span.name, span.start_ns, span.end_ns, span.status_code)
+            known = self._seen.setdefault((span.trace_id, span.span_id), identity)
+            if known is identity:
+                fresh.append(span)
+                continue
+            self.written.duplicate += 1
+            if known != identity and len(self.written.conflicts) < MAX_CONFLICTS:
+                self.written.conflicts.append(f"{span.trace_id}/{span.span_id}")
+        if fresh:
+            self._tables.append(span_table(fresh, self._next_seq(len(fresh))))
+
+    def table(self) -> pa.Table:
+        """Return the spans as one table."""
+        return pa.concat_tables(self._tables)
 
 
 class Spans:
@@ -58,7 +93,9 @@ class Spans:
         """
         written = Written()
         if spans:
-            written.add(self.insert_spans(*self.prepare_spans(spans)))
+            batch = self.batch()
+            batch.add(spans)
+            written.add(self.insert(batch))
         if logs:
             written.add(self._insert_logs(log_table(logs, self._next(len(logs)))))
         return written
@@ -68,26 +105,14 @@ class Spans:
         self._seq += count
         return first
 
-    def prepare_spans(self, spans: Sequence[Span]) -> tuple[pa.Table, Written]:
-        """Return spans as a table ready to insert, duplicates among them left out."""
-        seen: dict[tuple[str, str], Span] = {}
-        written = Written()
-        for span in spans:
-            first = seen.setdefault((span.trace_id, span.span_id), span)
-            if first is not span:
-                written.duplicate += 1
-                if first != span:
-                    written.conflicts.append(f"{span.trace_id}/{span.span_id}")
-        return span_table(list(seen.values()), self._next(len(seen))), written
+    def batch(self) -> SpanBatch:
+        """Return an empty batch to `insert` once it is filled."""
+        return SpanBatch(self._next)
 
-    def insert_spans(self, table: pa.Table, written: Written) -> Written:
-        """Insert a table of spans less those the store has.
-
-        Args:
-            table: From `prepare_spans`.
-            written: What is known of it already.
-        """
+    def insert(self, batch: SpanBatch) -> Written:
+        """Insert a batch of spans less those the store has."""
         connection = self._connection
+        table = batch.table()
         connection.register("incoming", table)
         # Only stored spans of the same time can be the same span: DuckDB skips all row groups
         # of other times, so that loading stays linear.
@@ -107,7 +132,7 @@ class Spans:
         conflicts = self._conflicts() if duplicates else []
         connection.unregister("incoming")
         total = Written(stored, duplicates, conflicts)
-        total.add(written)
+        total.add(batch.written)
         return total
 
     def _conflicts(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -274,12 +274,15 @@ class Trajectories:
         Raises:
             NotFound: No trajectory has the id, or several begin with it.
         """
-        found = [row for (row,) in self._connection.execute(
-            "SELECT trajectory_id FROM current_trajectories "
-            "WHERE starts_with(trajectory_id, ?) OR trace_id = ? OR span_id = ? "
-            "ORDER BY start_ns LIMIT 6",
-            [name, name, name],
-        ).fetchall()]
+        found = [
+            row
+            for (row,) in self._connection.execute(
+                "SELECT trajectory_id FROM current_trajectories "
+                "WHERE starts_with(trajectory_id, ?) OR trace_id = ? OR span_id = ? "
+                "ORDER BY start_ns LIMIT 6",
+                [name, name, name],
+            ).fetchall()
+        ]
         if not found:
             raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
         if len(found) > 1 and name not in found:
@@ -297,9 +300,7 @@ class Trajectories:
         yield from relation.to_arrow_reader(4096)
 
 
-def _build(
-    name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]
-) -> None:
+def _build(name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]) -> None:
     """Build a trajectory after those it follows, without recursion."""
     line = []
     at: str | None = name
@@ -309,5 +310,3 @@ def _build(
     for member in reversed(line):
         row = rows[member]
         found[member] = _trajectory(row, found.get(row["history_id"] or ""))
-
-

@@ -311,7 +311,8 @@ def test_a_missing_reference_names_the_reference():
 def test_an_empty_list_is_a_legal_trajectory():
     """Empty lists are read as trajectories without messages."""
     assert to_messages([]) == ()
-    assert passes([], []) and passes({"messages": []}, [])
+    assert passes([], [])
+    assert passes({"messages": []}, [])
 
 
 def test_developer_is_not_system():
@@ -370,7 +371,7 @@ def test_the_fast_reader_agrees_with_the_general_one(messages):
 
 def test_importing_is_cheap():
     """The stage imports no pydantic, asyncio, langchain_core, pyarrow or duckdb."""
-    heavy = "asyncio pydantic langchain_core pyarrow duckdb yaml rich typer".split()
+    heavy = ["asyncio", "pydantic", "langchain_core", "pyarrow", "duckdb", "yaml", "rich", "typer"]
     code = f"import sys, oteval.evaluate; print([m for m in {heavy!r} if m in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

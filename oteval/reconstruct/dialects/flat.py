@@ -1,4 +1,4 @@
-"""Attributes that spell a nested value out as indexed keys: ``prefix.0.role``, ``prefix.0.content``."""
+"""Attributes that spell a nested value out as indexed keys, such as ``prefix.0.role``."""
 
 from __future__ import annotations
 

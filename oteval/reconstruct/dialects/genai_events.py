@@ -45,9 +45,7 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
     records.sort(key=lambda r: (r.time_ns or r.observed_ns, _index(r.attributes), r.seq))
     found = [Emitted(record.event_name, record.body) for record in records]
     found += [
-        Emitted(event.name, event.attributes)
-        for event in span.events
-        if event.name in EVENT_ROLES
+        Emitted(event.name, event.attributes) for event in span.events if event.name in EVENT_ROLES
     ]
     return found
 

@@ -63,9 +63,7 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
     content = fields.get("content")
     parts = fields.get("contents")
     if content is None and isinstance(parts, list):
-        content = [
-            part.get("message_content", part) for part in parts if isinstance(part, Mapping)
-        ]
+        content = [part.get("message_content", part) for part in parts if isinstance(part, Mapping)]
     calls = fields.get("tool_calls")
     return {
         **fields,

@@ -19,7 +19,6 @@ MEMORY = ":memory:"
 _NEW_FILE = "ROW_GROUP_SIZE 16384, STORAGE_VERSION 'v1.5.0'"
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "checkpoint_threshold": "32MB",
-    "memory_limit": "200MB",
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -47,7 +46,9 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     is_new = name == MEMORY or not Path(name).exists()
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
-    connection = duckdb.connect(MEMORY, config=_CONFIG)
+    # A database in memory is all the memory there is for it; a file needs only its buffers.
+    limit = "4GB" if name == MEMORY else "256MB"
+    connection = duckdb.connect(MEMORY, config={**_CONFIG, "memory_limit": limit})
     try:
         _attach(connection, name, is_new)
         connection.execute("USE store")

@@ -6,14 +6,22 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from .. import semconv
 from ..jsontext import dumps, loads
 from ..model import Event, Link, LogRecord, Span
 
-__all__ = ["LOG_SCHEMA", "SPAN_SCHEMA", "log_of", "log_table", "span_of", "span_table"]
+__all__ = [
+    "LOG_SCHEMA",
+    "SPAN_COLUMNS",
+    "SPAN_SCHEMA",
+    "log_of",
+    "log_table",
+    "rows_of",
+    "span_table",
+    "spans_of",
+]
 
 _TEXT, _BIG = pa.string(), pa.int64()
 
@@ -248,31 +256,72 @@ def _rest_text(span: Span) -> str | None:
     return dumps({name: value for name in _REST if (value := getattr(span, name))})
 
 
-def span_of(row: Mapping[str, Any]) -> Span:
-    """Return the span of a row of ``spans``."""
-    attributes = orjson.loads(row["attributes"])
-    for key in ("input", "output"):
-        if row[f"{key}_key"]:
-            attributes[row[f"{key}_key"]] = row[key]
-    rest = orjson.loads(row["rest"]) if row["rest"] else {}
+# What a span is made of; the promoted columns repeat what is in the attributes.
+SPAN_COLUMNS = (
+    "trace_id, span_id, parent_id, name, kind, start_ns, end_ns, status_code, status_message, "
+    "scope, scope_version, seq, input_key, input, output_key, output, attributes, events, links, "
+    "resource, rest"
+)
+
+
+def spans_of(table: pa.Table) -> list[Span]:
+    """Return the spans of a table of `SPAN_COLUMNS`."""
+    resources: dict[str, dict[str, Any]] = {}
+    spans = []
+    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        text = row[-2]
+        if text not in resources:
+            resources[text] = loads(text)
+        spans.append(_span(*row[:-2], resources[text], row[-1]))
+    return spans
+
+
+def _span(
+    trace_id: str,
+    span_id: str,
+    parent_id: str,
+    name: str,
+    kind: int,
+    start_ns: int,
+    end_ns: int,
+    status_code: int,
+    status_message: str,
+    scope: str,
+    scope_version: str,
+    seq: int,
+    input_key: str | None,
+    input_text: str | None,
+    output_key: str | None,
+    output_text: str | None,
+    attributes_text: str,
+    events: str | None,
+    links: str | None,
+    resource: dict[str, Any],
+    rest: str | None,
+) -> Span:
+    attributes = loads(attributes_text)
+    if input_key is not None:
+        attributes[input_key] = input_text
+    if output_key is not None:
+        attributes[output_key] = output_text
     return Span(
-        trace_id=row["trace_id"],
-        span_id=row["span_id"],
-        parent_id=row["parent_id"],
-        name=row["name"],
-        kind=row["kind"],
-        start_ns=row["start_ns"],
-        end_ns=row["end_ns"],
-        status_code=row["status_code"],
-        status_message=row["status_message"],
-        attributes=attributes,
-        events=tuple(Event(*event) for event in loads(row["events"])) if row["events"] else (),
-        links=tuple(Link(*link) for link in loads(row["links"])) if row["links"] else (),
-        scope=row["scope"],
-        scope_version=row["scope_version"],
-        resource=orjson.loads(row["resource"]),
-        seq=row["seq"],
-        **rest,
+        trace_id,
+        span_id,
+        parent_id,
+        name,
+        kind,
+        start_ns,
+        end_ns,
+        status_code,
+        status_message,
+        attributes,
+        tuple(Event(*event) for event in loads(events)) if events else (),
+        tuple(Link(*link) for link in loads(links)) if links else (),
+        scope,
+        scope_version,
+        resource=resource,
+        seq=seq,
+        **(loads(rest) if rest else {}),
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..model import LogRecord, Span
 from .query import number
-from .rows import log_of, log_table, rows_of, span_of, span_table
+from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
 
 __all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
 
@@ -178,8 +178,10 @@ class Spans:
         """Return all spans and log records of some traces."""
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
-        spans = self._connection.sql("SELECT s.* FROM spans s SEMI JOIN wanted USING (trace_id)")
-        found = [span_of(row) for row in rows_of(spans.to_arrow_table())]
+        spans = self._connection.sql(
+            f"SELECT {SPAN_COLUMNS} FROM spans SEMI JOIN wanted USING (trace_id)"  # noqa: S608
+        )
+        found = spans_of(spans.to_arrow_table())
         logs = self._connection.sql("SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)")
         records = [log_of(row) for row in rows_of(logs.to_arrow_table())]
         self._connection.unregister("wanted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import duckdb
@@ -65,15 +65,27 @@ _PAGE = 1000
 def _message_fields(message: Message) -> dict[str, Any]:
     """Return a message's fields that are not their default; `_message` reads them."""
     found: dict[str, Any] = {"role": message.role}
-    for name in ("content", "tool_call_id", "name", "is_error", "span_id", "trace_id"):
-        value = getattr(message, name)
-        if value not in (None, "", False) or (name == "content" and value == ""):
+    if message.content is not None:
+        found["content"] = message.content
+    for name in ("tool_call_id", "name", "is_error", "span_id", "trace_id"):
+        if value := getattr(message, name):
             found[name] = value
     if message.parts:
         found["parts"] = list(message.parts)
     if message.tool_calls:
-        found["tool_calls"] = [asdict(call) for call in message.tool_calls]
+        found["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
     return found
+
+
+def _call_fields(call: ToolCall) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "arguments": call.arguments,
+        "id": call.id,
+        "span_id": call.span_id,
+        "start_ns": call.start_ns,
+        "end_ns": call.end_ns,
+    }
 
 
 def _message(found: Mapping[str, Any]) -> Message:

@@ -13,19 +13,43 @@ from typing import Any
 
 import orjson
 
-__all__ = ["call_hash", "canonical", "dumps", "loads"]
+__all__ = ["call_hash", "canonical", "canonical_object", "dumps", "loads", "restore"]
 
+_MAX_DEPTH = 254  # orjson's own limit when it writes
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 # orjson writes every whole float with ".0" or an exponent; all else is canonical already.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value of a JSON text; integers of any size are kept exact.
+    """Return the value of a JSON text from outside.
+
+    Integers of more than 64 bits become floats. Lone surrogates, which no UTF-8 text can hold,
+    become question marks.
 
     Raises:
-        ValueError: The text is not valid JSON.
+        ValueError: The text is not valid JSON, or is nested more than 254 levels deep, which
+            Python's recursion would not survive everywhere.
     """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = json.loads(_encodable(json.loads(text)), parse_int=_integer)
+    if len(text) > 2 * _MAX_DEPTH:
+        try:
+            orjson.dumps(value)
+        except TypeError:
+            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
+    return value
+
+
+def _integer(digits: str) -> int | float:
+    value = int(digits)
+    return value if -(1 << 63) <= value < 1 << 64 else float(value)
+
+
+def restore(text: str) -> Any:
+    """Return the value of a JSON text that `dumps` wrote."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -37,7 +61,15 @@ def dumps(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except (TypeError, ValueError):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        return _encodable(value).decode()
+
+
+def _encodable(value: Any, *, sort_keys: bool = False) -> bytes:
+    """Return the JSON text of what orjson does not take: big integers, depth, lone surrogates."""
+    text = json.dumps(
+        value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=str
+    )
+    return text.encode("utf-8", "replace")
 
 
 def canonical(value: Any) -> str:
@@ -48,9 +80,26 @@ def canonical(value: Any) -> str:
         text = ""
     if text and _WHOLE_FLOAT.search(text) is None:
         return text
-    return json.dumps(
-        _plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str
-    )
+    return _encodable(_plain(value), sort_keys=True).decode()
+
+
+def canonical_object(text: str) -> str | None:
+    """Return what `canonical` returns for the object that a JSON text spells out, in one step.
+
+    Returns:
+        The canonical text; None where the text is no plain object and `canonical` is needed.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if type(value) is not dict:
+        return None
+    found = orjson.dumps(value, None, _OPTIONS).decode()
+    # Whole floats, and integers too big for orjson, end in ".0" or have a positive exponent.
+    if ".0" in found or "e1" in found or "e2" in found or "e3" in found:
+        return None
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -66,4 +115,5 @@ def _plain(value: Any) -> Any:
 def call_hash(name: str, arguments: Any) -> int:
     """Return a 63-bit hash that two tool calls share when name and arguments are equal."""
     text = f"{name}\0{canonical(arguments)}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    data = text.encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from ..jsontext import canonical, loads
+from ..jsontext import canonical, canonical_object, loads
 from ..model import Message
 from .messages import ROLES, convert, entries, parse_arguments
 
@@ -68,11 +68,14 @@ class CallTable:
         """Return the text by which a call's arguments equal others'; None equals nothing."""
         if call in self._keys:
             return self._keys[call]
-        value = self.arguments(call)
-        try:
-            key = None if value is None else canonical(value)
-        except RecursionError:
-            key = None
+        raw = self.raw[call]
+        key = canonical_object(raw) if type(raw) is str else None
+        if key is None:
+            value = self.arguments(call)
+            try:
+                key = None if value is None else canonical(value)
+            except RecursionError:
+                key = None
         self._keys[call] = key
         return key
 

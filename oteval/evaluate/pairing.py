@@ -50,11 +50,13 @@ def match_calls(
     pairs: Pairs = []
     if not spec.overrides:
         for key in _levels(spec.args, out, ref):
-            if pairs:
-                outs, refs = unpaired(pairs, outs, refs)
-            pairs += match_equal([(i, key(out, i)) for i in outs], [(j, key(ref, j)) for j in refs])
+            pairs += _pair_equal(
+                outs, [key(out, i) for i in outs], refs, [key(ref, j) for j in refs]
+            )
             if len(pairs) == most:
                 return sorted(pairs)
+            if pairs:
+                outs, refs = unpaired(pairs, outs, refs)
         if spec.args.equality and type(spec.args).key is Rule.key:
             return sorted(pairs)
         outs, refs = unpaired(pairs, outs, refs)
@@ -63,6 +65,24 @@ def match_calls(
         if tool in wanted:
             pairs += _match_tool(spec.rule(tool), out, ref, lefts, wanted[tool])
     return sorted(pairs)
+
+
+def _pair_equal(
+    outs: Sequence[int],
+    out_keys: Sequence[Hashable],
+    refs: Sequence[int],
+    ref_keys: Sequence[Hashable],
+) -> Pairs:
+    """Pair calls of equal keys, first those at the same place, as most are; None equals nothing."""
+    if out_keys == ref_keys and None not in out_keys:
+        return [*zip(outs, refs, strict=True)]
+    rows = zip(outs, out_keys, refs, ref_keys, strict=False)
+    pairs = [(i, j) for i, left, j, right in rows if left == right and left is not None]
+    done_outs, done_refs = {i for i, _ in pairs}, {j for _, j in pairs}
+    return pairs + match_equal(
+        [(i, k) for i, k in zip(outs, out_keys, strict=True) if i not in done_outs],
+        [(j, k) for j, k in zip(refs, ref_keys, strict=True) if j not in done_refs],
+    )
 
 
 def _levels(
@@ -80,7 +100,7 @@ def _levels(
 
 def _canonical_call(table: CallTable, call: int) -> Hashable:
     key = table.key(call)
-    return None if key is None else (table.names[call], key)
+    return None if key is None else f"{table.names[call]}\0{key}"
 
 
 def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from ..errors import NotFound
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, restore
 from ..model import Message, Reference
 from .query import row
 
@@ -49,7 +49,7 @@ class References:
         )
         if found is None:
             raise NotFound(f"no reference {name!r}; oteval reference list shows them")
-        return Reference(name, tuple(loads(found[0])), found[1])
+        return Reference(name, tuple(restore(found[0])), found[1])
 
     def list(self) -> list[dict[str, Any]]:
         """Return name, source, number of messages and time of each reference."""
@@ -58,6 +58,6 @@ class References:
             'max(created_ns) FROM "references" GROUP BY name ORDER BY name'
         ).fetchall()
         return [
-            {"name": name, "source": source, "messages": len(loads(text)), "created_ns": time}
+            {"name": name, "source": source, "messages": len(restore(text)), "created_ns": time}
             for name, source, text, time in rows
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
 
 __all__ = [
@@ -271,7 +271,7 @@ def spans_of(table: pa.Table) -> list[Span]:
     for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
         text = row[-2]
         if text not in resources:
-            resources[text] = loads(text)
+            resources[text] = restore(text)
         spans.append(_span(*row[:-2], resources[text], row[-1]))
     return spans
 
@@ -299,7 +299,7 @@ def _span(
     resource: dict[str, Any],
     rest: str | None,
 ) -> Span:
-    attributes = loads(attributes_text)
+    attributes = restore(attributes_text)
     if input_key is not None:
         attributes[input_key] = input_text
     if output_key is not None:
@@ -315,13 +315,13 @@ def _span(
         status_code,
         status_message,
         attributes,
-        tuple(Event(*event) for event in loads(events)) if events else (),
-        tuple(Link(*link) for link in loads(links)) if links else (),
+        tuple(Event(*event) for event in restore(events)) if events else (),
+        tuple(Link(*link) for link in restore(links)) if links else (),
         scope,
         scope_version,
         resource=resource,
         seq=seq,
-        **(loads(rest) if rest else {}),
+        **(restore(rest) if rest else {}),
     )
 
 
@@ -361,11 +361,11 @@ def log_of(row: Mapping[str, Any]) -> LogRecord:
         event_name=row["event_name"],
         severity=row["severity"],
         severity_text=row["severity_text"],
-        body=loads(row["body"]),
-        attributes=loads(row["attributes"]),
+        body=restore(row["body"]),
+        attributes=restore(row["attributes"]),
         scope=row["scope"],
         scope_version=row["scope_version"],
-        resource=loads(row["resource"]),
+        resource=restore(row["resource"]),
         dropped_attributes=row["dropped_attributes"],
         seq=row["seq"],
     )

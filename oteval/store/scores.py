@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, restore
 from ..model import Score
 from ..selection import EVERYTHING, Selection
 from .query import number
@@ -38,7 +38,7 @@ _COLUMNS = [name for name in _SCHEMA.names if name not in ("seq", "metadata")]
 
 def _score(row: Mapping[str, Any]) -> Score:
     found = {name: row[name] for name in _COLUMNS}
-    return Score(**found, metadata=loads(row["metadata"]))
+    return Score(**found, metadata=restore(row["metadata"]))
 
 
 class Scores:

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import NotFound
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, restore
 from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
 from ..selection import EVERYTHING, Selection
 from .query import number
@@ -147,7 +147,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         id=row["trajectory_id"],
         root_span=SpanRef(row["trace_id"], row["span_id"]),
         trace_ids=tuple(row["trace_ids"]),
-        tail=tuple(_message(found) for found in loads(row["messages"])),
+        tail=tuple(_message(found) for found in restore(row["messages"])),
         new_from=row["new_from"],
         history=history,
         conversation_id=row["conversation_id"],
@@ -156,19 +156,19 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         service=row["service"],
         parent_id=row["parent_id"],
         parent_call_id=row["parent_call_id"],
-        steps=tuple(tuple(step) for step in loads(row["steps"])),
-        tools=tuple(loads(row["tools"])),
+        steps=tuple(tuple(step) for step in restore(row["steps"])),
+        tools=tuple(restore(row["tools"])),
         models=tuple(row["models"]),
         dialects=tuple(row["dialects"]),
         usage=Usage(**{f.name: row[f.name] for f in fields(Usage)}),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
-        gaps=tuple(Gap(**gap) for gap in loads(row["gaps"])),
+        gaps=tuple(Gap(**gap) for gap in restore(row["gaps"])),
         rewrites=tuple(
             Rewrite(r["at"], tuple(_message(m) for m in r["messages"]), r["span_id"])
-            for r in loads(row["rewrites"])
+            for r in restore(row["rewrites"])
         ),
-        attributes=loads(row["attributes"]),
+        attributes=restore(row["attributes"]),
         chain=row["chain"],
         follows=row["follows"],
         rev=row["rev"],

@@ -16,30 +16,37 @@ For each size and mode there are four cases, by what the output is compared with
 The big case is one unordered match of 2,000 calls against the same in reverse. agentevals has
 no in_order; oteval's is shown without a ratio.
 
-    python benchmarks/match.py --peer PYTHON      an interpreter that has agentevals
-    python benchmarks/match.py --json             one JSON object in place of the table
+    python -m benchmarks.match --peer PYTHON      an interpreter that has agentevals
+    python -m benchmarks.match --json             one JSON object in place of the table
+
+The peer's interpreter runs this file too, so that it imports nothing but the standard library
+until it knows which package to measure.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import gc
-import importlib.util
 import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from . import parts
+from .clock import run
+from .report import Row, below, compared
 
 MODES = ("strict", "unordered", "subset", "superset", "in_order")
 SIZES = (3, 10, 40)
 CASES = ("equal", "reversed", "rewritten", "differs")
 BIG = 2_000
-REPEATS = 7
+PEER_MODES = MODES[:4]
+
+FULL = {"sizes": SIZES, "repeats": 7, "scale": 4000, "peer_scale": 200}
+QUICK = {"sizes": (10,), "repeats": 3, "scale": 1000, "peer_scale": 100}
+
+_QUIET = {"LANGSMITH_TRACING": "false", "LANGSMITH_TEST_TRACKING": "false"}
 
 Messages = list[dict[str, Any]]
 Factory = Callable[..., Any]
@@ -62,10 +69,12 @@ def trajectory(count: int, case: str = "equal") -> Messages:
     return messages
 
 
-def seconds_each(evaluator: Callable[..., Any], out: Messages, ref: Messages, count: int) -> float:
+def seconds_each(
+    evaluator: Callable[..., Any], out: Messages, ref: Messages, count: int, repeats: int
+) -> float:
     """Return the CPU seconds of one evaluation, the best of several repetitions of `count`."""
     best = float("inf")
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         sides = [(copy.deepcopy(out), copy.deepcopy(ref)) for _ in range(count)]
         gc.collect()
         start = time.process_time()
@@ -75,24 +84,34 @@ def seconds_each(evaluator: Callable[..., Any], out: Messages, ref: Messages, co
     return best
 
 
-def measure_package(create: Factory, modes: tuple[str, ...], scale: int) -> dict[str, Any]:
+def measure_package(
+    create: Factory,
+    modes: Sequence[str],
+    sizes: Sequence[int],
+    repeats: int,
+    scale: int,
+    arguments: str = "exact",
+) -> dict[str, Any]:
     """Measure one package.
 
     Args:
         create: Its ``create_trajectory_match_evaluator``.
         modes: The trajectory modes it has.
+        sizes: How many calls the trajectories have.
+        repeats: How often each is measured.
         scale: How many calls a repetition compares; the more, the finer the clock.
+        arguments: How arguments are compared.
 
     Returns:
         Evaluations per CPU second by ``mode/size/case``, and the big case's seconds.
     """
     rates = {}
-    for size in SIZES:
+    for size in sizes:
         for case in CASES:
             out, ref = trajectory(size, case), trajectory(size)
             for mode in modes:
-                evaluator = create(trajectory_match_mode=mode)
-                seconds = seconds_each(evaluator, out, ref, max(1, scale // size))
+                evaluator = create(trajectory_match_mode=mode, tool_args_match_mode=arguments)
+                seconds = seconds_each(evaluator, out, ref, max(1, scale // size), repeats)
                 rates[f"{mode}/{size}/{case}"] = 1 / seconds
     evaluator = create(trajectory_match_mode="unordered")
     big = trajectory(BIG, "reversed"), trajectory(BIG)
@@ -101,76 +120,87 @@ def measure_package(create: Factory, modes: tuple[str, ...], scale: int) -> dict
     return {"rates": rates, "big_s": time.process_time() - start}
 
 
-def measure(peer: str | None = None) -> dict[str, Any]:
+def measure_peer(peer: str, **wanted: Any) -> dict[str, Any]:
+    """Measure agentevals in an interpreter that has it.
+
+    Args:
+        peer: The interpreter.
+        **wanted: Arguments of `measure_package`.
+
+    Raises:
+        CommandError: The interpreter cannot measure it.
+    """
+    command = [peer, "-m", "benchmarks.match", "--measure-peer", json.dumps(wanted)]
+    found: dict[str, Any] = json.loads(run(command, environment=_QUIET).output)
+    return found
+
+
+def measure(
+    *,
+    sizes: Sequence[int],
+    repeats: int,
+    scale: int,
+    peer_scale: int,
+    peer: str | None = None,
+) -> dict[str, Any]:
     """Measure oteval, and agentevals where an interpreter has it.
 
     Args:
-        peer: That interpreter; by default this one, if it has agentevals.
+        sizes: How many calls the trajectories have.
+        repeats: How often each is measured.
+        scale: How many calls a repetition of oteval compares.
+        peer_scale: How many calls one of agentevals compares.
+        peer: The interpreter; by default this one, if it has agentevals.
 
     Returns:
         ``oteval`` and ``agentevals`` as from `measure_package` (the latter None without a peer),
         and ``ratios`` by ``mode/size/case``, with ``big`` for the big case.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from oteval.evaluate import create_trajectory_match_evaluator
 
-    ours = measure_package(create_trajectory_match_evaluator, MODES, 4000)
-    theirs = _measure_peer(peer)
-    ratios = {}
-    if theirs is not None:
-        ratios = {name: ours["rates"][name] / rate for name, rate in theirs["rates"].items()}
-        ratios["big"] = theirs["big_s"] / ours["big_s"]
+    ours = measure_package(create_trajectory_match_evaluator, MODES, sizes, repeats, scale)
+    peer = parts.find_peer(peer)
+    if peer is None:
+        missing = [parts.MISSING_PEER]
+        return {"oteval": ours, "agentevals": None, "ratios": {}, "missing": missing}
+    theirs = measure_peer(peer, sizes=sizes, repeats=repeats, scale=peer_scale)
+    ratios = {name: ours["rates"][name] / rate for name, rate in theirs["rates"].items()}
+    ratios["big"] = theirs["big_s"] / ours["big_s"]
     return {"oteval": ours, "agentevals": theirs, "ratios": ratios}
 
 
-def _measure_peer(peer: str | None) -> dict[str, Any] | None:
-    if peer is None:
-        if importlib.util.find_spec("agentevals") is None:
-            return None
-        peer = sys.executable
-    quiet = {"LANGSMITH_TRACING": "false", "LANGSMITH_TEST_TRACKING": "false"}
-    done = subprocess.run(
-        [peer, str(Path(__file__).resolve()), "--measure-peer"],
-        env={**os.environ, **quiet},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{peer} cannot measure agentevals: {done.stderr.strip()[-300:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def table(found: dict[str, Any]) -> str:
-    """Return the figures for people to read."""
-    lines = [f"{'mode':<10} {'calls':>5} {'case':<10} {'oteval/s':>10} {'peer/s':>8} {'ratio':>7}"]
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
     theirs = found["agentevals"]["rates"] if found["agentevals"] else {}
+    out = []
     for name, rate in found["oteval"]["rates"].items():
         mode, size, case = name.split("/")
-        peer = f"{theirs[name]:8,.0f} {found['ratios'][name]:6.1f}x" if name in theirs else ""
-        lines.append(f"{mode:<10} {size:>5} {case:<10} {rate:>10,.0f} {peer}")
-    big = f"unordered, {BIG} calls against {BIG} reversed: {found['oteval']['big_s'] * 1e3:.1f} ms"
+        figure = f"{mode}, {size} calls, {case}: evaluations per CPU second"
+        if mode not in PEER_MODES:
+            out.append(Row(figure, f"{rate:,.0f}", "agentevals has no such mode"))
+            continue
+        least = 20 if size == "10" else None
+        out.append(
+            compared(figure, rate, theirs.get(name), "agentevals", "{:,.0f}", at_least=least)
+        )
+    big = found["oteval"]["big_s"] * 1e3
+    figure = f"{BIG:,} calls against {BIG:,} reversed, unordered, ms"
+    out.append(below(figure, big, "{:,.1f}", 50))
     if found["agentevals"]:
-        big += f" (agentevals {found['agentevals']['big_s'] * 1e3:,.0f} ms)"
-    return "\n".join([*lines, "", big])
+        peer = found["agentevals"]["big_s"] * 1e3
+        out.append(compared(figure, big, peer, "agentevals", "{:,.1f}", smaller_is_better=True))
+    return out
 
 
-def main() -> None:
-    """Run the benchmark from the command line."""
-    parser = argparse.ArgumentParser(description="Measure matching against agentevals.")
-    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has agentevals")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--measure-peer", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.measure_peer:
-        from agentevals.trajectory.match import create_trajectory_match_evaluator
+def _print_peer(wanted: str) -> None:
+    from agentevals.trajectory.match import create_trajectory_match_evaluator
 
-        print(json.dumps(measure_package(create_trajectory_match_evaluator, MODES[:4], 200)))
-        return
-    found = measure(options.peer)
-    print(json.dumps(found) if options.json else table(found))
+    found = measure_package(create_trajectory_match_evaluator, PEER_MODES, **json.loads(wanted))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--measure-peer"]:
+        _print_peer(sys.argv[2])
+    else:
+        parts.main("match")

@@ -36,7 +36,7 @@ _WORDS = (
     "account address agent amount booking cancel confirm customer delivery error flight index "
     "invoice item latency order payment plan policy refund retry schema seat shipping status "
     "ticket tool upgrade vector weather"
-).split()
+)
 _RESOURCE = {
     "service.name": "support-bot",
     "service.version": "1.4.2",
@@ -106,12 +106,12 @@ class _Maker:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._pool = " ".join(self._random.choices(_WORDS, k=200_000))
+        self._pool = " ".join(self._random.choices(_WORDS.split(), k=200_000))
 
     def trace(self, start_ns: int) -> list[Object]:
         trace_id, root = self._hex(128), self._hex(64)
         asked, answer, note = self._text(500), self._text(450), self._text(300)
-        system, result = self._text(450), self._text(1350)
+        system, result = self._text(450), self._text(1150)
         call_id = f"call_{self._hex(48)}"
         arguments = {"order_id": _order(self._random.randrange(ORDERS))}
         request = {"type": "tool_call", "id": call_id, "name": TOOL, "arguments": arguments}

@@ -177,7 +177,8 @@ class PythonRule(_Rule):
 
     type: Literal["python"]
     call: str = Field(
-        pattern=r"^[\w.]+:[\w.]+$", description="package.module:function, importable from here."
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="package.module:function, importable from the folder of this file.",
     )
     timeout: str | float | None = Field(None, description="Seconds, or a text such as '5s'.")
     reference: ReferenceSource | None = Field(

@@ -17,6 +17,7 @@ __all__ = ["call_hash", "canonical", "canonical_object", "dumps", "loads", "rest
 
 _MAX_DEPTH = 254  # orjson's own limit when it writes
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # orjson writes every whole float with ".0" or an exponent; all else is canonical already.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 
@@ -25,27 +26,37 @@ def loads(text: str | bytes) -> Any:
     """Return the value of a JSON text from outside.
 
     Integers of more than 64 bits become floats. Lone surrogates, which no UTF-8 text can hold,
-    become question marks.
+    become U+FFFD.
 
     Raises:
         ValueError: The text is not valid JSON, or is nested more than 254 levels deep, which
             Python's recursion would not survive everywhere.
     """
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        value = json.loads(_encodable(json.loads(text)), parse_int=_integer)
-    if len(text) > 2 * _MAX_DEPTH:
-        try:
+        value = _parsed(text)
+        if _brackets(text) > _MAX_DEPTH:
             orjson.dumps(value)
-        except TypeError:
-            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
+    except (RecursionError, TypeError):
+        raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
     return value
+
+
+def _brackets(text: str | bytes) -> int:
+    if isinstance(text, bytes):
+        return text.count(b"[") + text.count(b"{")
+    return text.count("[") + text.count("{")
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(_encodable(json.loads(text)), parse_int=_integer)
 
 
 def _integer(digits: str) -> int | float:
     value = int(digits)
-    return value if -(1 << 63) <= value < 1 << 64 else float(value)
+    return value if -(1 << 63) <= value < 1 << 64 else float(digits)
 
 
 def restore(text: str) -> Any:
@@ -69,7 +80,7 @@ def _encodable(value: Any, *, sort_keys: bool = False) -> bytes:
     text = json.dumps(
         value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=str
     )
-    return text.encode("utf-8", "replace")
+    return _SURROGATE.sub("\ufffd", text).encode()
 
 
 def canonical(value: Any) -> str:

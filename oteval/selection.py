@@ -109,6 +109,11 @@ def parse_condition(text: str) -> Condition:
             re.compile(value)
         except re.error as error:
             raise ConfigError(f"--where {text!r}: no regular expression: {error}") from error
+    if operator[0] in "<>":
+        try:
+            float(value)
+        except ValueError:
+            raise ConfigError(f"--where {text!r}: {operator} compares with a number") from None
     return Condition(name, operator, value)
 
 

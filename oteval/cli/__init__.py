@@ -7,6 +7,7 @@ standard output, everything else to standard error.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -14,6 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import NothingEvaluated, OtevalError
+from .common import warn
 from .config import config
 from .demo import demo
 from .export import export
@@ -44,33 +46,44 @@ for _command in (
     cli.add_command(_command)
 
 
+# What a shell reports of a program that was ended by the signal.
+_STOPPED, _BROKEN_PIPE = 130, 141
+
+
 def main() -> None:
     """Run the command; every expected error is one line and an exit status."""
-    debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_status("--debug" in sys.argv))
+
+
+def _status(debug: bool) -> int:
     try:
         status = cli.main(standalone_mode=False)
-        sys.exit(status if isinstance(status, int) else 0)
-    except click.exceptions.Abort:
-        _fail("stopped; what was done until then is kept", 130)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _fail("stopped; what was done until then is kept", _STOPPED)
+    except (BrokenPipeError, SystemExit):
+        # The reader, such as `head`, has had enough; click makes the one of the other.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        return 2
     except NothingEvaluated as error:
-        _fail(str(error), 3, debug)
+        return _fail(str(error), 3, debug)
     except OtevalError as error:
-        _fail(str(error), 2, debug)
-    except KeyboardInterrupt:
-        _fail("stopped; what was done until then is kept", 130)
-    except BrokenPipeError:
-        # The reader, such as `head`, has had enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return _fail(str(error), 2, debug)
+    except Exception as error:
+        return _fail(f"{type(error).__name__}: {error} (oteval --debug shows where)", 2, debug)
 
 
-def _fail(message: str, status: int, debug: bool = False) -> None:
+def _fail(message: str, status: int, debug: bool = False) -> int:
     if debug:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"oteval: {message}", err=True)
-    sys.exit(status)
+    warn(message)
+    return status

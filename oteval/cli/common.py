@@ -17,6 +17,7 @@ from ..errors import ConfigError
 from ..jsontext import dumps
 from ..pipeline import refresh
 from ..selection import Selection, parse_condition
+from ..show import one_line
 from ..store import Store
 
 __all__ = [
@@ -35,6 +36,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_DB = "oteval.duckdb"
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 db_option = click.option(
@@ -97,17 +99,17 @@ def _time(text: str | None, option: str) -> int | None:
     if not text:
         return None
     ago = _AGO.match(text.removesuffix(" ago").strip())
-    if ago:
-        when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    else:
-        try:
+    try:
+        if ago:
+            when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        else:
             when = datetime.fromisoformat(text)
-        except ValueError:
-            raise ConfigError(
-                f"{option} {text!r}: write a date, 2026-11-20T08:00, or how long ago, 2h"
-            ) from None
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option} {text!r}: write a date, 2026-11-20T08:00, or how long ago, 2h"
+        ) from None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return int(when.timestamp()) * 1_000_000_000
+    return (when - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def out() -> Console:
@@ -121,7 +123,7 @@ def _err() -> Console:
 
 def warn(message: str) -> None:
     """Print a line beside the results."""
-    click.echo(f"oteval: {message}", err=True)
+    click.echo(f"oteval: {one_line(message)}", err=True)
 
 
 def print_json(value: Any) -> None:

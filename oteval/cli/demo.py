@@ -45,7 +45,8 @@ def demo(folder: Path) -> int:
     console = out()
     _copy(folder)
     database = folder / "demo.duckdb"
-    database.unlink(missing_ok=True)
+    for old in (database, folder / "demo.duckdb.wal"):
+        old.unlink(missing_ok=True)
     with Store(database) as store:
         _load(console, store, folder)
         _score(console, store, folder)

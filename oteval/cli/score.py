@@ -87,7 +87,7 @@ def score(
             kept = _run(store, config, base, selection, run, as_json, bool(junit or md))
     gates = check_gates(config, run)
     _write(junit, lambda: junit_report(kept))
-    _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if not s.passed]))
+    _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         out().print(tallies_table(run.tallies.values()))
     return _verdict(run, gates, min_evaluated)
@@ -111,19 +111,22 @@ def _run(
         ):
             if as_json:
                 print_json(found.as_dict())
-            elif not found.passed and len(failures) < _SHOWN:
+            elif _is_bad(found) and len(failures) < _SHOWN:
                 failures.append(found)
             if keep:
                 kept.append(found)
     if failures:
         out().print(scores_table(failures))
-        hidden = sum(
-            t.failed + t.errors + t.not_evaluated + t.unjudged for t in run.tallies.values()
-        )
+        hidden = sum(t.failed + t.errors + t.not_evaluated for t in run.tallies.values())
         if hidden > len(failures):
             warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
         out().print()
     return kept
+
+
+def _is_bad(score: Score) -> bool:
+    """Return whether a score is a fail, an error or missing; one without such a notion is not."""
+    return score.status != "ok" or score.passed is False
 
 
 def _write(path: str | None, content: Any) -> None:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError
@@ -23,7 +24,7 @@ def load_function(reference: str) -> Callable[..., Any]:
     module_name, _, path = reference.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"call {reference!r}: cannot import {module_name}: {reason}") from error
     for name in path.split("."):
@@ -35,12 +36,18 @@ def load_function(reference: str) -> Callable[..., Any]:
 
 
 def code_version(function: Callable[..., Any]) -> str:
-    """Return a hash of a function's source, so that changed code is a new version."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        text = repr(getattr(function, "__qualname__", function))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    """Return a hash of a function's source, so that changed code is a new version.
+
+    Of an object that can be called it is its class's; what has no source goes by its name.
+    """
+    for place in (function, type(function)):
+        with suppress(OSError, TypeError):
+            return _digest(inspect.getsource(place))
+    return _digest(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def call_with(

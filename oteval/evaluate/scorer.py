@@ -8,17 +8,20 @@ failed. Neither ever has a number.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from ..jsontext import canonical
-from ..model import Message, Reference, Score, Trajectory
+from ..jsontext import canonical, dumps, restore
+from ..model import Message, Reference, Score, ToolCall, Trajectory
 from ..selection import EVERYTHING, Selection
 from .compare import compare
 from .functions import call_with
 from .match import MatchEvaluator
-from .rules import Ignore
+from .messages import to_messages
+from .rules import Custom, Rule
+from .spec import MatchSpec
 
 __all__ = ["FunctionJudge", "Judge", "MatchJudge", "Scorer", "is_drawn", "version_of"]
 
@@ -112,26 +115,46 @@ class MatchJudge:
         if reference is None:
             raise NotEvaluated("there is no reference")
         _refuse_unseen(trajectory, messages)
+        wanted = to_messages(list(reference.messages), "reference_outputs")
+        found = self._compared(trajectory, messages, wanted, self.evaluator.spec)
+        if not found.passed:
+            self._refuse_unknown(trajectory, messages, wanted)
+        return found
+
+    def _compared(
+        self,
+        trajectory: Trajectory,
+        messages: Sequence[Message],
+        wanted: Sequence[Message],
+        spec: MatchSpec,
+    ) -> Result:
         # The tool definitions go along: they may say which tools change something.
         outputs = replace(trajectory, tail=tuple(messages), history=None, new_from=0)
-        verdict = compare(outputs, list(reference.messages), self.evaluator.spec)
-        if not verdict.passed and _has_unknown_arguments(messages):
-            self._refuse_unknown(outputs, reference)
+        verdict = compare(outputs, wanted, spec)
         found = self.evaluator.result(verdict)
         score = float(found["score"])
         is_bool = isinstance(found["score"], bool)
         passed = verdict.passed if is_bool else score >= self.threshold
         return Result(score, passed, _word(passed), found["comment"] or "", found["metadata"])
 
-    def _refuse_unknown(self, outputs: Trajectory, reference: Reference) -> None:
-        """Refuse a failure that arguments which were not captured may alone have caused."""
-        spec = replace(self.evaluator.spec, args=Ignore(), overrides={})
-        if compare(outputs, list(reference.messages), spec).passed:
-            calls = [call for message in outputs.tail for call in message.tool_calls]
-            tools = dict.fromkeys(call.name for call in calls if call.arguments is None)
-            lost = next((gap for gap in outputs.gaps if gap.code in CONTENT_GAPS), None)
-            why = f" ({lost.code}: {lost.detail})" if lost else ""
-            raise NotEvaluated(f"the arguments of {', '.join(tools)} are not in the trace{why}")
+    def _refuse_unknown(
+        self, trajectory: Trajectory, messages: Sequence[Message], wanted: Sequence[Message]
+    ) -> None:
+        """Refuse a failure that would be a pass if arguments not captured were the right ones."""
+        unseen, unsaid = _tools_without_arguments(messages), _tools_without_arguments(wanted)
+        if not unseen and not unsaid:
+            return
+        spec = self.evaluator.spec
+        overrides = {tool: _lenient(rule) for tool, rule in spec.overrides.items()}
+        spec = replace(spec, args=_lenient(spec.args), overrides=overrides)
+        if not self._compared(trajectory, _marked(messages), _marked(wanted), spec).passed:
+            return
+        lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
+        why = f" ({lost.code}: {lost.detail})" if lost and unseen else ""
+        where = "trace" if unseen else "reference"
+        raise NotEvaluated(
+            f"the arguments of {', '.join(unseen or unsaid)} are not in the {where}{why}"
+        )
 
 
 def _refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
@@ -142,8 +165,25 @@ def _refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
         raise NotEvaluated(f"{lost.code}: {lost.detail}")
 
 
-def _has_unknown_arguments(messages: Sequence[Message]) -> bool:
-    return any(call.arguments is None for m in messages for call in m.tool_calls)
+def _tools_without_arguments(messages: Sequence[Message]) -> list[str]:
+    calls = [call for message in messages for call in message.tool_calls]
+    return list(dict.fromkeys(call.name for call in calls if call.arguments is None))
+
+
+# Stands for arguments that were not captured, where these are taken to be the right ones.
+_UNKNOWN: dict[str, Any] = {}
+
+
+def _marked(messages: Sequence[Message]) -> list[Message]:
+    def marked(call: ToolCall) -> ToolCall:
+        return replace(call, arguments=_UNKNOWN) if call.arguments is None else call
+
+    return [replace(m, tool_calls=tuple(marked(call) for call in m.tool_calls)) for m in messages]
+
+
+def _lenient(rule: Rule) -> Rule:
+    """Return a rule that also matches whatever was not captured."""
+    return Custom(lambda out, ref: out is _UNKNOWN or ref is _UNKNOWN or rule.matches(out, ref))
 
 
 def _word(passed: bool | None) -> str:
@@ -169,9 +209,10 @@ class FunctionJudge:
     ) -> Result:
         """Return what the function says."""
         asked = next((m.content for m in messages if m.role == "user"), None)
+        wanted = to_messages(list(reference.messages)) if reference else None
         available = {
             "outputs": [message.as_dict() for message in messages],
-            "reference_outputs": list(reference.messages) if reference else None,
+            "reference_outputs": wanted and [message.as_dict() for message in wanted],
             "inputs": asked,
             "trajectory": trajectory,
         }
@@ -189,13 +230,16 @@ def result_of(value: Any) -> Result:
             raise TypeError(f"returned a dict without 'score': {_short(value)}")
         inner = result_of(value["score"])
         label = str(value.get("label") or inner.label)
-        comment, metadata = str(value.get("comment") or ""), value.get("metadata") or {}
+        comment = str(value.get("comment") or "")
+        metadata = restore(dumps(value.get("metadata") or {}))
+        if not isinstance(metadata, dict):
+            raise TypeError(f"returned metadata that is no dict: {_short(metadata)}")
         return Result(inner.score, inner.passed, label, comment, metadata)
     if isinstance(value, bool):
         return Result(float(value), value, _word(value))
     if isinstance(value, (int, float)):
-        if value != value:
-            raise TypeError("returned NaN, which is no score")
+        if not math.isfinite(value):
+            raise TypeError(f"returned {value}, which is no score")
         return Result(float(value), None)
     if isinstance(value, str):
         return Result(None, None, value)
@@ -262,7 +306,10 @@ class Scorer:
             found = self.judge.judge(trajectory, messages, reference)
         except NotEvaluated as reason:
             return replace(blank, comment=str(reason))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        # Also what is no Exception: a function that calls sys.exit() must not end the scoring.
+        except BaseException as error:
             return replace(blank, status="error", comment=f"{type(error).__name__}: {error}")
         return replace(
             blank,

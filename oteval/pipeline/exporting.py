@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -66,17 +65,13 @@ def export_parquet(store: Store, folder: Path) -> dict[str, int]:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
 
 
-def _write(path: Path, batches: Iterator[pa.RecordBatch]) -> int:
+def _write(path: Path, batches: pa.RecordBatchReader) -> int:
     """Write batches to a file that appears whole or not at all."""
     partial = path.with_suffix(".partial")
     count = 0
-    writer: pq.ParquetWriter | None = None
-    for batch in batches:
-        writer = writer or pq.ParquetWriter(partial, batch.schema, compression="zstd")
-        writer.write_batch(batch)
-        count += batch.num_rows
-    if writer is None:
-        return 0
-    writer.close()
+    with pq.ParquetWriter(partial, batches.schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
     partial.replace(path)
     return count

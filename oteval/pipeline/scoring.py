@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -67,14 +68,17 @@ class _Dataset(_References):
 
 def _read_dataset(path: Path, key: str) -> dict[str, Reference]:
     found: dict[str, Reference] = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(_text(path).split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}:{number}"
         case = _json(line, place)
         if not isinstance(case, dict) or key not in case or "messages" not in case:
             raise ConfigError(f"{place}: a case needs {key!r} and 'messages'")
-        found[str(case[key])] = _reference(str(case[key]), case["messages"], place)
+        name = str(case[key])
+        if name in found:
+            raise ConfigError(f"{place}: case {name!r} stands there already: {found[name].source}")
+        found[name] = _reference(name, case["messages"], place)
     if not found:
         raise ConfigError(f"{path}: holds no cases")
     return found
@@ -136,7 +140,7 @@ def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
     for rule in config.evaluators:
         try:
             references = _references(rule.reference, store, base)
-            judge, description = _judge(rule)
+            judge, description = _judge(rule, base)
         except OtevalError as error:
             raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
         described = {**description, "reference": references.fingerprint, "scope": rule.scope}
@@ -168,9 +172,10 @@ def _references(
     return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
 
 
-def _judge(rule: MatchRule | PythonRule) -> tuple[Judge, Mapping[str, Any]]:
+def _judge(rule: MatchRule | PythonRule, base: Path) -> tuple[Judge, Mapping[str, Any]]:
     """Return what judges, and the description that its version is made of."""
     if isinstance(rule, PythonRule):
+        _make_importable(base)
         function = load_function(rule.call)
         timeout = None if rule.timeout is None else float(rule.timeout)
         return FunctionJudge(function, timeout), {
@@ -191,6 +196,13 @@ def _judge(rule: MatchRule | PythonRule) -> tuple[Judge, Mapping[str, Any]]:
     )
     description = {**evaluator.describe(), "threshold": rule.threshold}
     return MatchJudge(evaluator, rule.threshold), description
+
+
+def _make_importable(folder: Path) -> None:
+    """Let functions be imported that stand beside the configuration, as ``python -m`` would."""
+    name = str(folder.resolve())
+    if name not in sys.path:
+        sys.path.insert(0, name)
 
 
 @dataclass
@@ -236,20 +248,23 @@ def score(
     run = run if run is not None else ScoreRun()
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     fresh: list[Score] = []
-    for trajectory in store.trajectories.read(selection):
-        run.trajectories += 1
-        for one in prepared:
-            if one.scorer.wants(trajectory, config.salt):
-                found = _score_one(one, trajectory)
-                run.tallies[found.evaluator].add(found)
-                fresh.append(found)
-                yield found
-        if len(fresh) >= _PAGE:
-            store.scores.write(fresh)
-            fresh = []
-        if on_progress:
-            on_progress(run.trajectories)
-    store.scores.write(fresh)
+    try:
+        for trajectory in store.trajectories.read(selection):
+            run.trajectories += 1
+            for one in prepared:
+                if one.scorer.wants(trajectory, config.salt):
+                    found = _score_one(one, trajectory)
+                    run.tallies[found.evaluator].add(found)
+                    fresh.append(found)
+                    yield found
+            if len(fresh) >= _PAGE:
+                store.scores.write(fresh)
+                fresh = []
+            if on_progress:
+                on_progress(run.trajectories)
+    finally:
+        # What came before Ctrl-C is kept.
+        store.scores.write(fresh)
 
 
 def _score_one(one: Prepared, trajectory: Trajectory) -> Score:

@@ -25,7 +25,8 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
     Args:
         spans: The spans of whole traces, in any order. Turns of one conversation are stitched
             when their traces are all among them.
-        logs: The log records of those traces.
+        logs: The log records of those traces. Of records with equal times and no order of arrival
+            in a store, the order given counts.
 
     Returns:
         One trajectory per agent run, in order of start. A trace without any gives one trajectory
@@ -35,7 +36,7 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
     for span in spans:
         by_trace[span.trace_id].append(span)
     logs_of: dict[str, dict[str, list[LogRecord]]] = defaultdict(lambda: defaultdict(list))
-    for record in logs:
+    for record in sorted(logs, key=lambda log: (log.time_ns or log.observed_ns, log.seq)):
         logs_of[record.trace_id][record.span_id].append(record)
     runs: list[Run] = []
     for trace_id, members in by_trace.items():

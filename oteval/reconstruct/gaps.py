@@ -44,7 +44,7 @@ CODES: dict[str, str] = {
 
 
 def gap(code: str, span_id: str = "", **values: object) -> Gap:
-    """Return a gap with its one-line explanation.
+    """Return a gap with its explanation on one line.
 
     Args:
         code: One of `CODES`.
@@ -54,4 +54,4 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     Raises:
         KeyError: The code, or a value that its explanation needs, is not known.
     """
-    return Gap(code, CODES[code].format(**values), span_id)
+    return Gap(code, " ".join(CODES[code].format(**values).split()), span_id)

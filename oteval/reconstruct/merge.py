@@ -8,13 +8,15 @@ in the middle shows that the history was rewritten; then the old part is kept as
 
 System prompts are shown but not compared: frameworks put dates and names into them.
 
-Work is linear in the messages given: a call is compared with as many messages as it holds.
+Work is linear in the messages given: a call is compared with as many messages as it holds (a window
+that begins with many equal messages aside), and nothing looks at the whole thread again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +24,16 @@ from ..jsontext import canonical, dumps
 from ..model import Message
 from .values import parse
 
-__all__ = ["SYSTEM_ROLES", "Entry", "Overlap", "Thread", "chain_to_last_answer", "key_of"]
+__all__ = [
+    "SYSTEM_ROLES",
+    "Entry",
+    "Overlap",
+    "Thread",
+    "answered",
+    "chain_of",
+    "key_of",
+    "spoken",
+]
 
 SYSTEM_ROLES = ("system", "developer")
 # How many places a window may begin at; only histories of equal messages have more.
@@ -40,26 +51,9 @@ def key_of(message: Message) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _link(chain: str, key: str) -> str:
-    return hashlib.blake2b(f"{chain}{key}".encode(), digest_size=8).hexdigest()
-
-
-def chain_to_last_answer(messages: Sequence[Message]) -> str:
-    """Return a hash over the messages up to the last of the assistant, or "" without one.
-
-    The run that gave that answer has the same, so that a later run finds it by its input.
-    """
-    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
-    chain = ""
-    for message in messages[: last + 1]:
-        if message.role not in SYSTEM_ROLES:
-            chain = _link(chain, key_of(message))
-    return chain
-
-
 @dataclass(slots=True)
 class Entry:
-    """One message of a thread.
+    """One message of a thread, or of what a model was sent.
 
     Attributes:
         message: The message.
@@ -73,9 +67,48 @@ class Entry:
     time_ns: int
     is_open: bool = False
 
-    def is_same(self, message: Message, key: str) -> bool:
-        """Return whether a message is this one."""
-        return self.key == key if self.key else self.message.role == message.role
+    @property
+    def is_spoken(self) -> bool:
+        """Whether it is no system prompt."""
+        return self.message.role not in SYSTEM_ROLES
+
+    def is_same(self, other: Entry) -> bool:
+        """Return whether another message, wholly known, is this one."""
+        return self.key == other.key if self.key else self.message.role == other.message.role
+
+
+def spoken(messages: Iterable[Message], time_ns: int) -> list[Entry]:
+    """Return the entries of messages said at a time, system prompts left out."""
+    return [
+        Entry(message, key_of(message), time_ns)
+        for message in messages
+        if message.role not in SYSTEM_ROLES
+    ]
+
+
+def _link(chain: str, entry: Entry) -> str:
+    key = entry.key or key_of(entry.message)
+    return hashlib.blake2b(f"{chain}{key}".encode(), digest_size=8).hexdigest()
+
+
+def answered(sent: Sequence[Entry]) -> int:
+    """Return how many messages an input holds up to the last of the assistant."""
+    return next((i + 1 for i in reversed(range(len(sent))) if _is_answer(sent[i])), 0)
+
+
+def _is_answer(entry: Entry) -> bool:
+    return entry.message.role == "assistant"
+
+
+def chain_of(sent: Sequence[Entry]) -> str:
+    """Return a hash over an input up to the last message of the assistant, or "" without one.
+
+    The run that gave that answer has the same, so that a later run finds it by its input.
+    """
+    chain = ""
+    for entry in sent[: answered(sent)]:
+        chain = _link(chain, entry)
+    return chain
 
 
 class Overlap(NamedTuple):
@@ -99,101 +132,105 @@ class Thread:
     Attributes:
         entries: Its messages.
         spoken: The indices of those that are no system prompts.
+        links: The chain up to each of those, as far as it has been asked for.
     """
 
     entries: list[Entry] = field(default_factory=list)
     spoken: list[int] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
 
     def fork(self, length: int) -> Thread:
         """Return a thread of its own with the first `length` entries."""
-        return Thread(self.entries[:length], [i for i in self.spoken if i < length])
+        count = bisect_left(self.spoken, length)
+        return Thread(self.entries[:length], self.spoken[:count], self.links[:count])
 
     def chain(self) -> str:
-        """Return the hash over the messages up to the last of the assistant."""
-        return chain_to_last_answer([entry.message for entry in self.entries])
+        """Return the hash over the messages up to the last of the assistant, or ""."""
+        last = len(self.spoken) - 1
+        while last >= 0 and not _is_answer(self._entry(last)):
+            last -= 1
+        for at in range(len(self.links), last + 1):
+            before = self.links[-1] if self.links else ""
+            self.links.append(_link(before, self._entry(at)))
+        return self.links[last] if last >= 0 else ""
 
-    def overlap(self, messages: Sequence[Message]) -> Overlap:
+    def overlap(self, sent: Sequence[Entry]) -> Overlap:
         """Return how an input lies over the thread.
 
         The thread stays whole when the input begins with all of it, or with its last messages
         (a window), or shares nothing with it (only what is new was sent).
-
-        Args:
-            messages: The input, without system prompts.
         """
         size = len(self.spoken)
-        keys = [key_of(message) for message in messages]
-        common = self._common(messages, keys, 0)
-        if common == size or (common and common == len(keys)):
+        common = self._common(sent, 0)
+        if common == size or (common and common == len(sent)):
             return Overlap(0, common, common)
         candidates = 0
-        for at in range(max(1, size - len(keys)), size):
-            if not self._entry(at).is_same(messages[0], keys[0]):
+        for at in range(max(1, size - len(sent)), size):
+            if not self._entry(at).is_same(sent[0]):
                 continue
             candidates += 1
-            if self._common(messages, keys, at) == size - at:
+            if self._common(sent, at) == size - at:
                 return Overlap(at, size - at, size)
             if candidates == _MAX_OFFSETS:
                 break
         return Overlap(0, common, common) if common else Overlap(size, 0, size)
 
+    def overlap_of_new(self, sent: Sequence[Entry]) -> Overlap:
+        """Return how an input that holds only what is new lies over the thread.
+
+        It is new unless the thread ends with it: then the call before was not answered.
+        """
+        size = len(self.spoken)
+        at = max(0, size - len(sent))
+        known = len(sent) if self._common(sent, at) == len(sent) else 0
+        return Overlap(at if known else size, known, size)
+
     def _entry(self, at: int) -> Entry:
         return self.entries[self.spoken[at]]
 
-    def _common(self, messages: Sequence[Message], keys: Sequence[str], at: int) -> int:
+    def _common(self, sent: Sequence[Entry], at: int) -> int:
         """Return how many messages of the input equal the thread's from a place on."""
         count = 0
-        limit = min(len(keys), len(self.spoken) - at)
-        while count < limit and self._entry(at + count).is_same(messages[count], keys[count]):
+        limit = min(len(sent), len(self.spoken) - at)
+        while count < limit and self._entry(at + count).is_same(sent[count]):
             count += 1
         return count
 
-    def entries_kept(self, found: Overlap) -> int:
-        """Return how many entries, system prompts included, stay under an overlap."""
-        if found.kept >= len(self.spoken):
-            return len(self.entries)
-        return self.spoken[found.kept]
+    def place_of(self, at: int) -> int:
+        """Return the entry that is the spoken message of a number, or where it would be."""
+        return self.spoken[at] if at < len(self.spoken) else len(self.entries)
 
     def cut(self, length: int) -> list[Message]:
         """Take the entries from `length` on out of the thread, and return their messages."""
         taken = [entry.message for entry in self.entries[length:]]
-        del self.entries[length:]
-        self.spoken = [index for index in self.spoken if index < length]
+        self.put(length, ())
         return taken
 
-    def lay_over(
-        self, messages: Sequence[Message], found: Overlap, time_ns: int, floor: int
-    ) -> None:
+    def lay_over(self, sent: Sequence[Entry], found: Overlap, floor: int) -> None:
         """Append what an input has beyond the thread, and fill in what was not known of it.
 
         Args:
-            messages: The input, without system prompts.
+            sent: The input.
             found: How it lies over the thread, of which nothing more is to be replaced.
-            time_ns: When it was sent.
             floor: The first entry that may be filled in.
         """
         for offset in range(found.known):
-            index = self.spoken[found.at + offset]
+            at = found.at + offset
+            index = self.spoken[at]
             if not self.entries[index].key and index >= floor:
-                message = messages[offset]
-                self.entries[index] = Entry(message, key_of(message), time_ns)
-        for message in messages[found.known :]:
-            self.add(message, time_ns)
+                self.entries[index] = sent[offset]
+                del self.links[at:]
+        self.extend(sent[found.known :])
 
-    def add(self, message: Message, time_ns: int, *, is_open: bool = False) -> None:
-        """Append a message."""
-        if message.role not in SYSTEM_ROLES:
-            self.spoken.append(len(self.entries))
-        self.entries.append(Entry(message, key_of(message), time_ns, is_open))
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Append entries."""
+        for entry in entries:
+            if entry.is_spoken:
+                self.spoken.append(len(self.entries))
+            self.entries.append(entry)
 
-    def add_unknown(self, message: Message, time_ns: int) -> None:
-        """Append a message of which only the role is known."""
-        self.spoken.append(len(self.entries))
-        self.entries.append(Entry(message, "", time_ns, is_open=True))
-
-    def put(self, start: int, entries: Sequence[Entry]) -> None:
+    def put(self, start: int, entries: Iterable[Entry]) -> None:
         """Replace the entries from `start` on."""
-        self.entries[start:] = entries
-        self.spoken = [
-            i for i, entry in enumerate(self.entries) if entry.message.role not in SYSTEM_ROLES
-        ]
+        count = bisect_left(self.spoken, start)
+        del self.entries[start:], self.spoken[count:], self.links[count:]
+        self.extend(entries)

@@ -74,7 +74,8 @@ class AgentRun:
         input: What the run was asked, where the span holds it.
         output: What it answered, where the span holds it.
         transcript: All messages of the conversation, where the span holds them.
-        transcript_new_from: Where this run's own begin in `transcript`, where the span says so.
+        transcript_new_from: How many messages of `transcript` were said before this run, system
+            prompts not counted; None where the span does not tell.
     """
 
     span: Span

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .. import semconv
 from ..model import Gap, LogRecord, Span
@@ -44,6 +45,8 @@ class Run:
         agent: The agent's reading, or None for a run without an agent span.
         parent: The run that started this one, or None.
         parent_tool: The tool run inside which it was started, or None.
+        conversation_id: The conversation's id: of the root, else of the run's spans, else of the
+            run above.
         model_calls: The run's model calls, in order of start.
         tool_runs: The run's tool runs, in order of start, those inside others left out.
         gaps: What is missing.
@@ -55,67 +58,104 @@ class Run:
     agent: AgentRun | None = None
     parent: Run | None = None
     parent_tool: ToolRun | None = None
+    conversation_id: str = ""
     model_calls: list[ModelCall] = field(default_factory=list)
     tool_runs: list[ToolRun] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     dialects: dict[str, None] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
-    children: list[Run] = field(default_factory=list)
-
-    @property
-    def conversation_id(self) -> str:
-        """The conversation's id: of the root, else of the run's spans, else of those above."""
-        above = [node.span for node in self.root.ancestors()]
-        for span in (self.root.span, *self.spans, *above):
-            found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
-            if found is not None:
-                return str(found)
-        return ""
+    has_children: bool = False
 
     @property
     def is_wrapper(self) -> bool:
         """Whether the run only holds other runs."""
-        return bool(self.children) and not (self.model_calls or self.tool_runs)
+        return self.has_children and not (self.model_calls or self.tool_runs)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing tells that there is an agent at all."""
+        return not (self.agent or self.model_calls or self.tool_runs or self.has_children)
 
 
-class _Place:
-    """Where the walk through a tree is: the run, and the tool run it is inside of."""
+@dataclass(slots=True, eq=False)
+class _Tool:
+    """A tool run that the walk through a tree is inside of.
 
-    __slots__ = ("run", "tool")
+    Attributes:
+        node: Its node.
+        reading: What its span says.
+        inner: The run of the models it calls itself, once there is one.
+        runs: The tool runs inside it: those of `inner`, and of no account without it.
+    """
 
-    def __init__(self, run: Run, tool: ToolRun | None) -> None:
-        self.run = run
-        self.tool = tool
+    node: Node
+    reading: ToolRun
+    inner: Run | None = None
+    runs: list[ToolRun] = field(default_factory=list)
+
+
+class _Place(NamedTuple):
+    """Where the walk through a tree is: the run, and its tool that it is inside of."""
+
+    run: Run
+    tool: _Tool | None = None
 
 
 def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
-    """Return the agent runs of one trace, parents before children, in order of start.
+    """Return the agent runs of one trace, in order of start; there is at least one.
 
     Args:
         spans: The trace's spans.
-        logs: The trace's log records by span id.
+        logs: The trace's log records by span id, in order of time.
     """
-    runs: list[Run] = []
-    for root in build(spans):
-        runs.extend(_runs_of_tree(root, logs))
-    runs.sort(key=lambda run: order(run.root.span))
+    found = [run for root in build(spans) for run in _runs_of_tree(root, logs)]
+    found.sort(key=lambda run: order(run.root.span))
+    runs = _without_empty(found)
+    for run in runs:
+        _note_missing_models(run)
     return runs
+
+
+def _without_empty(found: list[Run]) -> list[Run]:
+    """Return the runs without the trees that tell nothing; of only such, one stands for all."""
+    first = next((run for run in found if not run.is_empty), found[0])
+    kept = []
+    for run in found:
+        if run is first or not run.is_empty or (not first.is_empty and _marks(run)):
+            kept.append(run)
+            continue
+        first.gaps.extend(run.gaps)
+        if first.is_empty:
+            first.spans.extend(run.spans)
+    return kept
 
 
 def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
     top = Run(root)
     found = [top]
-    places = {id(root): _Place(top, None)}
+    places: dict[int, _Place] = {}
     for node in root.walk():
-        above = places[id(node.parent)] if node is not root else places[id(root)]
+        above = places[id(node.parent)] if node is not root else _Place(top)
         dialect, reading = read_span(node.span, logs.get(node.span.span_id, ()))
-        place = _place(node, reading, above, found)
-        places[id(node)] = place
-        place.run.spans.append(node.span)
-        place.run.gaps.extend(node.gaps)
+        place = places[id(node)] = _place(node, reading, above, found)
+        run = place.run
+        run.spans.append(node.span)
+        run.gaps.extend(node.gaps)
         if dialect:
-            place.run.dialects[dialect] = None
+            run.dialects[dialect] = None
+    for run in found:
+        run.conversation_id = _conversation_of(run)
+        run.model_calls.sort(key=lambda call: order(call.span))
+        run.tool_runs.sort(key=lambda tool: order(tool.span))
     return _without_wrappers(found)
+
+
+def _conversation_of(run: Run) -> str:
+    for span in (run.root.span, *run.spans):
+        found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
+        if found is not None:
+            return str(found)
+    return run.parent.conversation_id if run.parent else ""
 
 
 def _place(node: Node, reading: Reading, above: _Place, found: list[Run]) -> _Place:
@@ -125,50 +165,56 @@ def _place(node: Node, reading: Reading, above: _Place, found: list[Run]) -> _Pl
         if node is not run.root:
             run = _start(node, above, found)
         run.agent = reading
-        return _Place(run, None)
+        return _Place(run)
     if isinstance(reading, ToolRun):
-        if above.tool is None:
-            above.run.tool_runs.append(reading)
-            return _Place(above.run, reading)
-        return above
-    if isinstance(reading, ModelCall):
         if above.tool is not None:
-            above = _inside_tool(node, above, found)
-        above.run.model_calls.append(reading)
-        above.run.gaps.extend(reading.gaps)
+            above.tool.runs.append(reading)
+            return above
+        above.run.tool_runs.append(reading)
+        return _Place(above.run, _Tool(node, reading))
+    if isinstance(reading, ModelCall):
+        run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
+        run.model_calls.append(reading)
+        run.gaps.extend(reading.gaps)
+        return _Place(run, above.tool)
     return above
 
 
 def _start(node: Node, above: _Place, found: list[Run]) -> Run:
-    run = Run(node, parent=above.run, parent_tool=above.tool)
-    above.run.children.append(run)
+    tool = above.tool.reading if above.tool else None
+    run = Run(node, parent=above.run, parent_tool=tool)
+    above.run.has_children = True
     found.append(run)
     return run
 
 
-def _inside_tool(node: Node, above: _Place, found: list[Run]) -> _Place:
+def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
     """Return the run of a tool that calls models itself."""
-    assert above.tool is not None
-    for run in above.run.children:
-        if run.root.span is above.tool.span:
-            return _Place(run, above.tool)
-    holder = next(n for n in node.ancestors() if n.span is above.tool.span)
-    run = _start(holder, above, found)
-    run.agent = AgentRun(holder.span, name=above.tool.name)
-    return _Place(run, above.tool)
+    if tool.inner is None:
+        if tool.node is above.run.root:
+            # The tool is all there is: a server's side of a call.
+            tool.inner = above.run
+            above.run.tool_runs.remove(tool.reading)
+        else:
+            tool.inner = _start(tool.node, above, found)
+        tool.inner.agent = AgentRun(tool.node.span, name=tool.reading.name)
+        tool.inner.tool_runs = tool.runs
+    return tool.inner
 
 
 def _without_wrappers(found: list[Run]) -> list[Run]:
     """Return the runs with those that only hold others replaced by what they hold."""
     kept = []
+    gaps: list[Gap] = []
     for run in found:
         while run.parent is not None and run.parent.is_wrapper:
             run.parent_tool = run.parent_tool or run.parent.parent_tool
             run.parent = run.parent.parent
-        if not run.is_wrapper:
+        if run.is_wrapper:
+            gaps.extend(run.gaps)
+        else:
             kept.append(run)
-    for run in kept:
-        _note_missing_models(run)
+    kept[0].gaps.extend(gaps)
     return kept
 
 
@@ -176,13 +222,17 @@ def _note_missing_models(run: Run) -> None:
     if run.model_calls:
         return
     span_id = run.root.span.span_id
-    marks = sorted({mark for span in run.spans for mark in _foreign_marks(span)})
+    marks = _marks(run)
     if marks and run.agent is None:
         count = sum(1 for span in run.spans if _foreign_marks(span))
         what = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
         run.gaps.append(gap("unknown_dialect", span_id, count=count, what=what))
     else:
         run.gaps.append(gap("no_model_spans", span_id))
+
+
+def _marks(run: Run) -> list[str]:
+    return sorted({mark for span in run.spans for mark in _foreign_marks(span)})
 
 
 def _foreign_marks(span: Span) -> set[str]:

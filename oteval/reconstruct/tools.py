@@ -7,9 +7,12 @@ arguments, in order of start. Ids may repeat within a session, so each is used o
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import itemgetter
 
 from ..jsontext import canonical
 from ..model import Gap, Message, ToolCall
@@ -102,17 +105,25 @@ def _pair_results(exchange: _Exchange) -> None:
 
 def _match_runs(answers: Sequence[_Answered], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each call its run, and return the runs that no call asked for."""
-    known = {answer.call.span_id for answer in answers if answer.call.span_id}
-    left = [run for run in runs if run.span.span_id not in known]
-    free = [answer for answer in answers if not answer.call.span_id]
+    left = list(runs)
     for run_key, call_key in (
+        # Found once already, when a later model call brings results back to the same run.
+        (_run_span, _call_span),
         (_run_id, _call_id),
         (_run_signature, _call_signature),
         # Frameworks fill in defaults and rename fields: then the name and the order are left.
         (_run_name, _call_name),
     ):
-        left = _take(left, free, run_key, call_key)
+        left = _take(left, answers, run_key, call_key)
     return left
+
+
+def _run_span(run: ToolRun) -> str:
+    return run.span.span_id
+
+
+def _call_span(call: ToolCall) -> str:
+    return call.span_id
 
 
 def _run_id(run: ToolRun) -> str:
@@ -163,8 +174,11 @@ def _take(
 def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap]:
     """Add the calls that no message shows, where an answer was not wholly captured."""
     gaps = []
+    opened = sorted((e.entry.time_ns, i) for i, e in enumerate(exchanges) if e.entry.is_open)
+    latest = list(accumulate((i for _, i in opened), max))
     for run in left:
-        exchange = _open_before(exchanges, run.span.start_ns)
+        place = bisect_right(opened, run.span.start_ns, key=itemgetter(0))
+        exchange = exchanges[latest[place - 1]] if place else None
         if exchange is None:
             gaps.append(gap("unmatched_tool_span", run.span.span_id, tool=run.name))
             gaps.extend(run.gaps)
@@ -172,14 +186,6 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
             call = ToolCall(run.name, run.arguments, run.call_id)
             exchange.answers.append(_Answered(call, run=run))
     return gaps
-
-
-def _open_before(exchanges: Sequence[_Exchange], time_ns: int) -> _Exchange | None:
-    found = None
-    for exchange in exchanges:
-        if exchange.entry.is_open and exchange.entry.time_ns <= time_ns:
-            found = exchange
-    return found
 
 
 def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
@@ -199,7 +205,7 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
             rendered.append(_made_result(answer.run, call))
-        elif answer.result is None and not answer.call.span_id:
+        elif answer.result is None:
             span_id = message.span_id
             gaps.append(gap("missing_tool_result", span_id, tool=call.name))
     return rendered
@@ -223,8 +229,7 @@ def _result(entry: Entry, answer: _Answered) -> Entry:
     message, run = entry.message, answer.run
     call_id = answer.call.id or message.tool_call_id
     if run is None:
-        said = _ERROR_TEXT.match(message.content or "") is not None
-        failed = message.is_error or (said and not answer.call.span_id)
+        failed = message.is_error or _ERROR_TEXT.match(message.content or "") is not None
         done = replace(message, tool_call_id=call_id, is_error=failed)
     else:
         done = replace(

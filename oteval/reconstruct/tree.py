@@ -73,11 +73,19 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
         known = nodes.get(span.span_id)
         if known is not None:
             known.gaps.append(gap("duplicate_span", span.span_id))
-            continue
-        node = nodes[span.span_id] = Node(span)
-        if span.end_ns and span.end_ns < span.start_ns:
-            node.gaps.append(gap("negative_duration", span.span_id))
+            if order(span) == order(known.span):
+                known.span = max(known.span, span, key=_fullest)
+        else:
+            nodes[span.span_id] = Node(span)
+    for node in nodes.values():
+        if node.span.end_ns and node.span.end_ns < node.span.start_ns:
+            node.gaps.append(gap("negative_duration", node.span.span_id))
     return nodes
+
+
+def _fullest(span: Span) -> tuple[int, int, str]:
+    """Return the key by which one of two spans is kept that nothing tells apart by order."""
+    return (span.end_ns, len(span.attributes), repr(span))
 
 
 def _attach(node: Node, nodes: dict[str, Node]) -> None:

@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import ast
+import json
+import warnings
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 from ..jsontext import dumps, loads
 
-__all__ = ["PLACEHOLDERS", "Parsed", "parse", "parse_arguments", "text_of"]
+__all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
 
-PLACEHOLDERS = frozenset({"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]"})
-
+_PLACEHOLDERS = frozenset({"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]"})
 _MAX_REPR = 1_000_000
 
 
@@ -32,8 +34,19 @@ class Parsed(NamedTuple):
     truncated: bool = False
 
 
+def hidden(value: Any) -> bool:
+    """Return whether a value is a placeholder for what was not to be captured."""
+    return isinstance(value, str) and value in _PLACEHOLDERS
+
+
 def parse(value: Any) -> Parsed:
     """Return the value that an attribute means, unwrapping text that holds JSON."""
+    return _parse_text(value) if isinstance(value, str) else Parsed(value)
+
+
+# A span's content is asked for twice in a row: for its messages, and for whether it is whole.
+@lru_cache(maxsize=8)
+def _parse_text(value: Any) -> Parsed:
     for _ in range(3):
         if not isinstance(value, str):
             return Parsed(value)
@@ -58,16 +71,20 @@ def _parse_broken(value: str, text: str) -> Parsed:
         return Parsed(literal)
     try:
         return Parsed(_without_cut_part(from_json(text, allow_partial=True)), truncated=True)
-    except ValueError:
+    except (ValueError, TypeError):
         return Parsed(value)
 
 
 def _python_literal(text: str) -> Any:
+    """Return the value of a Python repr that JSON can hold, or None where the text is none."""
     if len(text) > _MAX_REPR or text[-1] not in "}])":
         return None
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
+            literal = ast.literal_eval(text)
+        return loads(json.dumps(literal))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
@@ -86,7 +103,10 @@ def parse_arguments(value: Any) -> Any:
     """Return a tool call's arguments: parsed where they are JSON, else the raw text.
 
     Absent and empty arguments of a call that was captured are those of a call without any: ``{}``.
+    A placeholder's are not known: None.
     """
+    if hidden(value):
+        return None
     if value is None or value == "":
         return {}
     if not isinstance(value, str):

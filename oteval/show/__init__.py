@@ -16,12 +16,14 @@ from .tables import (
     variants_table,
 )
 from .terminal import diff_view, trajectory_view
+from .text import one_line
 
 __all__ = [
     "diff_view",
     "junit_report",
     "load_summary",
     "markdown_report",
+    "one_line",
     "references_table",
     "scores_table",
     "tallies_table",

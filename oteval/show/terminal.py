@@ -189,7 +189,7 @@ def diff_view(
     table.add_column("", width=2)
     for side in (left, right):
         name = clean(side.agent) or "(no agent span)"
-        table.add_column(f"{name} {side.id}", ratio=1, overflow="fold")
+        table.add_column(Text(f"{name} {side.id}"), ratio=1, overflow="fold")
     for index, pair in enumerate(pairs):
         mark = Text("=" if pair.same else "≠", style="dim" if pair.same else "bold red")
         if index == first:

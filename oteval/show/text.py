@@ -9,15 +9,30 @@ from typing import Any
 from ..jsontext import dumps
 from ..model import ToolCall
 
-__all__ = ["call_text", "clean", "clock", "duration", "shorten"]
+__all__ = ["call_text", "clean", "clock", "duration", "one_line", "shorten"]
 
-# All that a terminal acts on, newline and tab aside; bidirectional overrides reorder what is read.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# All that a terminal acts on, newline and tab aside; what reorders or hides text that is read
+# (bidirectional marks, invisible tags); and what neither UTF-8 nor XML can hold.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+    "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
+)
 
 
 def clean(text: str) -> str:
     """Return text with its control characters made visible."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    return _CONTROL.sub(lambda found: _escape(ord(found.group())), text)
+
+
+def _escape(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, with its control characters made visible."""
+    return clean(" ".join(text.splitlines()))
 
 
 def shorten(text: str, length: int) -> str:

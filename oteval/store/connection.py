@@ -15,8 +15,11 @@ __all__ = ["MEMORY", "connect"]
 MEMORY = ":memory:"
 
 # Default row groups (122,880) stall commits at checkpoints for up to 2.8 s and insert at a third
-# of the rate (measured on 2.7 KB spans). Either DuckDB, 1.5 and 2, reads files of v1.5.0.
-_NEW_FILE = "ROW_GROUP_SIZE 16384, STORAGE_VERSION 'v1.5.0'"
+# of the rate (measured on 2.7 KB spans). The file does not keep the size: without it at every
+# opening, the next checkpoint would rewrite all spans in the default size.
+_ROW_GROUPS = "ROW_GROUP_SIZE 16384"
+# Either DuckDB, 1.5 and 2, reads files of v1.5.0.
+_NEW_FILE = "STORAGE_VERSION 'v1.5.0'"
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "checkpoint_threshold": "32MB",
     "preserve_insertion_order": False,
@@ -43,11 +46,13 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
         StoreError: It cannot be opened for another reason.
     """
     name = str(path)
+    if not name:
+        raise StoreError("the database's name is empty; give --db FILE")
     is_new = name == MEMORY or not Path(name).exists()
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
     # A database in memory is all the memory there is for it; a file needs only its buffers.
-    limit = "4GB" if name == MEMORY else "256MB"
+    limit = "4GB" if name == MEMORY else "100MB"
     connection = duckdb.connect(MEMORY, config={**_CONFIG, "memory_limit": limit})
     try:
         _attach(connection, name, is_new)
@@ -64,9 +69,12 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
 
 def _attach(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:
     quoted = name.replace("'", "''")
-    options = f" ({_NEW_FILE})" if is_new and name != MEMORY else ""
+    # The type is said, so that a file of another kind is not looked at with an extension.
+    options = "TYPE duckdb"
+    if name != MEMORY:
+        options += f", {_ROW_GROUPS}" + (f", {_NEW_FILE}" if is_new else "")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS store{options}")
+        connection.execute(f"ATTACH '{quoted}' AS store ({options})")
     except duckdb.Error as error:
         raise _explained(name, str(error)) from error
 
@@ -80,6 +88,8 @@ def _explained(name: str, reason: str) -> StoreError:
             f"{name}: process {holder['pid']} ({holder['program']}) holds it; "
             "stop that process, or give another --db"
         )
+    if "already attached" in reason:
+        return StoreLocked(f"{name}: this process has it open already")
     if "lock" in first:
         return StoreLocked(f"{name}: another process holds it; stop it, or give another --db")
     if "not a valid DuckDB database" in reason or "Is a directory" in reason:

@@ -1,7 +1,7 @@
 """What is still to be reconstructed: the traces that spans or log records came to since last time.
 
 A page of traces holds whole conversations: every trace that shares a conversation id with one of
-its traces is on it.
+its traces is on it, and so is every trace that shares one with that.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .spans import NEWEST
 __all__ = ["Pending"]
 
 _STAGE = "reconstruct"
+_FETCHED = 10_000
 
 
 class Pending:
@@ -50,49 +51,79 @@ class Pending:
         if newest <= mark:
             return
         self._collect(mark)
+        self._group()
         yield from self._pages(size)
-        self._connection.execute("DROP TABLE temp.todo")
+        for table in ("todo", "grouped", "ordered"):
+            self._connection.execute(f"DROP TABLE temp.{table}")
         self._connection.execute("INSERT INTO progress VALUES (?, ?)", [_STAGE, newest])
 
     def _collect(self, mark: int) -> None:
-        """Collect the traces to do, and the others of their conversations, in a table."""
+        """Collect the traces to do with their conversations, and all others of these."""
         self._connection.execute(
             """
             CREATE OR REPLACE TEMP TABLE todo AS
-            SELECT trace_id, arg_min(conversation_id, start_ns) AS conversation_id,
-                   min(start_ns) AS first_ns
+            SELECT trace_id, conversation_id, min(start_ns) AS first_ns
             FROM spans SEMI JOIN (
                 SELECT trace_id FROM spans WHERE seq > $mark
                 UNION SELECT trace_id FROM logs WHERE seq > $mark
             ) USING (trace_id)
-            GROUP BY trace_id
+            GROUP BY ALL
             """,
             {"mark": mark},
         )
-        self._connection.execute(
+        self._repeat(
             """
             INSERT INTO temp.todo
-            SELECT trace_id, any_value(conversation_id), min(start_ns)
-            FROM spans
-            SEMI JOIN (
-                SELECT DISTINCT conversation_id FROM temp.todo WHERE conversation_id IS NOT NULL
-            ) USING (conversation_id)
+            SELECT trace_id, conversation_id, min(start_ns)
+            FROM spans SEMI JOIN (
+                SELECT trace_id FROM spans
+                SEMI JOIN (SELECT conversation_id FROM temp.todo) USING (conversation_id)
+            ) USING (trace_id)
             ANTI JOIN temp.todo USING (trace_id)
-            GROUP BY trace_id
+            GROUP BY ALL
             """
         )
 
+    def _group(self) -> None:
+        """Give the traces that share conversations, also by way of others, the same key."""
+        self._connection.execute(
+            """
+            CREATE OR REPLACE TEMP TABLE grouped AS
+            SELECT trace_id, coalesce(min(conversation_id), trace_id) AS key,
+                   min(first_ns) AS first_ns
+            FROM temp.todo GROUP BY trace_id
+            """
+        )
+        self._repeat(
+            """
+            UPDATE temp.grouped SET key = least_of.key FROM (
+                SELECT t.trace_id, min(c.key) AS key
+                FROM temp.todo t JOIN (
+                    SELECT conversation_id, min(key) AS key
+                    FROM temp.todo JOIN temp.grouped USING (trace_id) GROUP BY conversation_id
+                ) c USING (conversation_id)
+                GROUP BY t.trace_id
+            ) least_of
+            WHERE grouped.trace_id = least_of.trace_id AND least_of.key < grouped.key
+            """
+        )
+
+    def _repeat(self, change: str) -> None:
+        """Make a change until it changes nothing more; most often it is made once."""
+        while number(self._connection, change):
+            pass
+
     def _pages(self, size: int) -> Iterator[list[str]]:
-        rows = self._connection.execute(
+        self._connection.execute(
             """
-            SELECT trace_id, coalesce(conversation_id, trace_id) AS key FROM temp.todo
-            ORDER BY min(first_ns) OVER (PARTITION BY coalesce(conversation_id, trace_id)),
-                     key, first_ns
+            CREATE OR REPLACE TEMP TABLE ordered AS
+            SELECT trace_id, key, row_number() OVER (ORDER BY begin_ns, key, first_ns) AS place
+            FROM (SELECT *, min(first_ns) OVER (PARTITION BY key) AS begin_ns FROM temp.grouped)
             """
-        ).fetchall()
+        )
         page: list[str] = []
         last = None
-        for trace_id, key in rows:
+        for trace_id, key in self._ordered():
             if len(page) >= size and key != last:
                 yield page
                 page = []
@@ -100,6 +131,14 @@ class Pending:
             last = key
         if page:
             yield page
+
+    def _ordered(self) -> Iterator[tuple[str, str]]:
+        """Yield traces and their keys, some thousands fetched at a time."""
+        query = "SELECT trace_id, key FROM temp.ordered WHERE place BETWEEN ? AND ? ORDER BY place"
+        first = 1
+        while rows := self._connection.execute(query, [first, first + _FETCHED - 1]).fetchall():
+            yield from rows
+            first += _FETCHED
 
     def linked(self, chains: Sequence[str], follows: Sequence[str]) -> list[str]:
         """Return the traces of stored runs that others continue, known by their messages alone.

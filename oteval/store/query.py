@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-__all__ = ["number", "row"]
+__all__ = ["number", "reader", "row"]
+
+_READ = 4096
 
 
 def row(
@@ -22,3 +25,12 @@ def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[A
     """Return a query's one number; 0 where it has no row."""
     found = row(connection, query, values)
     return int(found[0]) if found else 0
+
+
+def reader(
+    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
+) -> pa.RecordBatchReader:
+    """Return a query's result, to be read batch by batch while the connection does other work."""
+    own = connection.cursor()
+    own.execute("USE store")
+    return own.sql(query, params=list(values)).to_arrow_reader(_READ)

@@ -10,6 +10,7 @@ import duckdb
 from ..errors import NotFound
 from ..jsontext import dumps, restore
 from ..model import Message, Reference
+from .messages import message_fields, message_of
 from .query import row
 
 __all__ = ["References"]
@@ -30,7 +31,7 @@ class References:
             source: Where they came from.
             created_ns: When.
         """
-        text = dumps([message.as_dict() for message in messages])
+        text = dumps([message_fields(message) for message in messages])
         self._connection.execute(
             'INSERT INTO "references" VALUES (?, ?, ?, ?)', [name, text, source, created_ns]
         )
@@ -44,18 +45,18 @@ class References:
         found = row(
             self._connection,
             'SELECT messages, source FROM "references" WHERE name = ? '
-            "ORDER BY created_ns DESC LIMIT 1",
+            "ORDER BY created_ns DESC, rowid DESC LIMIT 1",
             [name],
         )
         if found is None:
             raise NotFound(f"no reference {name!r}; oteval reference list shows them")
-        return Reference(name, tuple(restore(found[0])), found[1])
+        return Reference(name, tuple(message_of(fields) for fields in restore(found[0])), found[1])
 
     def list(self) -> list[dict[str, Any]]:
         """Return name, source, number of messages and time of each reference."""
         rows = self._connection.execute(
-            "SELECT name, arg_max(source, created_ns), arg_max(messages, created_ns), "
-            'max(created_ns) FROM "references" GROUP BY name ORDER BY name'
+            'SELECT name, source, messages, created_ns FROM "references" QUALIFY row_number() '
+            "OVER (PARTITION BY name ORDER BY created_ns DESC, rowid DESC) = 1 ORDER BY name"
         ).fetchall()
         return [
             {"name": name, "source": source, "messages": len(restore(text)), "created_ns": time}

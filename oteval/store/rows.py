@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -106,7 +107,7 @@ def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
     """
     texts = _Texts()
     rows = [_span_row(span, seq + index, texts) for index, span in enumerate(spans)]
-    return _table(rows, SPAN_SCHEMA)
+    return table_of(rows, SPAN_SCHEMA)
 
 
 def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
@@ -118,10 +119,11 @@ def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
     """
     texts = _Texts()
     rows = [_log_row(record, seq + index, texts) for index, record in enumerate(records)]
-    return _table(rows, LOG_SCHEMA)
+    return table_of(rows, LOG_SCHEMA)
 
 
-def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows of values as a table; text loses the lone surrogates that UTF-8 cannot hold."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = []
     for column, field in zip(columns, schema, strict=True):
@@ -133,76 +135,75 @@ def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def _encodable(value: Any) -> Any:
-    """Return text without the lone surrogates that UTF-8 cannot hold."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
-    return value
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
-# The promoted columns, each with the attributes it may come from, the first of them first.
-_PROMOTED = {
-    "operation": semconv.OPERATION,
-    "agent": semconv.AGENT_NAME,
-    "conversation_id": semconv.CONVERSATION_ID,
-    "provider": semconv.PROVIDER,
-    "request_model": semconv.REQUEST_MODEL,
-    "response_model": semconv.RESPONSE_MODEL,
-    "tool_name": semconv.TOOL_NAME,
-    "call_id": semconv.CALL_ID,
-    "error_type": ("error.type",),
-    "input_tokens": semconv.TOKENS_IN,
-    "output_tokens": semconv.TOKENS_OUT,
-    "input_key": semconv.INPUT,
-    "output_key": semconv.OUTPUT,
-}
-_TOKENS = {list(_PROMOTED).index(name) for name in ("input_tokens", "output_tokens")}
-_INPUT, _OUTPUT = (list(_PROMOTED).index(name) for name in ("input_key", "output_key"))
+# The promoted columns in their order, each with the attributes it may come from, the first of
+# them first.
+_TEXTS = (
+    semconv.OPERATION,
+    semconv.AGENT_NAME,
+    semconv.CONVERSATION_ID,
+    semconv.PROVIDER,
+    semconv.REQUEST_MODEL,
+    semconv.RESPONSE_MODEL,
+    semconv.TOOL_NAME,
+    semconv.CALL_ID,
+    ("error.type",),
+)
+_NUMBERS = (semconv.TOKENS_IN, semconv.TOKENS_OUT)
+_CONTENTS = (semconv.INPUT, semconv.OUTPUT)
+_INT64 = 1 << 63
 
 
-def _places() -> dict[str, list[tuple[int, int]]]:
-    """Return the columns that each attribute may fill, with its rank among those that may."""
-    places: dict[str, list[tuple[int, int]]] = {}
-    for column, keys in enumerate(_PROMOTED.values()):
-        for rank, key in enumerate(keys):
-            places.setdefault(key, []).append((column, rank))
-    return places
+@lru_cache(maxsize=1024)
+def _candidates(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Return which of a span's attributes may fill each promoted column.
+
+    Spans of one kind have the same attributes, so this is seldom worked out.
+    """
+    there = frozenset(keys)
+    return tuple(
+        tuple(tuple(name for name in names if name in there) for names in columns)
+        for columns in (_TEXTS, _NUMBERS, _CONTENTS)
+    )
 
 
-_PLACES = _places()
-_NOTHING = [None] * len(_PROMOTED)
-_LAST = [99] * len(_PROMOTED)
-
-
-def _promote(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return the promoted columns of a span's attributes, in one pass over them."""
-    found: list[Any] = _NOTHING.copy()
-    ranks = _LAST.copy()
-    for key in _PLACES.keys() & attributes.keys():
+def _first_text(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+    for key in keys:
         value = attributes[key]
-        for column, rank in _PLACES[key]:
-            if rank < ranks[column] and _fits(column, value):
-                ranks[column] = rank
-                found[column] = key if column >= _INPUT else value
-    return found
+        if value.__class__ is str and value:
+            return value
+        if value is not None and value != "":
+            return dumps(value)
+    return None
 
 
-def _fits(column: int, value: Any) -> bool:
-    if column in _TOKENS:
-        return isinstance(value, int)
-    if column >= _INPUT:
-        return isinstance(value, str)
-    return value is not None and value != ""
+def _first_number(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        value = attributes[key]
+        if type(value) is int and -_INT64 <= value < _INT64:
+            return value
+    return None
+
+
+def _first_content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+    """Return the first attribute that is text, by name."""
+    for key in keys:
+        if isinstance(attributes[key], str):
+            return key
+    return None
 
 
 def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
     attributes = span.attributes
-    found = _promote(attributes)
-    input_key, output_key = found[_INPUT], found[_OUTPUT]
+    promoted, numbers, contents = _candidates(tuple(attributes))
+    input_key, output_key = (_first_content(attributes, keys) for keys in contents)
     rest = attributes
     if input_key or output_key:
-        rest = dict(attributes)
-        rest.pop(input_key, None)
-        rest.pop(output_key, None)
+        rest = {k: v for k, v in attributes.items() if k != input_key and k != output_key}
     return (
         span.trace_id,
         span.span_id,
@@ -213,11 +214,11 @@ def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
         span.end_ns,
         span.status_code,
         span.status_message,
-        span.resource.get("service.name", ""),
+        span.service,
         span.scope,
         span.scope_version,
-        *(value if value is None or type(value) is str else dumps(value) for value in found[:9]),
-        *found[9:11],
+        *[_first_text(attributes, keys) if keys else None for keys in promoted],
+        *[_first_number(attributes, keys) if keys else None for keys in numbers],
         input_key,
         attributes[input_key] if input_key else None,
         output_key,
@@ -267,62 +268,42 @@ SPAN_COLUMNS = (
 def spans_of(table: pa.Table) -> list[Span]:
     """Return the spans of a table of `SPAN_COLUMNS`."""
     resources: dict[str, dict[str, Any]] = {}
+    rows: Iterable[tuple[Any, ...]] = zip(*(c.to_pylist() for c in table.columns), strict=True)
     spans = []
-    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        text = row[-2]
-        if text not in resources:
-            resources[text] = restore(text)
-        spans.append(_span(*row[:-2], resources[text], row[-1]))
+    for row in rows:
+        trace_id, span_id, parent_id, name, kind, start_ns, end_ns, status_code = row[:8]
+        status_message, scope, scope_version, seq = row[8:12]
+        input_key, input_text, output_key, output_text = row[12:16]
+        attributes_text, events, links, resource, rest = row[16:]
+        attributes = restore(attributes_text)
+        if input_key is not None:
+            attributes[input_key] = input_text
+        if output_key is not None:
+            attributes[output_key] = output_text
+        if resource not in resources:
+            resources[resource] = restore(resource)
+        spans.append(
+            Span(
+                trace_id,
+                span_id,
+                parent_id,
+                name,
+                kind,
+                start_ns,
+                end_ns,
+                status_code,
+                status_message,
+                attributes,
+                tuple(Event(*event) for event in restore(events)) if events else (),
+                tuple(Link(*link) for link in restore(links)) if links else (),
+                scope,
+                scope_version,
+                resource=resources[resource],
+                seq=seq,
+                **(restore(rest) if rest else {}),
+            )
+        )
     return spans
-
-
-def _span(
-    trace_id: str,
-    span_id: str,
-    parent_id: str,
-    name: str,
-    kind: int,
-    start_ns: int,
-    end_ns: int,
-    status_code: int,
-    status_message: str,
-    scope: str,
-    scope_version: str,
-    seq: int,
-    input_key: str | None,
-    input_text: str | None,
-    output_key: str | None,
-    output_text: str | None,
-    attributes_text: str,
-    events: str | None,
-    links: str | None,
-    resource: dict[str, Any],
-    rest: str | None,
-) -> Span:
-    attributes = restore(attributes_text)
-    if input_key is not None:
-        attributes[input_key] = input_text
-    if output_key is not None:
-        attributes[output_key] = output_text
-    return Span(
-        trace_id,
-        span_id,
-        parent_id,
-        name,
-        kind,
-        start_ns,
-        end_ns,
-        status_code,
-        status_message,
-        attributes,
-        tuple(Event(*event) for event in restore(events)) if events else (),
-        tuple(Link(*link) for link in restore(links)) if links else (),
-        scope,
-        scope_version,
-        resource=resource,
-        seq=seq,
-        **(restore(rest) if rest else {}),
-    )
 
 
 def _log_row(record: LogRecord, seq: int, texts: _Texts) -> tuple[Any, ...]:

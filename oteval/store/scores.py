@@ -11,8 +11,8 @@ import pyarrow as pa
 from ..jsontext import dumps, restore
 from ..model import Score
 from ..selection import EVERYTHING, Selection
-from .query import number
-from .rows import rows_of
+from .query import number, reader
+from .rows import rows_of, table_of
 from .where import where
 
 __all__ = ["Scores"]
@@ -52,41 +52,37 @@ class Scores:
         if not scores:
             return
         start = number(self._connection, "SELECT coalesce(max(seq), 0) + 1 FROM scores")
-        rows = [
-            {
-                **{name: getattr(score, name) for name in _COLUMNS},
-                "metadata": dumps(score.metadata),
-                "seq": start + index,
-            }
-            for index, score in enumerate(scores)
-        ]
-        self._connection.register("incoming", pa.Table.from_pylist(rows, schema=_SCHEMA))
+        rows = []
+        for index, score in enumerate(scores):
+            known = {"metadata": dumps(score.metadata), "seq": start + index}
+            rows.append([known.get(name, getattr(score, name, None)) for name in _SCHEMA.names])
+        self._connection.register("incoming", table_of(rows, _SCHEMA))
         self._connection.execute("INSERT INTO scores SELECT * FROM incoming")
         self._connection.unregister("incoming")
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
-        """Yield the current scores of the selected trajectories' current revisions.
+        """Yield the current scores of the selected trajectories, in the order they were given.
 
         Attributes, conditions and exclusions of the selection are not applied.
         """
         clause, values = where(selection)
         # Qualified by a subquery: both sides have columns of the same names.
-        table = self._connection.sql(
+        batches = reader(
+            self._connection,
             f"""
             SELECT s.* FROM current_scores s
             SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) t
             USING (trajectory_id)
             ORDER BY s.time_ns, s.seq
             """,  # noqa: S608
-            params=values,
-        ).to_arrow_table()
-        for row in rows_of(table):
-            yield _score(row)
+            values,
+        )
+        for batch in batches:
+            yield from map(_score, batch.to_pylist())
 
-    def export(self) -> Iterator[pa.RecordBatch]:
-        """Yield the current scores as record batches."""
-        relation = self._connection.cursor().sql("SELECT * FROM current_scores")
-        yield from relation.to_arrow_reader(8192)
+    def export(self) -> pa.RecordBatchReader:
+        """Return the current scores, to be read batch by batch."""
+        return reader(self._connection, "SELECT * FROM current_scores")
 
     def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
         """Return the current scores of some trajectories, of every evaluator and version.

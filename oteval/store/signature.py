@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..jsontext import call_hash
+from ..jsontext import call_hash, dumps
 from ..model import Message, ToolCall
 
 __all__ = ["Signature", "name_hash", "signature_of"]
@@ -43,7 +43,8 @@ class Signature:
 
 def name_hash(text: str) -> int:
     """Return a 63-bit hash of a text."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    data = text.encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 
 def signature_of(messages: Sequence[Message]) -> Signature:
@@ -73,8 +74,8 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     grouped: list[list[str]] = [[] for _ in roles]
     for at, call in zip(positions, calls, strict=True):
         grouped[at].append(call)
-    parts = [f"{role}\1{chr(2).join(sorted(g))}" for role, g in zip(roles, grouped, strict=True)]
-    return name_hash("\0".join(parts))
+    # As JSON, so that no name can pass for two.
+    return name_hash(dumps([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)]))
 
 
 def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import duckdb
 import pyarrow as pa
 
 from ..model import LogRecord, Span
-from .query import number
+from .query import number, reader, row
 from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
 
 __all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
 
 MAX_CONFLICTS = 20
+_MAX_REPEATED = 1000
 
+# Only stored spans of the same time can be the same span: DuckDB skips all row groups of other
+# times, so that loading stays linear.
+_SAME_TIME = (
+    "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
+)
 NEWEST = (
     "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
     "(SELECT coalesce(max(seq), 0) FROM logs))"
@@ -45,36 +52,42 @@ class Written:
 
 
 class SpanBatch:
-    """Spans on their way into the store, kept as columns; those given twice are kept once."""
+    """Spans on their way into the store, kept as columns; those given twice are kept once.
+
+    Attributes:
+        repeated: Spans given again, to be compared with the first; the first 1,000.
+        written: How many were given again.
+    """
 
     def __init__(self, next_seq: Callable[[int], int]) -> None:
         self._next_seq = next_seq
-        self._seen: dict[tuple[str, str], tuple[str, int, int, int]] = {}
+        self._seen: set[tuple[str, str]] = set()
         self._tables: list[pa.Table] = []
+        self.repeated: list[Span] = []
         self.written = Written()
 
     def __len__(self) -> int:
         """Return the number of spans to insert."""
-        return len(self._seen)
+        return sum(table.num_rows for table in self._tables)
 
     def add(self, spans: Iterable[Span]) -> None:
         """Take spans in; of several with the same trace and span id, the first counts."""
         fresh = []
         for span in spans:
-            identity = (span.name, span.start_ns, span.end_ns, span.status_code)
-            known = self._seen.setdefault((span.trace_id, span.span_id), identity)
-            if known is identity:
+            key = (span.trace_id, span.span_id)
+            if key not in self._seen:
+                self._seen.add(key)
                 fresh.append(span)
                 continue
             self.written.duplicate += 1
-            if known != identity and len(self.written.conflicts) < MAX_CONFLICTS:
-                self.written.conflicts.append(f"{span.trace_id}/{span.span_id}")
+            if len(self.repeated) < _MAX_REPEATED:
+                self.repeated.append(span)
         if fresh:
             self._tables.append(span_table(fresh, self._next_seq(len(fresh))))
 
     def table(self) -> pa.Table:
         """Return the spans as one table."""
-        return pa.concat_tables(self._tables)
+        return pa.concat_tables(self._tables) if self._tables else span_table((), 0)
 
 
 class Spans:
@@ -83,6 +96,7 @@ class Spans:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._seq = number(connection, NEWEST)
+        self._lock = Lock()
 
     def write(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> Written:
         """Store spans and log records that the store does not have.
@@ -101,8 +115,10 @@ class Spans:
         return written
 
     def _next(self, count: int) -> int:
-        first = self._seq + 1
-        self._seq += count
+        # Loading numbers spans in one thread and log records in another.
+        with self._lock:
+            first = self._seq + 1
+            self._seq += count
         return first
 
     def batch(self) -> SpanBatch:
@@ -114,40 +130,40 @@ class Spans:
         connection = self._connection
         table = batch.table()
         connection.register("incoming", table)
-        # Only stored spans of the same time can be the same span: DuckDB skips all row groups
-        # of other times, so that loading stays linear.
         stored = number(
             connection,
-            """
+            f"""
             INSERT INTO spans
             SELECT i.* FROM incoming i
-            ANTI JOIN (
-                SELECT trace_id, span_id FROM spans
-                WHERE start_ns BETWEEN (SELECT min(start_ns) FROM incoming)
-                                   AND (SELECT max(start_ns) FROM incoming)
-            ) s USING (trace_id, span_id)
-            """,
+            ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_SAME_TIME}) s
+            USING (trace_id, span_id)
+            """,  # noqa: S608
         )
-        duplicates = table.num_rows - stored
-        conflicts = self._conflicts() if duplicates else []
         connection.unregister("incoming")
-        total = Written(stored, duplicates, conflicts)
+        total = Written(stored, table.num_rows - stored)
         total.add(batch.written)
+        if stored < table.num_rows:
+            total.conflicts += self._conflicts(table)
+        if batch.repeated:
+            total.conflicts += self._conflicts(span_table(batch.repeated, 0))
+        del total.conflicts[MAX_CONFLICTS:]
         return total
 
-    def _conflicts(self) -> list[str]:
+    def _conflicts(self, table: pa.Table) -> list[str]:
+        """Return the ids of those spans of a table that are not stored as they are there."""
+        self._connection.register("incoming", table)
         rows = self._connection.execute(
-            """
-            SELECT i.trace_id || '/' || i.span_id
-            FROM incoming i JOIN spans s USING (trace_id, span_id)
-            WHERE s.seq <> i.seq AND (
-                s.name <> i.name OR s.start_ns <> i.start_ns OR s.end_ns <> i.end_ns
-                OR s.attributes <> i.attributes OR s.input IS DISTINCT FROM i.input
-                OR s.output IS DISTINCT FROM i.output OR s.status_code <> i.status_code
+            f"""
+            SELECT DISTINCT trace_id || '/' || span_id FROM (
+                SELECT * EXCLUDE (seq) FROM incoming
+                EXCEPT
+                SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
+                WHERE {_SAME_TIME}
             )
-            LIMIT 20
-            """
+            ORDER BY ALL LIMIT {MAX_CONFLICTS}
+            """  # noqa: S608
         ).fetchall()
+        self._connection.unregister("incoming")
         return [name for (name,) in rows]
 
     def _insert_logs(self, table: pa.Table) -> Written:
@@ -178,8 +194,15 @@ class Spans:
         """Return all spans and log records of some traces."""
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
+        # Their times first, from two narrow columns: DuckDB then skips all other row groups.
+        times = row(
+            self._connection,
+            "SELECT min(start_ns), max(start_ns) FROM spans SEMI JOIN wanted USING (trace_id)",
+        )
         spans = self._connection.sql(
-            f"SELECT {SPAN_COLUMNS} FROM spans SEMI JOIN wanted USING (trace_id)"  # noqa: S608
+            f"SELECT {SPAN_COLUMNS} FROM spans SEMI JOIN wanted USING (trace_id) "  # noqa: S608
+            "WHERE start_ns BETWEEN ? AND ?",
+            params=list(times or (0, 0)),
         )
         found = spans_of(spans.to_arrow_table())
         logs = self._connection.sql("SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)")
@@ -187,10 +210,10 @@ class Spans:
         self._connection.unregister("wanted")
         return found, records
 
-    def export(self) -> Iterator[pa.RecordBatch]:
-        """Yield all spans as record batches."""
-        yield from self._connection.cursor().sql("SELECT * FROM spans").to_arrow_reader(8192)
+    def export(self) -> pa.RecordBatchReader:
+        """Return all spans, to be read batch by batch."""
+        return reader(self._connection, "SELECT * FROM spans")
 
-    def export_logs(self) -> Iterator[pa.RecordBatch]:
-        """Yield all log records as record batches."""
-        yield from self._connection.cursor().sql("SELECT * FROM logs").to_arrow_reader(8192)
+    def export_logs(self) -> pa.RecordBatchReader:
+        """Return all log records, to be read batch by batch."""
+        return reader(self._connection, "SELECT * FROM logs")

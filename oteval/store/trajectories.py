@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -12,10 +13,11 @@ import pyarrow as pa
 
 from ..errors import NotFound
 from ..jsontext import dumps, restore
-from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
+from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
 from ..selection import EVERYTHING, Selection
-from .query import number
-from .rows import rows_of
+from .messages import message_fields, message_of
+from .query import number, reader
+from .rows import rows_of, table_of
 from .signature import signature_of
 from .where import where
 
@@ -60,38 +62,7 @@ TRAJECTORY_SCHEMA = pa.schema(
     ]
 )
 _PAGE = 1000
-
-
-def _message_fields(message: Message) -> dict[str, Any]:
-    """Return a message's fields that are not their default; `_message` reads them."""
-    found: dict[str, Any] = {"role": message.role}
-    if message.content is not None:
-        found["content"] = message.content
-    for name in ("tool_call_id", "name", "is_error", "span_id", "trace_id"):
-        if value := getattr(message, name):
-            found[name] = value
-    if message.parts:
-        found["parts"] = list(message.parts)
-    if message.tool_calls:
-        found["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
-    return found
-
-
-def _call_fields(call: ToolCall) -> dict[str, Any]:
-    return {
-        "name": call.name,
-        "arguments": call.arguments,
-        "id": call.id,
-        "span_id": call.span_id,
-        "start_ns": call.start_ns,
-        "end_ns": call.end_ns,
-    }
-
-
-def _message(found: Mapping[str, Any]) -> Message:
-    calls = tuple(ToolCall(**call) for call in found.get("tool_calls", ()))
-    parts = tuple(found.get("parts", ()))
-    return Message(**{**found, "tool_calls": calls, "parts": parts})
+_MOST = (1 << 63) - 1
 
 
 def _row(trajectory: Trajectory) -> dict[str, Any]:
@@ -114,8 +85,8 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "end_ns": trajectory.end_ns,
         "models": list(trajectory.models),
         "dialects": list(trajectory.dialects),
-        **{f.name: getattr(trajectory.usage, f.name) for f in fields(Usage)},
-        "messages": dumps([_message_fields(message) for message in trajectory.tail]),
+        **{f.name: _int64(getattr(trajectory.usage, f.name)) for f in fields(Usage)},
+        "messages": dumps([message_fields(message) for message in trajectory.tail]),
         "steps": dumps(trajectory.steps),
         "tools": dumps(trajectory.tools),
         "gaps": dumps([gap.as_dict() for gap in trajectory.gaps]),
@@ -137,8 +108,13 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
     return row
 
 
+def _int64(tokens: int) -> int:
+    """Return a count that a column can hold, whatever spans claim."""
+    return max(-_MOST, min(tokens, _MOST))
+
+
 def _rewrite_fields(rewrite: Rewrite) -> dict[str, Any]:
-    messages = [_message_fields(message) for message in rewrite.messages]
+    messages = [message_fields(message) for message in rewrite.messages]
     return {"at": rewrite.at, "messages": messages, "span_id": rewrite.span_id}
 
 
@@ -147,7 +123,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         id=row["trajectory_id"],
         root_span=SpanRef(row["trace_id"], row["span_id"]),
         trace_ids=tuple(row["trace_ids"]),
-        tail=tuple(_message(found) for found in restore(row["messages"])),
+        tail=tuple(message_of(found) for found in restore(row["messages"])),
         new_from=row["new_from"],
         history=history,
         conversation_id=row["conversation_id"],
@@ -165,7 +141,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         end_ns=row["end_ns"],
         gaps=tuple(Gap(**gap) for gap in restore(row["gaps"])),
         rewrites=tuple(
-            Rewrite(r["at"], tuple(_message(m) for m in r["messages"]), r["span_id"])
+            Rewrite(r["at"], tuple(message_of(m) for m in r["messages"]), r["span_id"])
             for r in restore(row["rewrites"])
         ),
         attributes=restore(row["attributes"]),
@@ -193,25 +169,36 @@ class Trajectories:
         """
         rows = [_row(trajectory) for trajectory in trajectories]
         known = self._known(trace_ids)
-        fresh, replaced = [], []
+        fresh = []
         for row in rows:
-            rev, fingerprint = known.pop(row["trajectory_id"], (0, ""))
+            rev, fingerprint = known.get(row["trajectory_id"], (0, None))
             if fingerprint == row["fingerprint"]:
-                continue
-            if rev:
-                replaced.append({"trajectory_id": row["trajectory_id"], "rev": rev})
-            fresh.append({**row, "rev": rev + 1})
-        replaced += [{"trajectory_id": name, "rev": rev} for name, (rev, _) in known.items()]
+                del known[row["trajectory_id"]]
+            else:
+                fresh.append({**row, "rev": rev + 1})
+        replaced = [
+            {"trajectory_id": name, "rev": rev}
+            for name, (rev, fingerprint) in known.items()
+            if fingerprint is not None
+        ]
         self._insert(fresh, replaced)
         return len(fresh)
 
-    def _known(self, trace_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
-        """Return the current revision and fingerprint of each trajectory rooted in the traces."""
+    def _known(self, trace_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+        """Return the last revision of each trajectory that was ever rooted in the traces.
+
+        Returns:
+            Its number and fingerprint by id; the fingerprint is None when it is not current.
+        """
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
         rows = self._connection.execute(
-            "SELECT trajectory_id, rev, fingerprint FROM current_trajectories "
-            "SEMI JOIN wanted USING (trace_id)"
+            """
+            SELECT t.trajectory_id, max(t.rev), max(t.fingerprint) FILTER (s.rev IS NULL)
+            FROM trajectories t SEMI JOIN wanted USING (trace_id)
+            LEFT JOIN superseded s ON t.trajectory_id = s.trajectory_id AND t.rev = s.rev
+            GROUP BY t.trajectory_id
+            """
         ).fetchall()
         self._connection.unregister("wanted")
         return {name: (rev, fingerprint) for name, rev, fingerprint in rows}
@@ -225,13 +212,14 @@ class Trajectories:
                 connection.register("incoming", pa.Table.from_pylist(replaced, schema=schema))
                 connection.execute("INSERT INTO superseded SELECT * FROM incoming")
             if fresh:
-                table = pa.Table.from_pylist(fresh, schema=TRAJECTORY_SCHEMA)
-                connection.register("incoming", table)
+                rows = [[row[name] for name in TRAJECTORY_SCHEMA.names] for row in fresh]
+                connection.register("incoming", table_of(rows, TRAJECTORY_SCHEMA))
                 connection.execute("INSERT INTO trajectories SELECT * FROM incoming")
             connection.commit()
         except BaseException:
             connection.rollback()
             raise
+        connection.unregister("incoming")
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:
         """Yield the current trajectories of a selection, in order of start, a page at a time."""
@@ -248,7 +236,7 @@ class Trajectories:
         if selection.limit is None or not selection.needs_python:
             yield from found
         else:
-            yield from list(found)[-selection.limit :]
+            yield from deque(found, maxlen=selection.limit)
 
     def _pages(self, names: Sequence[str], selection: Selection) -> Iterator[Trajectory]:
         for start in range(0, len(names), _PAGE):
@@ -306,10 +294,9 @@ class Trajectories:
         """Return how many current trajectories there are."""
         return number(self._connection, "SELECT count(*) FROM current_trajectories")
 
-    def export(self) -> Iterator[pa.RecordBatch]:
-        """Yield the current trajectories as record batches."""
-        relation = self._connection.cursor().sql("SELECT * FROM current_trajectories")
-        yield from relation.to_arrow_reader(4096)
+    def export(self) -> pa.RecordBatchReader:
+        """Return the current trajectories, to be read batch by batch."""
+        return reader(self._connection, "SELECT * FROM current_trajectories")
 
 
 def _build(name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]) -> None:

@@ -563,7 +563,7 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
 
 def test_parse_json_refuses_what_is_too_deep() -> None:
     """JSON nested beyond the stack is a ValueError like other bad JSON."""
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(ValueError, match="nested"):
         parse_json(b"[" * 100_000 + b"]" * 100_000)
 
 

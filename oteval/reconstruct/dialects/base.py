@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, LogRecord, Span, Usage
+from ...model import Gap, LogRecord, Message, Span, Usage
 from ..gaps import gap
 from ..readings import Reading
-from ..values import PLACEHOLDERS, parse, text_of
+from ..values import hidden, parse, text_of
 
 __all__ = [
     "Dialect",
@@ -20,6 +20,7 @@ __all__ = [
     "integer",
     "model_failure",
     "result_text",
+    "revealed",
     "usage",
 ]
 
@@ -41,12 +42,17 @@ class Dialect:
     read: Callable[[Span, Logs], Reading]
 
 
+# More than any count can be; sums of it still are 64-bit numbers.
+_MAX_COUNT = 1 << 48
+
+
 def integer(value: Any) -> int:
-    """Return a token count, 0 where there is none."""
+    """Return a count, such as of tokens; 0 where there is none or it cannot be."""
     try:
-        return int(value or 0)
-    except (TypeError, ValueError):
+        count = int(value or 0)
+    except (TypeError, ValueError, OverflowError):
         return 0
+    return count if 0 <= count < _MAX_COUNT else 0
 
 
 def usage(attributes: Mapping[str, Any], *cached_keys: str) -> Usage:
@@ -72,7 +78,7 @@ def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:
         gaps.append(gap("attributes_dropped", span.span_id, count=span.dropped_attributes))
     for key in keys:
         value = span.attributes.get(key)
-        if isinstance(value, str) and value in PLACEHOLDERS:
+        if hidden(value):
             gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
         elif value is not None and parse(value).truncated:
             gaps.append(gap("content_truncated", span.span_id, key=key))
@@ -84,6 +90,23 @@ def model_failure(span: Span) -> list[Gap]:
     if not span.is_error:
         return []
     return [gap("model_call_failed", span.span_id, reason=error_text(span))]
+
+
+def revealed(
+    messages: Sequence[Message], span: Span, switch: str, gaps: list[Gap]
+) -> tuple[Message, ...]:
+    """Return messages with None for content that is a placeholder, noting the gap.
+
+    Args:
+        messages: The messages as read.
+        span: The span that holds them.
+        switch: What turns a placeholder into content.
+        gaps: Where the gap is noted.
+    """
+    if not any(hidden(message.content) for message in messages):
+        return tuple(messages)
+    gaps.append(gap("redacted", span.span_id, key="the content of messages", switch=switch))
+    return tuple(replace(m, content=None) if hidden(m.content) else m for m in messages)
 
 
 def error_text(span: Span) -> str:
@@ -100,7 +123,6 @@ def error_text(span: Span) -> str:
 
 def result_text(span: Span, value: Any) -> str | None:
     """Return a tool's result as text; of a failed run without one, its error."""
-    hidden = isinstance(value, str) and value in PLACEHOLDERS
-    if value is not None and not hidden:
+    if value is not None and not hidden(value):
         return text_of(value)
     return f"Error: {error_text(span)}" if span.is_error else None

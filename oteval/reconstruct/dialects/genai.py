@@ -15,8 +15,8 @@ from ...model import Gap, Message, Span
 from ..content import from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import PLACEHOLDERS, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, usage
+from ..values import hidden, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
 
 __all__ = ["GENAI", "read", "read_model_call"]
 
@@ -84,8 +84,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     received = _messages(content.get(OUTPUT), span)
     return ModelCall(
         span,
-        input=tuple(sent),
-        output=tuple(received),
+        input=revealed(sent, span, switch, gaps),
+        output=revealed(received, span, switch, gaps),
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
@@ -104,14 +104,14 @@ def _no_content(span: Span, switch: str) -> Gap:
 
 
 def _messages(value: Any, span: Span) -> list[Message]:
-    if value is None or (isinstance(value, str) and value in PLACEHOLDERS):
+    if value is None or hidden(value):
         return []
     return from_messages(parse(value).value, span)
 
 
 def _system(content: Mapping[str, Any], span: Span) -> list[Message]:
     parts = content.get(SYSTEM)
-    if parts is None:
+    if parts is None or hidden(parts):
         return []
     value = parse(parts).value
     message = {"role": "system", "parts": value if isinstance(value, list) else [value]}

@@ -15,8 +15,8 @@ from ...model import Message, Span
 from ..content import EVENT_ROLES, from_event, join_neighbours
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure, usage
+from ..values import parse_arguments, text_of
+from .base import Dialect, Logs, attribute_gaps, integer, model_failure, revealed, usage
 from .genai import INPUT, OUTPUT, read_agent, read_tool
 
 __all__ = ["GENAI_EVENTS", "Emitted", "emitted", "model_call"]
@@ -87,8 +87,8 @@ def _tool_of_events(tool: ToolRun, span: Span, logs: Logs) -> ToolRun:
         span,
         name=tool.name,
         call_id=tool.call_id,
-        arguments=None if arguments is None else parse(arguments).value,
-        result=tool.result if result is None else str(result),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        result=tool.result if result is None else text_of(result),
         is_error=tool.is_error,
         gaps=() if arguments is not None else tool.gaps,
     )
@@ -116,8 +116,8 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     return ModelCall(
         span,
-        input=tuple(sent),
-        output=tuple(received),
+        input=revealed(sent, span, switch, gaps),
+        output=revealed(received, span, switch, gaps),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
         whole=not [found for found in gaps if found.code != "model_call_failed"],

@@ -14,8 +14,8 @@ from ...model import Message, Span
 from ..content import from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import PLACEHOLDERS, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, usage
+from ..values import hidden, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
 from .flat import nested
 
 __all__ = ["OPENINFERENCE"]
@@ -26,6 +26,7 @@ SWITCH = (
 )
 KIND = "openinference.span.kind"
 INPUT, OUTPUT = "input.value", "output.value"
+HAND_OFF = "handoff to "
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -38,6 +39,9 @@ def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     kind = str(span.attributes[KIND]).upper()
     if kind == "LLM":
         return _model_call(span)
+    # openai-agents: the answer to the call that asks for it stands in the next agent's input.
+    if kind == "TOOL" and "tool.name" not in span.attributes and span.name.startswith(HAND_OFF):
+        return Wrapper(span)
     # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
     if kind == "TOOL" or (kind == "AGENT" and "tool.name" in span.attributes):
         return _tool(span)
@@ -88,8 +92,8 @@ def _model_call(span: Span) -> ModelCall:
     losses = {"redacted", "attributes_dropped", "content_not_captured"}
     return ModelCall(
         span,
-        input=tuple(sent),
-        output=tuple(received),
+        input=revealed(sent, span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
         tools=tool_definitions(_definitions(attributes)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes, "llm.token_count.prompt_details.cache_read"),
@@ -101,9 +105,9 @@ def _model_call(span: Span) -> ModelCall:
 
 def _definitions(attributes: Mapping[str, Any]) -> list[Any]:
     found = [
-        item.get("tool", {}).get("json_schema")
+        item["tool"].get("json_schema")
         for item in nested(attributes, "llm.tools.")
-        if isinstance(item, Mapping)
+        if isinstance(item, Mapping) and isinstance(item.get("tool"), Mapping)
     ]
     return [parse(schema).value for schema in found]
 
@@ -132,7 +136,6 @@ def _tool(span: Span) -> ToolRun:
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments = attributes.get(INPUT)
-    hidden = arguments is None or (isinstance(arguments, str) and arguments in PLACEHOLDERS)
     output = _tool_message(parse(attributes.get(OUTPUT)).value)
     result = attributes.get(OUTPUT) if output is None else output.get("content")
     call_id = attributes.get("tool_call.id") or (output or {}).get("tool_call_id")
@@ -140,7 +143,7 @@ def _tool(span: Span) -> ToolRun:
         span,
         name=str(attributes.get("tool.name") or span.name),
         call_id=str(call_id or ""),
-        arguments=None if hidden else parse_arguments(arguments),
+        arguments=None if arguments is None else parse_arguments(arguments),
         result=result_text(span, result),
         is_error=span.is_error or (output or {}).get("status") == "error",
         gaps=tuple(gaps),
@@ -172,7 +175,7 @@ def _agent(span: Span) -> AgentRun:
 
 def _spoken(span: Span, key: str, role: str) -> list[Message]:
     value = span.attributes.get(key)
-    if not isinstance(value, str) or value in PLACEHOLDERS:
+    if not isinstance(value, str) or hidden(value):
         return []
     if not isinstance(parse(value).value, (Mapping, list)):
         return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]

@@ -42,29 +42,30 @@ def read(span: Span, logs: Logs) -> Reading:
         return _old_tool(span)
     if operation == "execute_tool" or attributes.get("gen_ai.tool.call.id"):
         return genai.read_tool(span, SWITCH)
-    if operation in genai.MODEL_OPERATIONS:
+    if str(operation) in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
     return Wrapper(span)
 
 
 def _agent(span: Span) -> AgentRun:
     attributes = span.attributes
-    transcript = _transcript(span, semconv.first(attributes, TRANSCRIPTS))
+    items = parse(semconv.first(attributes, TRANSCRIPTS)).value
+    transcript = _transcript(span, items)
     system = attributes.get("gen_ai.system_instructions")
     if system is not None and transcript and transcript[0].role != "system":
         parts = parse(system).value
         transcript = from_messages([{"role": "system", "parts": parts}], span) + transcript
     start = attributes.get("pydantic_ai.new_message_index")
+    before = _transcript(span, items[: integer(start)]) if isinstance(items, list) else []
     return AgentRun(
         span,
         name=str(semconv.first(attributes, semconv.AGENT_NAME) or ""),
         transcript=tuple(transcript),
-        transcript_new_from=None if start is None else integer(start),
+        transcript_new_from=None if start is None else sum(m.role != "system" for m in before),
     )
 
 
-def _transcript(span: Span, value: Any) -> list[Message]:
-    items = parse(value).value
+def _transcript(span: Span, items: Any) -> list[Message]:
     if not isinstance(items, list):
         return []
     if any(isinstance(item, Mapping) and "event.name" in item for item in items):
@@ -77,7 +78,7 @@ def _events(items: Any) -> list[Emitted]:
     return [
         Emitted(str(item["event.name"]), item)
         for item in found
-        if item.get("event.name") in EVENT_ROLES
+        if str(item.get("event.name")) in EVENT_ROLES
     ]
 
 

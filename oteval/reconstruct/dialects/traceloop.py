@@ -16,7 +16,7 @@ from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import parse
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, usage
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
 from .flat import nested
 
 __all__ = ["TRACELOOP"]
@@ -73,8 +73,18 @@ def _only_argument(value: Any) -> Any:
     found = parse(value).value
     if not isinstance(found, Mapping):
         return found
-    values = [*(found.get("args") or []), *(found.get("kwargs") or {}).values()]
+    positional, named = _signature(found)
+    values = [*positional, *named.values()]
     return values[0] if len(values) == 1 else None
+
+
+def _signature(found: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
+    """Return the positional and the named arguments of a decorated function."""
+    positional, named = found.get("args"), found.get("kwargs")
+    return (
+        positional if isinstance(positional, list) else [],
+        named if isinstance(named, Mapping) else {},
+    )
 
 
 def _spoken(role: str, value: Any, span: Span) -> list[Message]:
@@ -103,7 +113,7 @@ def _arguments(value: Any) -> Any:
     found = parse(value).value
     if not isinstance(found, Mapping) or not {"args", "kwargs"} & set(found):
         return found
-    named, positional = found.get("kwargs") or {}, found.get("args") or []
+    positional, named = _signature(found)
     return {**named, "args": positional} if named and positional else named or positional or {}
 
 
@@ -116,8 +126,8 @@ def _old_model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
-        input=tuple(sent),
-        output=tuple(received),
+        input=revealed(sent, span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes, "gen_ai.usage.cache_read_input_tokens"),

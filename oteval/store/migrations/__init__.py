@@ -9,7 +9,7 @@ import duckdb
 from ...errors import StoreTooNew
 from ..query import number
 
-__all__ = ["migrate", "newest"]
+__all__ = ["applied", "migrate", "newest"]
 
 
 def _scripts() -> dict[int, str]:
@@ -30,8 +30,8 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the number of the last migration that a database has had; 0 for a new one."""
     known = number(
         connection,
-        "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'migrations' "
-        "AND database_name = current_database()",
+        "SELECT count(*) FROM duckdb_columns() WHERE table_name = 'migrations' "
+        "AND column_name = 'number' AND database_name = current_database()",
     )
     return number(connection, "SELECT coalesce(max(number), 0) FROM migrations") if known else 0
 

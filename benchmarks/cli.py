@@ -1,0 +1,139 @@
+"""The command line from a trace file to scores, the whole process, beside agentevals-cli.
+
+Both get the same file of OTLP/JSON lines and hold each trace's one tool call, name and arguments,
+against the same reference; one trace in ten should pass. Inside the clock is the process from
+start to end, imports included; the output goes to a file. oteval is started as
+``oteval score FILE -c oteval.yaml --json`` (nothing kept on disk), the peer as ``agentevals run
+FILE -e SET -f otlp-json -m tool_trajectory_avg_score --trajectory-match-type EXACT -o json``. Its
+set has one case, which the traces name in ``agentevals.eval.case.id``. That both find as many
+passes is checked.
+
+Without the peer its figures of an earlier run, on other traces, are shown as a reference, marked
+as such and without a ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import parts, traces
+from .clock import Spent, module, run
+from .report import Row, compared
+
+FULL = {"count": 10_000}
+QUICK = {"count": 1000}
+
+REFERENCE = {"cpu_s": 22.0, "peak": 363_000_000}
+"""agentevals-cli 0.11 on 10,000 other traces of four spans, on two cores; not from this run."""
+_REFERENCE_NAME = "agentevals-cli, 10,000 traces; a reference, not measured in this run"
+
+_CONFIG = """\
+evaluators:
+  - {name: calls, type: trajectory_match, mode: unordered, reference: reference.json}
+"""
+_QUIET = {
+    "AGENTEVALS_EVALUATION_EVENTS": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "OTEL_SDK_DISABLED": "true",
+}
+
+
+def score(file: Path, folder: Path) -> tuple[Spent, int, int]:
+    """Score a file with oteval; return what it cost, the verdicts, and how many pass."""
+    (folder / "reference.json").write_text(json.dumps(traces.reference()))
+    config = folder / "oteval.yaml"
+    config.write_text(_CONFIG)
+    cost = run(module("oteval", "score", file, "-c", config, "--json"))
+    found = [json.loads(line) for line in cost.output.splitlines()]
+    return cost, sum(one["status"] == "ok" for one in found), sum(bool(o["passed"]) for o in found)
+
+
+def score_peer(file: Path, folder: Path, peer_cli: str) -> tuple[Spent, int, int]:
+    """Score a file with agentevals-cli; return what it cost, the verdicts, and how many pass."""
+    cases = folder / "cases.json"
+    cases.write_text(json.dumps(_eval_set()))
+    command = [peer_cli, "run", str(file), "-e", str(cases), "-f", "otlp-json"]
+    command += ["-m", "tool_trajectory_avg_score", "--trajectory-match-type", "EXACT"]
+    cost = run([*command, "-o", "json"], environment=_QUIET, statuses=(0, 1))
+    found = [
+        metric
+        for trace in json.loads(cost.output)["traces"]
+        for metric in trace["metrics"]
+        if metric["score"] is not None
+    ]
+    return cost, len(found), sum(metric["score"] == 1 for metric in found)
+
+
+def _eval_set() -> dict[str, Any]:
+    """Return the reference as the peer takes it."""
+    asked, answered = traces.reference()
+    function = answered["tool_calls"][0]["function"]
+    use = {"name": function["name"], "args": json.loads(function["arguments"])}
+    turn = {
+        "invocation_id": "1",
+        "user_content": {"role": "user", "parts": [{"text": asked["content"]}]},
+        "intermediate_data": {"tool_uses": [use]},
+    }
+    case = {"eval_id": traces.CASE, "conversation": [turn]}
+    return {"eval_set_id": "benchmark", "eval_cases": [case]}
+
+
+def measure(*, count: int, peer_cli: str | None = None) -> dict[str, Any]:
+    """Measure the command line.
+
+    Args:
+        count: How many traces the file has.
+        peer_cli: agentevals-cli's ``agentevals`` command.
+
+    Returns:
+        ``count``, and for ``oteval`` and ``agentevals`` (None without it) ``cpu_s``, ``wall_s``,
+        ``peak`` bytes, ``verdicts`` and ``passed``.
+    """
+    found: dict[str, Any] = {"count": count, "agentevals": None}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "traces.jsonl"
+        traces.write(file, count * traces.SPANS_PER_TRACE)
+        found["oteval"] = _figures(*score(file, folder))
+        if peer_cli is None:
+            return {**found, "missing": [parts.MISSING_CLI]}
+        found["agentevals"] = _figures(*score_peer(file, folder, peer_cli))
+    return found
+
+
+def _figures(cost: Spent, verdicts: int, passed: int) -> dict[str, Any]:
+    return {
+        "cpu_s": cost.cpu,
+        "wall_s": cost.wall,
+        "peak": cost.peak,
+        "verdicts": verdicts,
+        "passed": passed,
+    }
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    ours, theirs = found["oteval"], found["agentevals"]
+    out = []
+    for key, what, unit, form in (
+        ("cpu_s", "CPU seconds", 1.0, "{:,.2f}"),
+        ("wall_s", "seconds", 1.0, "{:,.2f}"),
+        ("peak", "peak MB", 1e6, "{:,.0f}"),
+    ):
+        figure, own = f"{found['count']:,} traces to scores: {what}", ours[key] / unit
+        if theirs is not None:
+            other = theirs[key] / unit
+            out.append(compared(figure, own, other, "agentevals-cli", form, smaller_is_better=True))
+        else:
+            known = form.format(REFERENCE[key] / unit) if key in REFERENCE else ""
+            out.append(Row(figure, form.format(own), known and f"{known} ({_REFERENCE_NAME})"))
+    verdicts = [f"{one['verdicts']:,} / {one['passed']:,}" for one in (ours, theirs) if one]
+    out.append(Row("verdicts / passes", *verdicts))
+    return out
+
+
+if __name__ == "__main__":
+    parts.main("cli")

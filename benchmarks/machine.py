@@ -1,0 +1,42 @@
+"""The machine that a benchmark ran on, as its results name it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["describe"]
+
+
+def describe() -> dict[str, str]:
+    """Return what a reader needs to know of this machine, by its name."""
+    return {
+        "CPU": f"{_cpu()}, {os.cpu_count()} cores",
+        "memory": f"{_memory() / 2**30:,.0f} GiB",
+        "system": _system(),
+        "Python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("duckdb", "pyarrow", "orjson")},
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (KeyError, OSError):
+        name = platform.system()
+    return f"{name}, {platform.system()} {platform.release()}"

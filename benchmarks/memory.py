@@ -1,0 +1,95 @@
+"""Peak memory of loading spans and of reconstructing them, each in a process of its own.
+
+The process is a fresh interpreter that imports oteval, opens the store and does the one thing;
+the figure is the highest resident set over its whole life, interpreter and imports included.
+Loading goes into a new store, and reconstructing starts from that store. The time is that of
+the whole process too, so that a rate which falls with the size shows work that is not linear.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import parts, traces
+from .clock import module, run
+from .report import Row, below
+
+FULL = {"sizes": [100_000, 1_000_000]}
+QUICK = {"sizes": [20_000, 50_000]}
+LIMIT = 400_000_000
+"""Bytes that loading a million spans may take."""
+
+STAGES = ("load", "refresh")
+
+
+def do(stage: str, database: str, file: str) -> None:
+    """Do one stage in this process."""
+    from oteval.pipeline import load, refresh
+    from oteval.store import Store
+
+    with Store(database) as store:
+        if stage == "load":
+            assert not load(store, [file]).bad
+        else:
+            assert refresh(store)
+
+
+def measure(*, sizes: list[int]) -> dict[str, Any]:
+    """Measure memory.
+
+    Args:
+        sizes: How many spans to load.
+
+    Returns:
+        ``baseline`` (the peak of importing oteval and opening an empty store), and for each
+        stage a list of ``spans``, ``peak``, ``wall_s`` and ``cpu_s`` by size.
+    """
+    found: dict[str, Any] = {stage: [] for stage in STAGES}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file, empty = folder / "spans.jsonl", folder / "empty.jsonl"
+        traces.write(empty, traces.SPANS_PER_TRACE)
+        least = run(module("benchmarks.memory", "--do", "load", folder / "empty.duckdb", empty))
+        found["baseline"] = least.peak
+        for spans in sizes:
+            traces.write(file, spans)
+            database = folder / f"{spans}.duckdb"
+            for stage in STAGES:
+                cost = run(module("benchmarks.memory", "--do", stage, database, file))
+                found[stage].append(
+                    {
+                        "spans": spans,
+                        "peak": cost.peak,
+                        "wall_s": cost.wall,
+                        "cpu_s": cost.cpu,
+                    }
+                )
+            database.unlink()
+    return found
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    out = [Row("peak MB of importing and opening", f"{found['baseline'] / 1e6:,.0f}")]
+    for stage in STAGES:
+        for one in found[stage]:
+            figure, peak = f"peak MB of {stage}, {one['spans']:,} spans", one["peak"] / 1e6
+            if stage == "load":
+                out.append(below(figure, peak, "{:,.0f}", LIMIT / 1e6))
+            else:
+                out.append(Row(figure, f"{peak:,.0f}"))
+            rates = (f"{one['spans'] / one[clock]:,.0f}" for clock in ("wall_s", "cpu_s"))
+            out.append(
+                Row(f"{stage}, {one['spans']:,} spans: per wall / CPU second", " / ".join(rates))
+            )
+    return out
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--do"]:
+        do(*sys.argv[2:5])
+    else:
+        parts.main("memory")

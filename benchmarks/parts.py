@@ -1,0 +1,84 @@
+"""What every part of the benchmarks has, and its command line.
+
+A part is a module with
+
+- a docstring that says what is inside the clock and what is not;
+- ``FULL`` and ``QUICK``: the keyword arguments of ``measure`` for the sizes people want and for a
+  first look;
+- ``measure(...) -> dict``: the figures, as JSON has them; ``missing`` lists what could not be
+  measured and how to get it;
+- ``rows(found) -> list[Row]``: the figures as a table.
+
+A part that has a peer takes ``peer`` (an interpreter) or ``peer_cli`` (a command).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from types import ModuleType
+from typing import Any
+
+from . import report
+
+PARTS = ("match", "stored_matching", "ingest", "memory", "reconstruct", "imports", "cli")
+MISSING_PEER = (
+    "agentevals is not here to compare with: pip install 'oteval[peers]', or name an interpreter "
+    "that has it with --peer PYTHON"
+)
+MISSING_CLI = (
+    "agentevals-cli is not here to compare with: python -m venv ENV && ENV/bin/pip install "
+    "agentevals-cli (an environment of its own: its package is named agentevals too), then "
+    "--peer-cli ENV/bin/agentevals"
+)
+
+
+def load(name: str) -> ModuleType:
+    """Return a part's module."""
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def find_peer(peer: str | None) -> str | None:
+    """Return an interpreter that has agentevals: the one named, or this one if it has it."""
+    if peer is not None:
+        return peer
+    return sys.executable if importlib.util.find_spec("agentevals") else None
+
+
+def measure(part: ModuleType, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a part as the command line asks."""
+    wanted: dict[str, Any] = dict(part.QUICK if options.quick else part.FULL)
+    taken = inspect.signature(part.measure).parameters
+    for name in ("peer", "peer_cli"):
+        if name in taken:
+            wanted[name] = getattr(options, name)
+    found: dict[str, Any] = part.measure(**wanted)
+    return found
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that all parts have."""
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has agentevals")
+    parser.add_argument("--peer-cli", metavar="PATH", help="agentevals-cli's agentevals command")
+
+
+def text(part: ModuleType, found: dict[str, Any]) -> str:
+    """Return a part's figures for people to read."""
+    notes = [f"- {line}" for line in found.get("missing", ())]
+    return "\n\n".join(filter(None, [report.table(part.rows(found)), "\n".join(notes)]))
+
+
+def main(name: str) -> None:
+    """Run one part from the command line."""
+    part = load(name)
+    parser = argparse.ArgumentParser(description=(part.__doc__ or "").split("\n\n")[0])
+    add_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    found = measure(part, options)
+    print(json.dumps(found) if options.json else text(part, found))

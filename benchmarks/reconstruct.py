@@ -1,0 +1,151 @@
+"""Spans into trajectories: the pure function, and the pipeline around it.
+
+``captured`` and ``generated`` time `oteval.reconstruct.reconstruct` alone, in CPU time, on spans
+that are in memory before the clock starts. Captured are the traces of ``tests/data/traces``, one
+call a capture with its log records, repeated with new trace ids; generated are those of `traces`,
+one call per 1,000 traces as the pipeline makes them.
+
+``refresh`` times `oteval.pipeline.refresh` on a store that was loaded before: reading the
+spans back, reconstructing them and storing the trajectories.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from oteval.ingest import decode_json, read
+from oteval.model import LogRecord, Span
+from oteval.pipeline import load, refresh
+from oteval.reconstruct import reconstruct
+from oteval.store import Store
+
+from . import parts, traces
+from .clock import ROOT, Spent, median, spent
+from .report import Row
+
+FULL = {"copies": 20, "spans": 40_000, "repeats": 3}
+QUICK = {"copies": 3, "spans": 8_000, "repeats": 1}
+
+CAPTURES = ROOT / "tests" / "data" / "traces"
+_NO_CAPTURES = ("gold.json",)
+_PAGE = 1000 * traces.SPANS_PER_TRACE
+
+Work = tuple[Sequence[Span], Sequence[LogRecord]]
+
+
+def captured() -> Iterator[Work]:
+    """Yield the spans and log records of each captured trace file."""
+    for path in sorted(CAPTURES.glob("*.json")):
+        if path.name in _NO_CAPTURES or path.name.endswith(".logs.json"):
+            continue
+        beside = path.with_suffix(".logs.json")
+        logs = decode_json(orjson.loads(beside.read_bytes())).logs if beside.exists() else []
+        yield decode_json(orjson.loads(path.read_bytes())).spans, logs
+
+
+def renamed(work: Work, number: int) -> Work:
+    """Return a copy of spans and log records whose trace ids are others."""
+
+    def name(trace_id: str) -> str:
+        return f"{number:08x}{trace_id[8:]}" if trace_id else ""
+
+    spans, logs = work
+    return (
+        [
+            replace(
+                span,
+                trace_id=name(span.trace_id),
+                links=tuple(replace(link, trace_id=name(link.trace_id)) for link in span.links),
+            )
+            for span in spans
+        ],
+        [replace(record, trace_id=name(record.trace_id)) for record in logs],
+    )
+
+
+def generated(file: Path) -> Iterator[Work]:
+    """Yield the spans of a file in pages of whole traces."""
+    for batch in read(file, chunk=_PAGE):
+        yield batch.spans, []
+
+
+def reconstruct_all(works: Sequence[Work]) -> tuple[Spent, int]:
+    """Reconstruct each; return what it cost and how many trajectories there are."""
+    found = 0
+    with spent() as cost:
+        for spans, logs in works:
+            found += len(reconstruct(spans, logs))
+    return cost, found
+
+
+def refresh_new(file: Path, database: Path) -> tuple[Spent, int]:
+    """Load a file and reconstruct it; return what the latter cost and the trajectories."""
+    with Store(database) as store:
+        load(store, [file])
+        with spent() as cost:
+            found = refresh(store)
+    database.unlink()
+    return cost, found
+
+
+def measure(*, copies: int, spans: int, repeats: int) -> dict[str, Any]:
+    """Measure reconstruction.
+
+    Args:
+        copies: How often the captured traces are repeated.
+        spans: How many spans are generated.
+        repeats: How often each is measured.
+
+    Returns:
+        For ``captured``, ``generated`` and ``refresh``: ``spans``, ``trajectories``, and median
+        ``cpu_s`` and ``wall_s``.
+    """
+    works = [renamed(work, copy) for copy in range(copies) for work in captured()]
+    count = sum(len(work[0]) for work in works)
+    found = {"captured": _measured(lambda: reconstruct_all(works), count, repeats)}
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "spans.jsonl"
+        traces.write(file, spans)
+        works = list(generated(file))
+        found["generated"] = _measured(lambda: reconstruct_all(works), spans, repeats)
+        works.clear()
+        database = Path(name) / "spans.duckdb"
+        found["refresh"] = _measured(lambda: refresh_new(file, database), spans, repeats)
+    return found
+
+
+def _measured(work: Callable[[], tuple[Spent, int]], spans: int, repeats: int) -> dict[str, Any]:
+    done = [work() for _ in range(repeats)]
+    cost = median([one for one, _ in done])
+    return {
+        "spans": spans,
+        "trajectories": done[0][1],
+        "cpu_s": cost.cpu,
+        "wall_s": cost.wall,
+    }
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    names = {
+        "captured": "reconstruct(), captured traces",
+        "generated": "reconstruct(), generated traces",
+        "refresh": "pipeline.refresh(), generated traces",
+    }
+    out = []
+    for key, name in names.items():
+        one = found[key]
+        for what in ("spans", "trajectories"):
+            rates = (f"{one[what] / one[clock]:,.0f}" for clock in ("cpu_s", "wall_s"))
+            out.append(Row(f"{name}: {what} per CPU / wall second", " / ".join(rates)))
+    return out
+
+
+if __name__ == "__main__":
+    parts.main("reconstruct")

@@ -1,0 +1,284 @@
+"""One run's messages: its calls merged, its tools' and its agent's spans worked in.
+
+A `Builder` is a trajectory in the making: a stretch of a `Thread`, from `start` on. Where the runs
+before it are among the traces, the stretch begins after theirs; else it begins with what the run's
+first input tells of them, and `new_from` is where its own messages begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..model import Gap, Message, Rewrite, Trajectory
+from .gaps import gap
+from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, answered, key_of, spoken
+from .readings import AgentRun, ModelCall, ToolRun
+from .scopes import Run
+from .tools import complete
+
+__all__ = ["Builder", "agent_name", "fill", "known_before"]
+
+
+@dataclass(eq=False)
+class Builder:
+    """A trajectory in the making.
+
+    Attributes:
+        runs: The runs that it is made of: one, and those that only bring results back to it.
+        thread: The conversation.
+        start: The thread's entry after those of `history`.
+        history: The run before it, or None.
+        known: How many spoken messages the run's first input holds from before it, without
+            `history`.
+        follows: The chain of what the first input shows of the runs before it, or "".
+        end: The thread's entry after this run's last.
+        new_from: The entry at which the run's own begin.
+        turn: The run's number in its conversation.
+        gaps: What is missing of the conversation.
+        tool_gaps: What is missing of the tools' calls.
+        rewrites: History that later calls replaced.
+        system: The system prompts shown.
+        chain: The chain up to the run's last answer.
+        trajectory: What became of it.
+    """
+
+    runs: list[Run]
+    thread: Thread
+    start: int = 0
+    history: Builder | None = None
+    known: int = 0
+    follows: str = ""
+    end: int = 0
+    new_from: int = 0
+    turn: int = 1
+    gaps: list[Gap] = field(default_factory=list)
+    tool_gaps: list[Gap] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
+    system: list[str | None] = field(default_factory=list)
+    chain: str = ""
+    trajectory: Trajectory | None = None
+
+    @property
+    def root(self) -> Run:
+        """The run that the trajectory is named for."""
+        return self.runs[0]
+
+    @property
+    def tail(self) -> list[Entry]:
+        """The thread's entries after those of `history`, while no later run has added to it."""
+        return self.thread.entries[self.start :]
+
+    @property
+    def own(self) -> list[Entry]:
+        """The run's own entries, while no later run has added to the thread."""
+        return self.thread.entries[self.new_from :]
+
+
+def agent_name(run: Run) -> str:
+    """Return the name of a run's agent, or ""."""
+    return run.agent.name if run.agent else ""
+
+
+def known_before(run: Run, sent: Sequence[Entry]) -> int:
+    """Return how many messages of a run's first input were said before it."""
+    if run.agent is not None and run.agent.transcript_new_from is not None:
+        return run.agent.transcript_new_from
+    known = answered(sent)
+    while known and known < len(sent) and sent[known].message.role == "tool":
+        known += 1
+    return known
+
+
+def fill(builder: Builder, run: Run, inputs: Sequence[Sequence[Entry]]) -> None:
+    """Work a run into its trajectory.
+
+    Args:
+        builder: The trajectory.
+        run: The run.
+        inputs: What each of its model calls was sent.
+    """
+    for call, sent in zip(run.model_calls, inputs, strict=True):
+        _show_system(builder, run, call)
+        _add_input(builder, call, sent)
+        _add_output(builder, call)
+    _use_agent(builder, run)
+    if not run.model_calls and not (run.agent and run.agent.transcript):
+        _make_calls(builder, run.tool_runs)
+    _place_own(builder)
+    _complete(builder)
+    builder.end = len(builder.thread.entries)
+    builder.chain = builder.thread.chain()
+    builder.turn = _turn(builder)
+
+
+def _turn(builder: Builder) -> int:
+    """Return a run's number in its conversation; what only brings results back is no new turn."""
+    if builder.history is None:
+        before = builder.thread.entries[: builder.new_from]
+        return 1 + sum(1 for entry in before if entry.message.role == "user")
+    own = [entry for entry in builder.own if entry.is_spoken]
+    goes_on = bool(own) and own[0].key != "" and own[0].message.role != "user"
+    return builder.history.turn + (0 if goes_on else 1)
+
+
+def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None:
+    if not sent:
+        return
+    thread = builder.thread
+    found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
+    if found.kept < len(thread.spoken):
+        if not call.whole:
+            return
+        _rewrite(builder, found, call, sent)
+    builder.thread.lay_over(sent, found, builder.start)
+
+
+def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
+    """Show a system prompt once: at the beginning, and when another agent takes over."""
+    prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
+    texts = [message.content for message in prompts]
+    if not prompts or texts == builder.system:
+        return
+    if builder.system:
+        if not any(found.code == "system_prompt_changed" for found in builder.gaps):
+            builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
+        return
+    history = builder.history
+    same_agent = history is not None and agent_name(history.root) == agent_name(run)
+    if history is not None and (history.system == texts or same_agent):
+        if history.system and history.system != texts:
+            builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
+        builder.system = history.system or texts
+        return
+    builder.system = texts
+    shown = [Entry(message, key_of(message), call.span.start_ns) for message in prompts]
+    builder.thread.put(builder.start, [*shown, *builder.tail])
+
+
+def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[Entry]) -> None:
+    """Keep apart what a call's input no longer holds."""
+    thread, span_id = builder.thread, call.span.span_id
+    length = thread.place_of(found.kept)
+    lost = len(thread.spoken) - found.kept
+    builder.gaps.append(gap("history_rewritten", span_id, count=lost))
+    if length >= builder.start:
+        builder.rewrites.append(Rewrite(length, tuple(thread.cut(length)), span_id))
+        return
+    # The new history reaches before the run: it stands on its own from here.
+    own = {entry.key for entry in builder.tail if entry.is_spoken}
+    old = thread.cut(builder.start)
+    builder.rewrites.append(Rewrite(0, tuple(old), span_id))
+    builder.known = next((i for i, e in enumerate(sent) if e.key in own), answered(sent))
+    builder.thread, builder.start, builder.history = thread.fork(length), 0, None
+
+
+def _add_output(builder: Builder, call: ModelCall) -> None:
+    span = call.span
+    time_ns = span.end_ns or span.start_ns
+    is_open = not call.whole
+    builder.thread.extend(Entry(m, key_of(m), time_ns, is_open) for m in call.output)
+    if not call.output and is_open and not span.is_error:
+        unknown = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
+        builder.thread.extend([Entry(unknown, "", time_ns, is_open=True)])
+
+
+def _use_agent(builder: Builder, run: Run) -> None:
+    """Work in what the agent's span holds."""
+    agent = run.agent
+    whole = bool(run.model_calls) and all(call.whole for call in run.model_calls)
+    if agent is not None and agent.transcript and not whole:
+        _use_transcript(builder, agent)
+    elif agent is not None:
+        _use_said(builder, agent)
+
+
+def _use_transcript(builder: Builder, agent: AgentRun) -> None:
+    """Take the agent's own account in place of calls whose content is missing."""
+    thread, time_ns = builder.thread, agent.span.start_ns
+    thread.cut(builder.start)
+    told = spoken(agent.transcript, time_ns)
+    found = thread.overlap(told)
+    if found.kept < len(thread.spoken):
+        thread = builder.thread = Thread()
+        builder.start, builder.history = 0, None
+        found = Overlap(0, 0, 0)
+    if builder.history is None:
+        builder.known = agent.transcript_new_from or 0
+        prompts = (m for m in agent.transcript if m.role in SYSTEM_ROLES)
+        thread.extend(Entry(m, key_of(m), time_ns) for m in prompts)
+    thread.lay_over(told, found, builder.start)
+
+
+def _use_said(builder: Builder, agent: AgentRun) -> None:
+    """Take what the agent was asked and answered, where no model call shows it."""
+    tail, span = builder.tail, agent.span
+    if not any(entry.message.role == "user" for entry in tail):
+        asked = [Entry(m, key_of(m), span.start_ns) for m in agent.input]
+        prompts = [entry for entry in tail if not entry.is_spoken]
+        if prompts or builder.history:
+            asked = [entry for entry in asked if entry.is_spoken]
+        tail = [*prompts, *asked, *(entry for entry in tail if entry.is_spoken)]
+    answers = [message for message in agent.output if message.content]
+    last = tail[-1] if tail else None
+    if answers and (last is None or last.message.role != "assistant" or last.key == ""):
+        if last is not None and last.key == "":
+            tail = tail[:-1]
+        tail = [*tail, *(Entry(m, key_of(m), span.end_ns) for m in answers[-1:])]
+    builder.thread.put(builder.start, tail)
+
+
+def _make_calls(builder: Builder, runs: Sequence[ToolRun]) -> None:
+    """Show the tool runs of a run without model spans; those that overlap were one message."""
+    groups: list[list[ToolRun]] = []
+    end_ns = 0
+    for run in runs:
+        if groups and run.span.start_ns < end_ns:
+            groups[-1].append(run)
+        else:
+            groups.append([run])
+        end_ns = max(end_ns, run.span.end_ns)
+    tail = builder.tail
+    made = []
+    for group in groups:
+        span = group[0].span
+        message = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
+        made.append(Entry(message, "", span.start_ns, is_open=True))
+    place = len(tail)
+    if tail and tail[-1].message.role == "assistant":
+        place -= 1
+    builder.thread.put(builder.start, [*tail[:place], *made, *tail[place:]])
+
+
+def _place_own(builder: Builder) -> None:
+    """Note where the run's own messages begin."""
+    builder.new_from = builder.start
+    if builder.history is None and builder.known:
+        builder.new_from = builder.thread.place_of(builder.known)
+
+
+def _complete(builder: Builder) -> None:
+    """Work in what the tools' spans hold, and note which calls have no result."""
+    before, _ = complete(builder.thread.entries[builder.start : builder.new_from], ())
+    tool_runs = [tool for run in builder.runs for tool in run.tool_runs]
+    own, builder.tool_gaps = complete(builder.own, tool_runs)
+    builder.thread.put(builder.start, [*before, *own])
+    if builder.history is not None:
+        _fill_gaps_of(builder.history, own)
+
+
+def _fill_gaps_of(history: Builder, own: Sequence[Entry]) -> None:
+    """Take back the gaps of results that the next run begins with, as after a hand-off."""
+    if not history.tool_gaps:
+        return
+    waiting = {
+        call.id: gap("missing_tool_result", entry.message.span_id, tool=call.name)
+        for entry in history.thread.entries[history.start : history.end]
+        for call in entry.message.tool_calls
+    }
+    for entry in own:
+        if entry.is_spoken and entry.message.role != "tool":
+            return
+        found = waiting.pop(entry.message.tool_call_id, None)
+        if found in history.tool_gaps:
+            history.tool_gaps.remove(found)

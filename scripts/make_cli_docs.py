@@ -1,0 +1,36 @@
+"""Writes docs/cli.md from the help texts of the commands; a test holds it current.
+
+Run it as ``python -m scripts.make_cli_docs``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from oteval.cli import cli
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
+
+def commands(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    """Return a command and all below it, with the words one types."""
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            found += commands(below, f"{path} {name}")
+    return found
+
+
+def page() -> str:
+    """Return the page."""
+    parts = ["# Commands", "", "What `--help` says, for every command.", ""]
+    for path, command in commands(cli, "oteval"):
+        context = click.Context(command, info_name=path, terminal_width=100)
+        parts += [f"## {path}", "", "```", command.get_help(context).rstrip(), "```", ""]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

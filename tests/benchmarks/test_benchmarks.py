@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import (
+    cli,
+    clock,
+    imports,
+    ingest,
+    match,
+    memory,
+    parts,
+    reconstruct,
+    report,
+    run,
+    stored_matching,
+    traces,
+)
+from oteval.pipeline import load, refresh
+from oteval.store import Store
+
+NO_PEER = "no such peer"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "spans.jsonl"
+    traces.write(path, 200)
+    return path
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no peer be found, whatever is installed here."""
+    monkeypatch.setattr(parts, "find_peer", lambda peer: peer)
+
+
+def test_generated_spans_load_without_a_problem(file: Path):
+    """Every generated span is stored, and none twice."""
+    with Store() as store:
+        report = load(store, [file])
+        assert (report.read, report.stored, report.bad) == (200, 200, 0)
+
+
+def test_generated_traces_give_the_expected_trajectories(file: Path):
+    """A trace is one run: prompt, question, call, result and answer, with nothing missing."""
+    with Store() as store:
+        load(store, [file])
+        assert refresh(store) == 50
+        found = list(store.trajectories.read())
+
+    for run_ in found:
+        assert run_.agent == traces.AGENT
+        assert [m.role for m in run_.messages] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
+        (call,) = run_.messages[2].tool_calls
+        assert call.name == traces.TOOL
+        assert re.fullmatch(r"W000000\d", call.arguments["order_id"])
+        assert call.id == run_.messages[3].tool_call_id
+        assert run_.conversation_id
+        assert run_.gaps == ()
+    assert len({run_.conversation_id for run_ in found}) == 50
+    assert len({run_.messages[1].content for run_ in found}) == 50
+
+
+def test_generated_lines_hold_64_spans_and_the_last_what_is_left():
+    """The lines are requests of 64 spans of the size that the benchmarks speak of."""
+    lines = list(traces.lines(200))
+    sizes = [len(json.loads(x)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for x in lines]
+
+    assert sizes == [64, 64, 64, 8]
+    assert 2600 < sum(map(len, lines)) / 200 < 2900
+
+
+def test_the_same_seed_generates_the_same_traces():
+    """Two runs measure the same bytes; another seed gives others."""
+    assert list(traces.lines(8)) == list(traces.lines(8))
+    assert list(traces.lines(8)) != list(traces.lines(8, seed=2))
+
+
+def test_match_measures_every_mode_size_and_case(alone: None):
+    """Without a peer oteval's rates are there, and what is missing is said."""
+    found = match.measure(sizes=[1], repeats=1, scale=1, peer_scale=1)
+
+    names = {f"{mode}/1/{case}" for mode in match.MODES for case in match.CASES}
+    assert set(found["oteval"]["rates"]) == names
+    assert found["oteval"]["big_s"] > 0
+    assert found["agentevals"] is None
+    assert found["missing"] == [parts.MISSING_PEER]
+    assert "agentevals: not measured" in parts.text(match, found)
+
+
+def test_match_shows_ratios_of_a_peer(monkeypatch: pytest.MonkeyPatch):
+    """A peer's rates become ratios, case by case."""
+    theirs = {f"{mode}/10/{case}": 1e-3 for mode in match.PEER_MODES for case in match.CASES}
+    monkeypatch.setattr(match, "measure_peer", lambda *_, **__: {"rates": theirs, "big_s": 1e6})
+
+    found = match.measure(sizes=[10], repeats=1, scale=1, peer_scale=1, peer=NO_PEER)
+
+    assert set(found["ratios"]) == {*theirs, "big"}
+    assert all(row.held for row in match.rows(found) if row.target)
+
+
+def test_a_peer_that_cannot_be_measured_is_an_error():
+    """An interpreter without agentevals is named with what it said."""
+    with pytest.raises(clock.CommandError, match="agentevals"):
+        match.measure_peer(sys.executable, sizes=[1], repeats=1, scale=1)
+
+
+def test_stored_matching_measures_every_mode(alone: None):
+    """Verdicts of all modes are counted and rated; the counts are checked inside."""
+    found = stored_matching.measure(trajectories=12, repeats=1, peer_repeats=1, peer_scale=1)
+
+    modes = ("strict", "unordered", "subset", "superset", "in_order")
+    names = {f"{mode}/{arguments}" for mode in modes for arguments in ("exact", "ignore")}
+    assert set(found["rates"]) == set(found["wall"]) == names
+    assert found["missing"] == [parts.MISSING_PEER]
+    assert len(stored_matching.rows(found)) == len(names)
+
+
+def test_stored_trajectories_that_must_pass_are_counted_by_the_python_evaluator():
+    """Of twelve trajectories each kind comes twice or three times."""
+    assert stored_matching.expected(12, "unordered", "exact") == 8
+    assert stored_matching.expected(12, "strict", "exact") == 5
+    assert stored_matching.expected(12, "unordered", "ignore") == 12
+
+
+def test_ingest_measures_every_side():
+    """Loading and each of its limits have wall and CPU seconds."""
+    found = ingest.measure(spans=64, repeats=1)
+
+    assert found["spans"] == 64
+    for side in ("oteval", "read_json", "read_json_64", "insert", "parse"):
+        assert set(found[side]) == {"wall_s", "cpu_s"}
+    assert [row.target for row in ingest.rows(found)][:2] == ["at least 1x"] * 2
+
+
+def test_memory_measures_each_stage_at_each_size():
+    """A process of its own loads and another reconstructs, and its peak is told."""
+    found = memory.measure(sizes=[64])
+
+    assert found["baseline"] > 10_000_000
+    for stage in memory.STAGES:
+        (one,) = found[stage]
+        assert one["spans"] == 64
+        assert one["peak"] > 10_000_000
+        assert one["wall_s"] > 0
+    assert memory.rows(found)
+
+
+def test_reconstruct_measures_the_function_and_the_pipeline():
+    """Captured and generated traces, and refresh, have spans and trajectories."""
+    found = reconstruct.measure(copies=1, spans=64, repeats=1)
+
+    assert found["captured"]["spans"] > 500
+    assert found["captured"]["trajectories"] > 100
+    for key in ("generated", "refresh"):
+        assert (found[key]["spans"], found[key]["trajectories"]) == (64, 16)
+    assert reconstruct.rows(found)
+
+
+def test_copies_of_captured_traces_have_trace_ids_of_their_own():
+    """No copy's trace is another's."""
+    work = next(iter(reconstruct.captured()))
+    copies = [{span.trace_id for span in reconstruct.renamed(work, n)[0]} for n in range(3)]
+
+    assert len(set.union(*copies)) == sum(map(len, copies))
+
+
+def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
+    """Both ways to import are there."""
+    found = imports.measure(repeats=1)
+
+    assert set(found) == {"bare", "import", "match", "peer", "missing"}
+    assert found["missing"] == [parts.MISSING_PEER]
+    assert imports.rows(found)
+
+
+def test_cli_scores_each_trace_once():
+    """The process' verdicts are counted; the peer's reference figures are marked as such."""
+    found = cli.measure(count=30)
+
+    assert found["oteval"]["verdicts"] == 30
+    assert 0 < found["oteval"]["passed"] < 30
+    assert found["missing"] == [parts.MISSING_CLI]
+    assert "not measured in this run" in parts.text(cli, found)
+
+
+def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
+    """Verdicts without a number are no verdicts."""
+    scores = [1.0, 0.0, None]
+    output = {"traces": [{"metrics": [{"score": score}]} for score in scores]}
+    peer = tmp_path / "peer"
+    peer.write_text(f"#!{sys.executable}\nprint({json.dumps(output)!r})\n")
+    peer.chmod(0o755)
+
+    _, verdicts, passed = cli.score_peer(tmp_path / "traces.jsonl", tmp_path, str(peer))
+
+    assert (verdicts, passed) == (2, 1)
+
+
+def test_ratios_above_one_are_better_in_rates_and_in_times():
+    """Twice the rate and half the time are both 2x."""
+    rate = report.compared("rate", 200.0, 100.0, "peer", "{:.0f}", at_least=3)
+    time = report.compared("time", 1.0, 2.0, "peer", "{:.0f}", smaller_is_better=True)
+
+    assert (rate.ratio, rate.held) == (2.0, False)
+    assert (time.ratio, time.held) == (2.0, None)
+    assert "**no**" in report.table([rate])
+
+
+def test_the_runner_writes_a_section_for_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The results have the machine, the figures, and the part that could not be measured."""
+    found: dict[str, Any] = {"bare": 0.01, "import": 0.01, "match": 0.02, "peer": None}
+
+    def measured(name: str, _options: argparse.Namespace) -> dict[str, Any]:
+        if name == "cli":
+            raise clock.CommandError("it broke")
+        return {**found, "missing": [parts.MISSING_PEER]}
+
+    monkeypatch.setattr(run, "measured", measured)
+    out = tmp_path / "RESULTS.md"
+
+    status = run.main(["--quick", "--only", "imports", "--only", "cli", "--out", str(out)])
+
+    text = out.read_text()
+    assert status == 1
+    assert "it broke" in capsys.readouterr().err
+    for piece in ("duckdb: ", "small (--quick)", "## imports", "oteval[peers]", "it broke"):
+        assert piece in text
+
+
+def test_the_runner_measures_in_a_process_of_its_own():
+    """A part's JSON comes back through its command line."""
+    options = argparse.Namespace(quick=True, peer=None, peer_cli=None)
+
+    assert run.measured("imports", options)["bare"] > 0

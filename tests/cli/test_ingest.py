@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from oteval.store import Store
+
+from ..make import capture
+from .conftest import Run
+
+
+def test_a_file_is_counted_and_reconstructed(oteval: Run, chat: Path):
+    """The summary says read, stored, duplicate and bad, and how many runs there are."""
+    first = oteval("ingest", chat)
+    again = oteval("ingest", chat)
+
+    assert (first.status, again.status) == (0, 0)
+    assert first.out.startswith("read 10  stored 10  duplicate 0  bad 0")
+    assert "3 trajectories new or changed" in first.out
+    assert again.out.strip() == "read 10  stored 0  duplicate 10  bad 0"
+    assert (first.err, again.err) == ("", "")
+
+
+def test_json_has_a_line_for_each_file(oteval: Run, chat: Path, tmp_path: Path):
+    """All that the summary says and more is there for programs."""
+    (tmp_path / "bad.jsonl").write_text(chat.read_text().replace("\n", "") + "\n{broken\n")
+
+    done = oteval("ingest", chat, "bad.jsonl", "none.json", "--json")
+
+    good, bad, missing = done.rows
+    assert done.status == 2
+    assert good == {
+        "path": str(chat),
+        "spans": 10,
+        "logs": 0,
+        "stored": 10,
+        "duplicate": 0,
+        "conflicts": [],
+        "bad": 0,
+        "problems": [],
+        "error": None,
+    }
+    assert (bad["duplicate"], bad["bad"], bad["problems"][0]["line"]) == (10, 1, 2)
+    assert missing["error"].startswith("none.json: ")
+
+
+def test_standard_input_is_read(oteval: Run, chat: Path, monkeypatch: pytest.MonkeyPatch):
+    """A dash reads what is piped in, compressed or not."""
+    data = gzip.compress(chat.read_bytes())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+    done = oteval("ingest", "-")
+
+    assert (done.status, done.out.split("\n")[0]) == (0, "read 10  stored 10  duplicate 0  bad 0")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the file is empty"),
+        (b" \n \n", "the file holds only white space"),
+        (b"\xff\xfe\x00", "is not OTLP"),
+        (b"just text\n", "is not OTLP"),
+        (b"{broken\n", "x.json:1: "),
+        (b'{"some": "json"}', "is not an OTLP request"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG image is not OTLP"),
+    ],
+    ids=["empty", "space", "bytes", "text", "broken", "other", "image"],
+)
+def test_a_file_of_which_nothing_can_be_read_is_named(
+    oteval: Run, chat: Path, tmp_path: Path, content: bytes, reason: str
+):
+    """Its one line says what is wrong, exit status is 2, and the good file beside it is stored."""
+    (tmp_path / "x.json").write_bytes(content)
+
+    done = oteval("ingest", "x.json", chat)
+
+    assert done.status == 2
+    assert done.err.startswith("oteval: x.json")
+    assert reason in done.err
+    assert done.err.count("\n") == 1
+    assert "stored 10" in done.out
+    assert "bad 1" in done.out
+
+
+def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
+    """What is no file says so, each on a line."""
+    done = oteval("ingest", tmp_path, "none.json")
+
+    assert done.status == 2
+    assert f"oteval: {tmp_path}: is a directory; give its files" in done.err
+    assert "oteval: none.json: cannot be opened (No such file or directory)" in done.err
+
+
+def test_bad_lines_are_named_and_the_rest_is_stored(oteval: Run, chat: Path, tmp_path: Path):
+    """The first ten are told on standard error; the exit status is that of a file that was read."""
+    (tmp_path / "x.jsonl").write_text(
+        "garbage\n" + chat.read_text().replace("\n", "") + "\n" + "{broken\n" * 15
+    )
+
+    done = oteval("ingest", "x.jsonl")
+
+    assert done.status == 0
+    assert "read 10  stored 10  duplicate 0  bad 16" in done.out
+    assert done.err.startswith("oteval: x.jsonl:1: ")
+    assert "oteval: x.jsonl:3: " in done.err
+    assert "oteval: x.jsonl: 6 more bad parts (--json lists them)" in done.err
+
+
+def test_a_truncated_file_gives_what_came_before(oteval: Run, chat: Path, tmp_path: Path):
+    """A gzip file that ends in the middle is read up to there, and says so."""
+    text = chat.read_text().replace("\n", "")
+    data = gzip.compress((text + "\n" + "x" * 10).encode() * 40)
+    (tmp_path / "x.gz").write_bytes(data[:-200])
+
+    done = oteval("ingest", "x.gz")
+
+    assert done.status == 0
+    assert "stored 10" in done.out
+    assert "oteval: x.gz" in done.err
+
+
+def test_other_content_under_the_same_ids_is_told(oteval: Run, chat: Path, tmp_path: Path):
+    """A span that came again with other content is named, the first is kept."""
+    oteval("ingest", chat)
+    text = chat.read_text()
+    (tmp_path / "x.json").write_text(text.replace("weather in Paris", "weather in Lyon"))
+
+    done = oteval("ingest", "x.json")
+
+    assert done.status == 0
+    assert "came again with other content; the first is kept" in done.err
+    assert "Lyon" not in oteval("trajectories", "--json").out
+
+
+def test_a_file_without_spans_says_so(oteval: Run, tmp_path: Path):
+    """A valid request that holds nothing is no error but is mentioned."""
+    (tmp_path / "x.json").write_text('{"resourceSpans": []}')
+
+    done = oteval("ingest", "x.json")
+
+    assert (done.status, done.err) == (0, "oteval: x.json: holds no spans and no log records\n")
+
+
+def test_the_database_is_where_it_was_asked_for(
+    oteval: Run, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """--db, else OTEVAL_DB, else oteval.duckdb names the file."""
+    oteval("ingest", chat)
+    monkeypatch.setenv("OTEVAL_DB", "variable.duckdb")
+    oteval("ingest", chat)
+    oteval("ingest", chat, "--db", "option.duckdb")
+
+    names = sorted(path.name for path in tmp_path.glob("*.duckdb"))
+    assert names == ["option.duckdb", "oteval.duckdb", "variable.duckdb"]
+    monkeypatch.delenv("OTEVAL_DB")
+    assert oteval("trajectories", "--db", "variable.duckdb", "--json").rows != []
+
+
+def test_file_names_are_shown_as_text(oteval: Run, tmp_path: Path):
+    """A name with control characters or bytes that are no text does not act on the terminal."""
+    done = oteval("ingest", tmp_path / "\x1b[31m\ud800")
+
+    assert done.status == 2
+    assert "\\x1b[31m\\ud800: cannot be opened" in done.err
+
+
+def test_a_load_that_was_stopped_is_made_up_for(oteval: Run):
+    """A database whose last load was not reconstructed is brought up to date when opened."""
+    with Store("oteval.duckdb") as store:
+        store.spans.write(*capture("genai_openai_chat"))
+
+    assert len(oteval("trajectories", "--json").rows) == 3

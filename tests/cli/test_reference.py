@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .conftest import Run
+
+MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": []}]
+
+
+def test_a_trajectory_becomes_a_reference(filled: Run, tmp_path: Path):
+    """Its own messages are kept under a name, and a run matches itself by them."""
+    first = filled("trajectories", "--json").rows[1]["trajectory_id"]
+    (tmp_path / "oteval.yaml").write_text(
+        "evaluators:\n  - {name: a, type: trajectory_match, reference: {name: kept}}\n"
+    )
+
+    added = filled("reference", "add", first[:10], "--name", "kept")
+    scores = filled("score", "--json").rows
+
+    assert added.status == 0
+    assert added.out == f"reference kept: 4 messages of {first}\n"
+    assert [row["trajectory_id"] for row in scores if row["passed"]] == [first]
+
+
+def test_a_file_becomes_a_reference(filled: Run, tmp_path: Path):
+    """A JSON file of messages is kept under its own name unless told otherwise."""
+    (tmp_path / "refund.json").write_text(json.dumps(MESSAGES))
+
+    added = filled("reference", "add", "refund.json")
+    listed = filled("reference", "list", "--json")
+
+    assert added.out == "reference refund: 2 messages of refund.json\n"
+    (row,) = listed.rows
+    assert (row["name"], row["source"], row["messages"]) == ("refund", "refund.json", 2)
+    assert "refund.json" in filled("reference", "list").out
+    assert listed.err == "oteval: 1 references\n"
+
+
+def test_what_cannot_be_kept_is_named(filled: Run, tmp_path: Path):
+    """An id that nothing has and a file without messages are exit status 2."""
+    (tmp_path / "x.json").write_text('{"a": 1}')
+
+    missing, wrong = (filled("reference", "add", name) for name in ("none", "x.json"))
+
+    assert (missing.status, wrong.status) == (2, 2)
+    assert missing.err == "oteval: no trajectory 'none'; oteval trajectories lists them\n"
+    assert wrong.err.startswith("oteval: x.json: messages: a dict needs 'messages'")
+
+
+def test_references_are_checked(filled: Run, tmp_path: Path):
+    """Files, or those of the database, are read; exit status 1 when one cannot be."""
+    (tmp_path / "good.json").write_text(json.dumps(MESSAGES))
+    (tmp_path / "bad.json").write_text('[{"role": "nobody"}]')
+    filled("reference", "add", "good.json", "--name", "kept")
+
+    kept = filled("reference", "check")
+    good = filled("reference", "check", "good.json")
+    bad = filled("reference", "check", "good.json", "bad.json", "none.json")
+
+    assert (kept.status, good.status, bad.status) == (0, 0, 1)
+    assert kept.out == "kept: 2 messages, 0 calls\n"
+    assert "bad.json: messages[0]: unknown role 'nobody'" in bad.err
+    assert "none.json: no such file" in bad.err

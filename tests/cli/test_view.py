@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.model import Message
+from oteval.store import Store
+
+from ..make import TRACES, asks, call, gap, keep, run
+from .conftest import Run
+
+KEYS = {
+    *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent", "service"),
+    *("parent_id", "turn", "new_from", "start_ns", "end_ns", "models", "usage", "messages"),
+    *("steps", "gaps"),
+}
+HOSTILE = "[/bold][red]x[/red]\x1b[2J"
+
+
+@pytest.fixture
+def made(oteval: Run) -> Run:
+    """Return the command with a database of made-up runs."""
+    first = run(1, Message("user", "one"), asks(call("f", {"a": 1}, "c1")), conversation_id="c")
+    second = run(
+        2,
+        Message("user", "two"),
+        asks(call("g", {}, "c2")),
+        Message("tool", "no", (), "c2", "g", is_error=True),
+        history=first,
+        new_from=2,
+        turn=2,
+        conversation_id="c",
+        agent="b",
+        gaps=(gap(),),
+    )
+    hostile = run(3, Message("user", HOSTILE), asks(call(HOSTILE, {"k": HOSTILE})), agent=HOSTILE)
+    with Store("oteval.duckdb") as store:
+        keep(store, first, second, hostile)
+    return oteval
+
+
+def test_json_lines_have_the_documented_keys(oteval: Run):
+    """Every line of every capture has exactly these keys, and messages in OpenAI's shape."""
+    paths = sorted(p for p in TRACES.glob("*.json") if p.name != "gold.json")
+    oteval("ingest", *paths)
+
+    rows = oteval("trajectories", "--json").rows
+
+    assert len(rows) > 100
+    for row in rows:
+        assert row.keys() == KEYS
+        assert row["root_span"].keys() == {"trace_id", "span_id"}
+        assert row["trace_ids"][0] == row["root_span"]["trace_id"]
+        for found in row["gaps"]:
+            assert found.keys() == {"code", "detail", "span_id"}
+        for message in row["messages"]:
+            check_message(message)
+
+
+def check_message(message: dict[str, Any]) -> None:
+    """Hold that a message has OpenAI's shape."""
+    extra = {"tool_calls", "tool_call_id", "name", "is_error"}
+    assert {"role", "content"} <= message.keys() <= {"role", "content"} | extra
+    assert (message["role"] == "tool") == ("tool_call_id" in message)
+    for one in message.get("tool_calls", ()):
+        assert (one.keys(), one["type"]) == ({"id", "type", "function"}, "function")
+        assert one["function"].keys() == {"name", "arguments"}
+        assert isinstance(one["function"]["arguments"], str)
+
+
+def test_an_empty_database_lists_nothing(oteval: Run):
+    """No trajectories is no error; no database is one."""
+    assert oteval("trajectories").status == 2
+    Store("oteval.duckdb").close()
+
+    done = oteval("trajectories")
+
+    assert (done.status, done.out, done.err) == (0, "", "oteval: 0 trajectories\n")
+
+
+@pytest.mark.parametrize(
+    ("filters", "starts"),
+    [
+        ([], [1, 2, 3]),
+        (["--agent", "b"], [2]),
+        (["--agent", "b", "--agent", "a"], [1, 2]),
+        (["--service", "s"], [1, 2, 3]),
+        (["--service", "none"], []),
+        (["--conversation", "c"], [1, 2]),
+        (["--model", "m"], []),
+        (["--where", "errors>0"], [2]),
+        (["--where", "tool=f", "--where", "turn=1"], [1]),
+        (["--where", "gap=content_not_captured"], [2]),
+        (["--limit", "1"], [3]),
+        (["--where", "turn=1", "--limit", "1"], [3]),
+        (["--since", "1970-01-01", "--until", "1970-01-02T00:00:00+00:00"], [1, 2, 3]),
+        (["--until", "1970-01-01"], []),
+        (["--since", "2h ago"], []),
+        (["--until", "5m"], [1, 2, 3]),
+    ],
+)
+def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list[int]):
+    """Each filter restricts what is listed, several together restrict more."""
+    done = made("trajectories", "--json", *filters)
+
+    assert done.status == 0
+    assert [row["start_ns"] for row in done.rows] == starts
+
+
+@pytest.mark.parametrize(
+    ("filters", "reason"),
+    [
+        (
+            ["--since", "yesterday"],
+            "--since 'yesterday': write a date, 2026-11-20T08:00, or how long",
+        ),
+        (["--since", "99999999999w"], "--since '99999999999w': write a date"),
+        (["--where", "eror>0"], "--where 'eror>0': no field 'eror'; there are agent, service"),
+        (["--where", "x"], "--where 'x': write FIELD OPERATOR VALUE"),
+    ],
+)
+def test_a_filter_that_says_nothing_is_an_error(made: Run, filters: list[str], reason: str):
+    """One line names the option and what to write; exit status 2."""
+    done = made("trajectories", *filters)
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"oteval: {reason}")
+    assert done.err.count("\n") == 1
+
+
+def test_the_table_is_plain_text(made: Run):
+    """Agents and questions out of traces are shown as they are, control characters visible."""
+    done = made("trajectories")
+
+    assert "[/bold][red]x[/red]\\x1b[2J" in done.out
+    assert "\x1b" not in done.out
+    assert "3 trajectories; oteval show ID shows one" in done.err
+
+
+@pytest.mark.parametrize("name", ["id", "beginning", "trace", "span"])
+def test_show_takes_every_kind_of_id(made: Run, name: str):
+    """A trajectory is found by its id, the beginning of it, its trace and its root span."""
+    one = run(2)
+    ids = {
+        "id": one.id,
+        "beginning": one.id[:10],
+        "trace": one.root_span.trace_id,
+        "span": one.root_span.span_id,
+    }
+
+    done = made("show", ids[name])
+
+    assert done.status == 0
+    assert f"trajectory {one.id}" in done.out
+    assert "→ g()" in done.out
+    assert "failed" in done.out
+    assert "content_not_captured" in done.out
+    assert "2 earlier messages" in done.out
+
+
+def test_show_has_a_longer_form(made: Run):
+    """--all shows the turns before, --json the whole object with its scores."""
+    assert "→ f(a=1)" in made("show", run(2).id, "--all").out
+
+    (row,) = made("show", run(2).id, "--json").rows
+
+    assert row.keys() == KEYS | {"scores"}
+    assert len(row["messages"]) == 5
+
+
+def test_show_shows_several(made: Run):
+    """Ids are shown in the order given."""
+    ids = [row["trajectory_id"] for row in made("show", run(2).id, run(1).id, "--json").rows]
+
+    assert ids == [run(2).id, run(1).id]
+
+
+def test_show_names_what_it_cannot_find(made: Run):
+    """An id that nothing has, and one that means several, are one line each."""
+    missing, several = made("show", "nothing"), made("show", "")
+
+    assert missing.status == several.status == 2
+    assert missing.err == "oteval: no trajectory 'nothing'; oteval trajectories lists them\n"
+    assert several.err.startswith("oteval: '' means several trajectories: ")
+
+
+def test_show_makes_hostile_content_visible(made: Run):
+    """Markup is shown literally, escape sequences as text."""
+    done = made("show", run(3).id)
+
+    assert done.out.count("[/bold][red]x[/red]\\x1b[2J") >= 3
+    assert "\x1b" not in done.out
+
+
+def test_full_shows_messages_whole(oteval: Run):
+    """Long messages are cut unless --full is given."""
+    with Store("oteval.duckdb") as store:
+        keep(store, run(1, Message("user", "x" * 1500)))
+
+    assert "… (500 more characters)" in oteval("show", run(1).id).out
+    assert "more characters" not in oteval("show", run(1).id, "--full").out
+
+
+def test_diff_says_whether_runs_differ(made: Run):
+    """Exit status 1 and a mark where they part, 0 where they do not."""
+    differs = made("diff", run(1).id, run(2).id)
+    same = made("diff", run(1).id, run(1).id)
+
+    assert (differs.status, same.status) == (1, 0)
+    assert "First divergence at message 0" in differs.out
+    assert "▶" in differs.out
+    assert "No difference in 2 messages." in same.out
+
+
+def test_diff_compares_whole_conversations_on_demand(made: Run):
+    """With --all the turns before are rows too, the equal ones among them."""
+    alone, whole = (
+        made("diff", run(1).id, run(2).id, "--json", *more).rows[0] for more in ([], ["--all"])
+    )
+
+    assert (alone["left"], alone["right"]) == (run(1).id, run(2).id)
+    assert (alone["first_divergence"], whole["first_divergence"]) == (0, 2)
+    assert [row["same"] for row in whole["rows"]] == [True, True, False, False, False]
+    assert whole["rows"][2]["left"] is None
+
+
+def test_diff_holds_several_against_the_first(made: Run):
+    """Each further run is lined up with the first; any difference counts."""
+    done = made("diff", run(1).id, run(1).id, run(2).id, "--json")
+
+    assert done.status == 1
+    assert [row["first_divergence"] for row in done.rows] == [None, 0]
+
+
+def test_diff_shows_markup_literally(made: Run):
+    """An agent's name that looks like markup neither fails nor acts."""
+    done = made("diff", run(3).id, run(1).id)
+
+    assert done.status == 1
+    assert "[/bold]" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_diff_needs_two(made: Run):
+    """One id is a usage error."""
+    done = made("diff", run(1).id)
+
+    assert done.status == 2
+    assert "give at least two trajectory ids" in done.err
+
+
+def test_variants_count_sequences(filled: Run):
+    """The sequences of tools are listed with their counts, as a table and as lines."""
+    done = filled("variants", "--json")
+
+    assert [(row["tools"], row["count"]) for row in done.rows] == [
+        (["get_weather", "get_weather"], 1),
+        (["lookup_order"], 1),
+        ([], 1),
+    ]
+    assert done.err == "oteval: 3 variants in 3 runs\n"
+    assert "get_weather → get_weather" in filled("variants").out
+    assert [row["tools"] for row in filled("variants", "--json", "--where", "calls=1").rows] == [
+        ["lookup_order"]
+    ]
+
+
+def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
+    """Lines go to a file or standard output, tables to a folder; counts go to standard error."""
+    to_file = filled("export", "--jsonl", "x.jsonl", "--limit", "2")
+    to_out = filled("export", "--jsonl", "-", "--where", "calls>0")
+    to_folder = filled("export", "--parquet", "tables")
+
+    assert (to_file.status, to_out.status, to_folder.status) == (0, 0, 0)
+    assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 2
+    assert to_file.err == "oteval: x.jsonl: 2 trajectories\n"
+    assert [row.keys() for row in to_out.rows] == [KEYS | {"scores"}] * 2
+    assert "tables/spans.parquet: 10 rows" in to_folder.err
+    assert (tmp_path / "tables" / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "give --jsonl FILE or --parquet DIR"),
+        (["--jsonl", "none/x.jsonl"], "none/x.jsonl: cannot be written: No such file or directory"),
+        (["--parquet", "oteval.duckdb"], "oteval.duckdb: cannot be written: File exists"),
+    ],
+)
+def test_an_export_that_cannot_be_written_says_where(
+    filled: Run, arguments: list[str], reason: str
+):
+    """Nothing to write to, and places that cannot be written, are exit status 2."""
+    done = filled("export", *arguments)
+
+    assert done.status == 2
+    assert reason in done.err

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+from typing import Any
+
+from oteval.model import Span, Trajectory
+from oteval.reconstruct import reconstruct
+
+from .builders import agent, asks, brief, chat, codes, gives, said, system, texts, tool, user
+
+Q1, A1, Q2, A2, Q3, A3 = user("q1"), said("a1"), user("q2"), said("a2"), user("q3"), said("a3")
+
+
+def turn(
+    number: int,
+    sent: list[dict[str, Any]],
+    got: dict[str, Any],
+    session: str = "s",
+    start: int = 0,
+    **fields: Any,
+) -> list[Span]:
+    """Return a run of one model call in a trace of its own."""
+    trace, start = f"{number:032x}", start or 100 * number
+    return [
+        agent(f"a{number}", start, trace=trace, session=session, end=start + 50, **fields),
+        chat(f"c{number}", start + 1, sent, got, trace=trace, parent=f"a{number}", end=start + 40),
+    ]
+
+
+def step(number: int, sent: list[dict[str, Any]], got: dict[str, Any], **fields: Any) -> Span:
+    """Return a model call below no agent, in a trace of its own."""
+    return chat(f"c{number}", 100 * number, sent, got, trace=f"{number:032x}", **fields)
+
+
+def by_turn(found: list[Trajectory]) -> list[tuple[int, int, list[str | None]]]:
+    return [(t.turn, t.new_from, texts(t)) for t in found]
+
+
+def test_turns_are_stitched_across_traces_by_the_conversations_id():
+    """Each turn is a trajectory that holds the ones before by reference."""
+    one, two, three = reconstruct(
+        [
+            *turn(1, [Q1], A1),
+            *turn(2, [Q1, A1, Q2], A2),
+            *turn(3, [Q1, A1, Q2, A2, Q3], A3),
+        ]
+    )
+
+    assert by_turn([one, two, three]) == [
+        (1, 0, ["q1", "a1"]),
+        (2, 2, ["q1", "a1", "q2", "a2"]),
+        (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"]),
+    ]
+    assert (three.history, two.history, one.history) == (two, one, None)
+    assert [m.content for m in three.own_messages] == ["q3", "a3"]
+    assert {t.conversation_id for t in (one, two, three)} == {"s"}
+
+
+def test_turns_are_stitched_by_their_messages_without_an_id():
+    """Without an id, a run follows the one whose whole conversation its input begins with."""
+    one, other, two = reconstruct(
+        [
+            *turn(1, [system("s"), Q1], A1, session=""),
+            *turn(2, [user("else")], said("other"), session=""),
+            *turn(3, [system("s"), Q1, A1, Q2], A2, session=""),
+        ]
+    )
+
+    assert (two.history, two.turn, two.new_from) == (one, 2, 3)
+    assert two.follows == one.chain != ""
+    assert (other.history, other.follows) == (None, "")
+
+
+def test_a_turn_that_sends_only_what_is_new_follows_the_last():
+    """In a session whose provider keeps the history, each turn goes on from the one before."""
+    found = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q2], A2)])
+
+    assert by_turn(found) == [(1, 0, ["q1", "a1"]), (2, 2, ["q1", "a1", "q2", "a2"])]
+
+
+def test_services_that_share_an_id_are_conversations_of_their_own():
+    """A conversation is a service's: another one's run of that id is not its next turn."""
+    found = reconstruct(
+        [
+            *turn(1, [Q1], A1, service="front"),
+            chat("b", 150, [Q2], A2, session="s", trace="b" * 32, service="back"),
+            *turn(2, [Q1, A1, Q3], A3, service="front"),
+        ]
+    )
+
+    assert [(t.turn, texts(t)) for t in found if t.service == "back"] == [(1, ["q2", "a2"])]
+    assert found[2].history == found[0]
+
+
+def test_two_runs_at_once_in_one_session_do_not_follow_each_other():
+    """A run that asked before the other was answered does not hold the other's messages."""
+    one, two, three = reconstruct(
+        [
+            *turn(1, [Q1], A1, start=100),
+            *turn(2, [Q2], A2, start=120),
+            *turn(3, [Q1, A1, Q3], A3),
+        ]
+    )
+
+    assert by_turn([one, two]) == [(1, 0, ["q1", "a1"]), (1, 0, ["q2", "a2"])]
+    assert (one.gaps, two.gaps) == ((), ())
+    assert (three.history, texts(three)) == (one, ["q1", "a1", "q3", "a3"])
+
+
+def test_the_same_question_again_in_one_session_begins_anew():
+    """A session that does not send its history asks the same twice: two runs, nothing rewritten."""
+    found = reconstruct([*turn(1, [system("s"), Q1], A1), *turn(2, [system("s"), Q1], A2)])
+
+    assert by_turn(found) == [(1, 0, ["s", "q1", "a1"]), (1, 0, ["s", "q1", "a2"])]
+    assert [t.gaps for t in found] == [(), ()]
+
+
+def test_an_edited_question_branches_off_where_it_was_asked():
+    """A user who edits a question goes on from the turn before it, and so does the first version."""
+    one, two, edited, three = reconstruct(
+        [
+            *turn(1, [Q1], A1),
+            *turn(2, [Q1, A1, Q2], A2),
+            *turn(3, [Q1, A1, user("q2 better")], said("a2 better")),
+            *turn(4, [Q1, A1, Q2, A2, Q3], A3),
+        ]
+    )
+
+    assert (edited.history, edited.turn, edited.gaps) == (one, 2, ())
+    assert texts(edited) == ["q1", "a1", "q2 better", "a2 better"]
+    assert (three.history, three.turn) == (two, 3)
+    assert texts(three) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+
+
+def test_a_history_rewritten_between_turns_stands_on_its_own():
+    """A turn whose input tells an earlier turn otherwise keeps its own version, with the gap."""
+    one, two = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q1, said("summary"), Q2], A2)])
+
+    assert texts(one) == ["q1", "a1"]
+    assert (two.history, two.turn, two.new_from) == (None, 2, 2)
+    assert texts(two) == ["q1", "summary", "q2", "a2"]
+    assert codes(two) == ["history_rewritten"]
+
+
+def test_a_history_rewritten_within_a_turn_keeps_both_versions():
+    """A run that compacts the turns before it stands on its own, its first version a rewrite."""
+    spans = [*turn(1, [Q1], A1), *turn(2, [Q1, A1, Q2], asks(("look", {}, "k")))]
+    trace = spans[2].trace_id
+    compact = [Q1, said("summary"), Q2, asks(("look", {}, "k")), gives("r", "k")]
+    spans.append(chat("c9", 290, compact, A2, trace=trace, parent="a2"))
+
+    _, two = reconstruct(spans)
+
+    assert two.history is None
+    assert texts(two) == ["q1", "summary", "q2", None, "r", "a2"]
+    assert [m.content for m in two.own_messages] == ["q2", None, "r", "a2"]
+    assert [m.content for m in two.rewrites[0].messages] == ["q2", None]
+    assert codes(two) == ["history_rewritten"]
+
+
+def test_a_window_over_the_turns_before_loses_nothing():
+    """A turn that is sent only the last messages still shows the whole conversation."""
+    found = reconstruct(
+        [*turn(1, [Q1], A1), *turn(2, [Q1, A1, Q2], A2), *turn(3, [Q2, A2, Q3], A3)]
+    )
+
+    assert by_turn(found)[2] == (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"])
+
+
+def test_turn_two_alone_knows_where_it_begins():
+    """When only turn 2's trace has arrived, its input tells the turn before."""
+    (alone,) = reconstruct(turn(2, [system("s"), Q1, A1, system("now"), Q2], A2))
+
+    assert (alone.turn, alone.history) == (2, None)
+    assert texts(alone) == ["s", "now", "q1", "a1", "q2", "a2"]
+    assert [m.content for m in alone.own_messages] == ["q2", "a2"]
+
+
+def test_model_calls_below_no_agent_join_where_one_brings_the_others_results():
+    """An agent loop without any agent span is one run, though each call is a trace."""
+    look, book = asks(("look", {}, "k1")), asks(("book", {}, "k2"))
+    sent = [Q1]
+    one = step(1, sent, look)
+    sent = [*sent, look, gives("r1", "k1")]
+    two = step(2, sent, book)
+    sent = [*sent, book, gives("r2", "k2")]
+    three = step(3, sent, A1)
+    again = step(4, [*sent, A1, Q2], A2)
+
+    found = reconstruct([one, two, three, again])
+
+    assert by_turn(found) == [
+        (1, 0, ["q1", None, "r1", None, "r2", "a1"]),
+        (2, 6, ["q1", None, "r1", None, "r2", "a1", "q2", "a2"]),
+    ]
+    assert found[0].trace_ids == (one.trace_id, two.trace_id, three.trace_id)
+    assert (found[0].gaps, found[0].usage.model_calls) == ((), 3)
+    assert found[1].history == found[0]
+
+
+def test_tools_keep_their_spans_when_later_results_join_a_run():
+    """What was matched when the first call was read still holds when the next one joins."""
+    look, book = asks(("look", {}, "k1")), asks(("book", {}, "k2"))
+    sent = [Q1, look, gives("r1", "k1")]
+    trace = f"{2:032x}"
+    found = reconstruct(
+        [
+            step(1, [Q1], look),
+            step(2, sent, book),
+            tool("t", 210, of="book", id="k2", parent="c2", trace=trace),
+            step(3, [*sent, book, gives("r2", "k2")], A1),
+        ]
+    )
+
+    (one,) = found
+    assert one.messages[3].tool_calls[0].span_id == "t"
+    assert one.messages[4].span_id == "t"
+    assert one.gaps == ()
+
+
+def test_a_hand_off_goes_on_in_the_next_agents_run():
+    """A sibling agent that answers the first one's call is the same turn, without a gap."""
+    trace, give = "f" * 32, asks(("transfer", {}, "k"))
+    one, two = reconstruct(
+        [
+            agent("top", 1, of="flow", trace=trace, session="s", end=99),
+            agent("a", 2, of="desk", parent="top", trace=trace, end=20),
+            chat("c1", 3, [system("desk"), Q1], give, parent="a", trace=trace),
+            agent("b", 30, of="expert", parent="top", trace=trace, end=50),
+            chat(
+                "c2",
+                31,
+                [system("expert"), Q1, give, gives("ok", "k")],
+                A1,
+                parent="b",
+                trace=trace,
+            ),
+        ]
+    )
+
+    assert (one.agent, two.agent) == ("desk", "expert")
+    assert (two.history, two.turn, two.parent_id) == (one, 1, "")
+    assert brief(two.own_messages) == [
+        ("system", "expert"),
+        ("tool", "ok"),
+        ("assistant", "a1"),
+    ]
+    assert (one.gaps, two.gaps) == ((), ())
+
+
+def test_a_call_that_the_next_turn_does_not_answer_stays_a_gap():
+    """Only a result takes the gap of a missing result back."""
+    one, two = reconstruct(
+        [*turn(1, [Q1], asks(("look", {}, "k"))), *turn(2, [Q1, asks(("look", {}, "k")), Q2], A2)]
+    )
+
+    assert codes(one) == ["missing_tool_result"]
+    assert (two.history, two.gaps) == (one, ())
+
+
+def test_sub_agents_are_no_turns_of_the_conversation():
+    """A sub-agent with its parent's conversation id stands beside it, and the next turn goes on."""
+    spans = turn(1, [Q1], asks(("ask", {}, "k")))
+    trace = spans[0].trace_id
+    spans += [
+        tool("t", 110, of="ask", id="k", args="{}", result="done", parent="a1", trace=trace, end=140),
+        agent("b", 111, of="clerk", session="s", parent="t", trace=trace),
+        chat("d", 112, [user("do")], said("done"), parent="b", trace=trace),
+        chat(
+            "e",
+            145,
+            [Q1, asks(("ask", {}, "k")), gives("done", "k")],
+            A1,
+            parent="a1",
+            trace=trace,
+        ),
+    ]
+
+    one, inner, two = reconstruct(
+        [*spans, *turn(2, [Q1, asks(("ask", {}, "k")), gives("done", "k"), A1, Q2], A2)]
+    )
+
+    assert (inner.parent_id, inner.parent_call_id, inner.turn) == (one.id, "k", 1)
+    assert (inner.history, inner.chain, texts(inner)) == (None, "", ["do", "done"])
+    assert (two.history, two.turn) == (one, 2)
+    assert (one.gaps, two.gaps) == ((), ())
+
+
+def test_a_changed_system_prompt_between_turns_is_named():
+    """The first turn's prompt is shown; that the next one's differs is a gap of that turn."""
+    one, two = reconstruct(
+        [*turn(1, [system("v1"), Q1], A1), *turn(2, [system("v2"), Q1, A1, Q2], A2)]
+    )
+
+    assert texts(two) == ["v1", "q1", "a1", "q2", "a2"]
+    assert (codes(one), codes(two)) == ([], ["system_prompt_changed"])
+
+
+def test_an_agents_own_words_stand_in_for_model_spans():
+    """Without model spans, what the agent's span was asked and answered is shown."""
+    said_by_agent = {
+        "gen_ai.system_instructions": '[{"type":"text","content":"be good"}]',
+        "gen_ai.input.messages": '[{"role":"user","content":"q"}]',
+        "gen_ai.output.messages": '[{"role":"assistant","content":"a"}]',
+    }
+
+    (found,) = reconstruct([agent("a", 1, attributes=said_by_agent)])
+
+    assert texts(found) == ["be good", "q", "a"]
+    assert codes(found) == ["no_model_spans"]
+
+
+def test_an_agents_own_words_do_not_repeat_what_its_model_calls_tell():
+    """What the agent's span holds too is not told twice."""
+    said_by_agent = {
+        "gen_ai.input.messages": '[{"role":"user","content":"q1"}]',
+        "gen_ai.output.messages": '[{"role":"assistant","content":"a1"}]',
+    }
+
+    (found,) = reconstruct(turn(1, [Q1], A1, attributes=said_by_agent))
+
+    assert texts(found) == ["q1", "a1"]
+
+
+def test_runs_at_the_same_time_are_told_in_one_order():
+    """Runs that start together come in the order of their ids, in whatever order they arrive."""
+    spans = [
+        agent("b", 1, trace="2" * 32),
+        agent("a", 1, trace="2" * 32),
+        agent("a", 1, trace="1" * 32),
+    ]
+
+    there = [t.root_span for t in reconstruct(spans)]
+    back = [t.root_span for t in reconstruct(spans[::-1])]
+
+    assert there == back
+    assert [(r.span_id, r.trace_id[0]) for r in there] == [("a", "1"), ("a", "2"), ("b", "2")]

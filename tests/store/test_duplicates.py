@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oteval.model import Event, LogRecord
+from oteval.store import Store
+
+from ..make import CAPTURES, capture, span
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_loading_twice_stores_nothing_twice(store: Store, name: str):
+    """The second time, every span and record of a capture is a duplicate."""
+    spans, records = capture(name)
+    store.spans.write(spans, records)
+
+    again = store.spans.write(spans, records)
+
+    assert (again.stored, again.duplicate) == (0, len(spans) + len(records))
+    assert again.conflicts == []
+    assert store.spans.count() == (len(spans), len(records))
+
+
+def test_a_store_opened_again_knows_what_it_has(tmp_path: Path):
+    """Duplicates are found against the file, not against what this process stored."""
+    spans, records = capture("v2_legacy_chat")
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans, records)
+
+    with Store(tmp_path / "x.duckdb") as store:
+        again = store.spans.write(spans, records)
+
+    assert (again.stored, again.duplicate) == (0, len(spans) + len(records))
+
+
+def test_order_of_arrival_goes_on_after_opening_again(tmp_path: Path):
+    """A later span has a higher number than all before it, also across processes."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write([span(1, 1)], [LogRecord(f"{1:032x}", body="x")])
+
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write([span(1, 2)])
+        spans, records = store.spans.of_traces([f"{1:032x}"])
+
+    assert sorted(item.seq for item in [*spans, *records]) == [1, 2, 3]
+    assert max(spans, key=lambda item: item.seq).span_id == f"{2:016x}"
+
+
+def test_the_first_of_a_batch_counts(store: Store):
+    """Of spans with the same ids in one batch the first is stored, the others are counted."""
+    first, other = span(1, 1, name="first"), span(1, 1, name="other")
+
+    written = store.spans.write([first, first, other, span(1, 2)])
+
+    spans, _ = store.spans.of_traces([first.trace_id])
+    assert (written.stored, written.duplicate) == (2, 2)
+    assert {item.name for item in spans} == {"first", ""}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"attributes": {"a": 2}},
+        {"attributes": {"a": 1, "input.value": "x"}},
+        {"status_message": "other"},
+        {"events": (Event("e"),)},
+        {"resource": {"service.name": "t"}},
+        {"parent_id": "f" * 16},
+        {"end_ns": 99},
+        {"flags": 1},
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_other_content_under_the_same_ids_is_named(
+    store: Store, change: dict[str, object], together: bool
+):
+    """A conflict is told whatever differs, within a batch and across batches."""
+    one = span(1, 1, attributes={"a": 1}, name="n")
+    other = replace(one, **change)
+
+    if together:
+        written = store.spans.write([one, one, other])
+    else:
+        store.spans.write([one, span(1, 2)])
+        written = store.spans.write([other, span(1, 2)])
+
+    assert written.conflicts == [f"{one.trace_id}/{one.span_id}"]
+    spans, _ = store.spans.of_traces([one.trace_id])
+    assert [replace(item, seq=0) for item in spans if item.span_id == one.span_id] == [one]
+
+
+def test_no_more_than_twenty_conflicts_are_named(store: Store):
+    """The list of conflicts stays short, the count of duplicates is whole."""
+    store.spans.write([span(1, number, 5) for number in range(50)])
+
+    written = store.spans.write([span(1, number, 5, name="x") for number in range(50)])
+
+    assert written.duplicate == 50
+    assert len(written.conflicts) == 20
+
+
+def test_a_batch_of_duplicates_alone_stores_nothing(store: Store):
+    """A batch none of whose spans is new is counted and leaves the store as it was."""
+    store.spans.write([span(1, 1)])
+    batch = store.spans.batch()
+    batch.add([span(1, 1), span(1, 1)])
+
+    written = store.spans.insert(batch)
+
+    assert (written.stored, written.duplicate, len(batch)) == (0, 2, 1)
+    assert store.spans.insert(store.spans.batch()).stored == 0
+
+
+def test_log_records_alike_in_everything_count_once(store: Store):
+    """A record is a duplicate only when all of it is the same; a different body is another."""
+    record = LogRecord("a" * 32, observed_ns=5, body={"x": 1})
+    others = [replace(record, body={"x": 2}), replace(record, event_name="e")]
+
+    first = store.spans.write([], [record, record, *others])
+    again = store.spans.write([], [*others, record])
+
+    assert (first.stored, first.duplicate) == (3, 1)
+    assert (again.stored, again.duplicate) == (0, 3)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from oteval.errors import NotAStore, StoreError, StoreLocked, StoreTooNew
+from oteval.store import Store
+from oteval.store.migrations import newest
+
+from ..make import ROOT, span
+
+
+def foreign(path: Path, *statements: str) -> Path:
+    """Make a DuckDB file without oteval."""
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def reason(path: Path | str, kind: type[StoreError], *, create: bool = True) -> str:
+    """Return the one line that says why a path cannot be opened."""
+    with pytest.raises(StoreError) as caught:
+        Store(path, create=create)
+    assert type(caught.value) is kind
+    text = str(caught.value)
+    assert "\n" not in text
+    return text.removeprefix(f"{path}: ")
+
+
+def test_a_new_file_has_the_newest_schema(tmp_path: Path):
+    """Each migration is noted once, and opening again applies none."""
+    for _ in range(2):
+        Store(tmp_path / "x.duckdb").close()
+
+    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
+        numbers = connection.execute("SELECT number FROM migrations").fetchall()
+    assert numbers == [(number,) for number in range(1, newest() + 1)]
+
+
+def test_what_was_stored_is_there_when_opened_again(tmp_path: Path):
+    """A store is closed by leaving its with block, and keeps its rows."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write([span(1, 1)])
+
+    with Store(tmp_path / "x.duckdb", create=False) as store:
+        assert store.spans.count() == (1, 0)
+
+
+def test_an_empty_database_is_taken(tmp_path: Path):
+    """A DuckDB file without tables becomes a store."""
+    path = foreign(tmp_path / "x.duckdb", "SELECT 1")
+
+    with Store(path) as store:
+        assert store.spans.count() == (0, 0)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path):
+    """A database that a newer oteval migrated is left alone, with what to do."""
+    path = tmp_path / "x.duckdb"
+    Store(path).close()
+    foreign(path, "INSERT INTO migrations VALUES (99, now()::TIMESTAMP)")
+
+    assert reason(path, StoreTooNew) == (
+        f"its schema is number 99, this oteval knows {newest()}; "
+        "upgrade oteval (pip install -U oteval) or give another --db"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"SQLite format 3\0" + b"\0" * 4096])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes):
+    """Files of other kinds, an empty one among them, are named as what they are not."""
+    path = tmp_path / "x.duckdb"
+    path.write_bytes(content)
+
+    assert reason(path, NotAStore) == "not an oteval database; give another --db"
+
+
+@pytest.mark.parametrize("table", ["orders(id INT)", "migrations(id INT, name TEXT)"])
+def test_a_database_of_something_else_is_refused(tmp_path: Path, table: str):
+    """A DuckDB file with somebody's tables is not written to, be one called migrations."""
+    path = foreign(tmp_path / "x.duckdb", f"CREATE TABLE {table}")
+
+    name = table.split("(")[0]
+    assert reason(path, NotAStore) == f"a DuckDB database of something else (tables {name})"
+
+
+def test_a_folder_is_refused(tmp_path: Path):
+    """A folder in place of the file is no database."""
+    assert reason(tmp_path, NotAStore) == "not an oteval database; give another --db"
+
+
+def test_a_missing_folder_is_named(tmp_path: Path):
+    """A database in a folder that does not exist says that it is the folder."""
+    assert reason(tmp_path / "no" / "x.duckdb", StoreError) == (
+        "its folder does not exist; make it first"
+    )
+
+
+def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path):
+    """Reading from a database that is not there says how to get one, and makes none."""
+    path = tmp_path / "x.duckdb"
+
+    assert reason(path, StoreError, create=False) == (
+        "no such database; load traces first: oteval ingest FILE"
+    )
+    assert not path.exists()
+
+
+def test_an_empty_name_is_refused():
+    """An empty name does not become a database in memory that is lost."""
+    assert reason("", StoreError) == "the database's name is empty; give --db FILE"
+
+
+def test_a_locked_database_names_the_process(tmp_path: Path):
+    """While another process holds the file, the message says which."""
+    path = tmp_path / "x.duckdb"
+    code = (
+        "import sys; from oteval.store import Store; store = Store(sys.argv[1]); "
+        "print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+
+        text = reason(path, StoreLocked)
+
+        holder.communicate()
+    assert f"process {holder.pid} (" in text
+    assert text.endswith("holds it; stop that process, or give another --db")
+
+
+def test_a_database_is_opened_once_in_a_process(tmp_path: Path):
+    """A second store on the same file says that the first has it."""
+    path = tmp_path / "x.duckdb"
+    with Store(path):
+        assert reason(path, StoreLocked) == "this process has it open already"
+
+
+def test_row_groups_are_small_and_the_file_is_of_the_older_version(tmp_path: Path):
+    """A new file has row groups of 16,384 rows and a storage version that DuckDB 1.5 reads."""
+    path = tmp_path / "x.duckdb"
+    with Store(path) as store:
+        store.spans.write([span(1, number, 1) for number in range(20_000)])
+        groups = store._connection.execute(
+            "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('spans')"
+        ).fetchall()
+        tags = store._connection.execute(
+            "SELECT tags FROM duckdb_databases() WHERE database_name = 'store'"
+        ).fetchall()
+
+    assert groups == [(2,)]
+    assert "v1.5.0" in str(tags)
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT * FROM read_text('{}')", "COPY (SELECT 1) TO '{}'", "ATTACH '{}' AS other"]
+)
+def test_queries_cannot_reach_files(store: Store, tmp_path: Path, query: str):
+    """A connection of a store can neither read nor write files."""
+    path = tmp_path / "x.txt"
+    path.write_text("x")
+
+    with pytest.raises(duckdb.PermissionException):
+        store._connection.execute(query.format(path))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["enable_external_access = true", "memory_limit = '1TB'", "lock_configuration = false"],
+)
+def test_settings_cannot_be_changed_later(store: Store, setting: str):
+    """The configuration is locked once the store is open."""
+    with pytest.raises(duckdb.Error, match="locked"):
+        store._connection.execute(f"SET {setting}")

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oteval import semconv
+from oteval.model import Event, Link, LogRecord, Span
+from oteval.store import Store
+
+from ..make import CAPTURES, capture
+
+PROMOTED = sorted({key for keys in (semconv.INPUT, semconv.OUTPUT) for key in keys})
+PROMOTED += [*semconv.TOKENS_IN, *semconv.AGENT_NAME, *semconv.CONVERSATION_ID, "error.type"]
+
+texts = st.text(max_size=8)
+numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+special = st.sampled_from(
+    [{"bytesValue": "AAE="}, {"doubleValue": "NaN"}, {"doubleValue": "-Infinity"}]
+)
+values = st.recursive(
+    st.none() | st.booleans() | numbers | texts | special,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+attributes = st.dictionaries(texts | st.sampled_from(PROMOTED), values, max_size=5)
+times = st.integers(0, 2**63 - 1)
+counts = st.integers(0, 2**32 - 1)
+events = st.builds(Event, texts, times, attributes, counts)
+links = st.builds(Link, st.just("c" * 32), st.just("d" * 16), attributes)
+spans = st.builds(
+    Span,
+    trace_id=st.just("a" * 32),
+    span_id=st.sampled_from(["1" * 16, "2" * 16, "3" * 16]),
+    parent_id=st.sampled_from(["", "b" * 16]),
+    name=texts,
+    kind=st.integers(0, 5),
+    start_ns=times,
+    end_ns=times,
+    status_code=st.integers(0, 2),
+    status_message=texts,
+    attributes=attributes,
+    events=st.lists(events, max_size=2).map(tuple),
+    links=st.lists(links, max_size=2).map(tuple),
+    scope=texts,
+    scope_version=texts,
+    scope_attributes=attributes,
+    resource=attributes,
+    trace_state=texts,
+    flags=counts,
+    dropped_attributes=counts,
+    dropped_events=counts,
+    dropped_links=counts,
+)
+records = st.builds(
+    LogRecord,
+    trace_id=st.just("a" * 32),
+    span_id=st.sampled_from(["", "1" * 16]),
+    time_ns=times,
+    observed_ns=times,
+    event_name=texts,
+    severity=st.integers(0, 24),
+    severity_text=texts,
+    body=values,
+    attributes=attributes,
+    scope=texts,
+    scope_version=texts,
+    resource=attributes,
+    dropped_attributes=st.integers(0, 2**31 - 1),
+)
+
+
+def stored(spans: list[Span], records: list[LogRecord] | None = None) -> tuple[Any, Any]:
+    """Return what a new store gives back of spans and records, the order of arrival aside."""
+    with Store() as store:
+        store.spans.write(spans, records or [])
+        traces = list({item.trace_id for item in [*spans, *(records or [])]})
+        back, logs = store.spans.of_traces(traces)
+    return (
+        [replace(span, seq=0) for span in sorted(back, key=lambda span: span.seq)],
+        [replace(record, seq=0) for record in sorted(logs, key=lambda record: record.seq)],
+    )
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_captures_come_back_as_they_were(name: str):
+    """Every span and log record of a real trace is read back equal to what was stored."""
+    spans, records = capture(name)
+
+    back = stored(spans, records)
+
+    assert back == (spans, records)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(spans, max_size=3, unique_by=lambda span: span.span_id))
+def test_any_span_comes_back_as_it_was(given_spans: list[Span]):
+    """Odd values, and promoted attributes of every type, survive the store."""
+    back, _ = stored(given_spans)
+
+    assert back == given_spans
+
+
+@settings(max_examples=40, deadline=None)
+@given(records)
+def test_any_log_record_comes_back_as_it_was(record: LogRecord):
+    """A record's body and attributes survive the store, whatever JSON-like value they are."""
+    _, back = stored([], [record])
+
+    assert back == [record]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"name": "a\ud800b"}, {"name": "a?b"}),
+        ({"attributes": {"k": "\ud800", "\udfff": 1}}, {"attributes": {"k": "?", "?": 1}}),
+        ({"attributes": {"input.value": "\ud83d"}}, {"attributes": {"input.value": "?"}}),
+        ({"resource": {"service.name": "\ud800"}}, {"resource": {"service.name": "?"}}),
+    ],
+)
+def test_a_lone_surrogate_becomes_a_question_mark(fields: dict[str, Any], expected: dict[str, Any]):
+    """Text that UTF-8 cannot hold is stored with a mark in its place, not refused."""
+    back, _ = stored([Span("a" * 32, "1" * 16, **fields)])
+
+    assert back == [Span("a" * 32, "1" * 16, **expected)]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"gen_ai.usage.input_tokens": True},
+        {"gen_ai.usage.input_tokens": "12"},
+        {"gen_ai.usage.output_tokens": 1.5},
+        {"gen_ai.agent.name": 5},
+        {"gen_ai.input.messages": [{"role": "user"}]},
+        {"error.type": {"a": 1}},
+    ],
+)
+def test_a_promoted_attribute_of_another_type_is_kept(attributes: dict[str, Any]):
+    """What does not fit its column stays an attribute, and the span is stored."""
+    span = Span("a" * 32, "1" * 16, attributes=attributes)
+
+    back, _ = stored([span])
+
+    assert back == [span]
+
+
+def test_a_service_name_need_not_be_text():
+    """A resource whose service.name is a number is stored, the column holding its text."""
+    span = Span("a" * 32, "1" * 16, resource={"service.name": 7})
+
+    back, _ = stored([span])
+
+    assert back == [span]
+    assert back[0].service == "7"

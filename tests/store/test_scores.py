@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oteval.errors import NotFound
+from oteval.model import Message
+from oteval.selection import Selection
+from oteval.store import Store
+
+from ..make import asks, call, keep, run, score
+
+
+def test_a_score_comes_back_as_it_was(store: Store):
+    """Every field of a score survives, with metadata and odd text."""
+    keep(store, run(1))
+    made = score(
+        1,
+        score=0.25,
+        passed=None,
+        label="so so",
+        comment='"quoted" \n…',
+        metadata={"a": [1, {"b": None}]},
+        rev=2,
+        sample_p=0.5,
+        time_ns=7,
+    )
+
+    store.scores.write([made])
+
+    assert list(store.scores.read()) == [made]
+    assert store.scores.of([made.trajectory_id, "other"]) == {
+        made.trajectory_id: [made],
+        "other": [],
+    }
+
+
+def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
+    """A comment with a lone surrogate is stored with a mark in its place."""
+    keep(store, run(1))
+
+    store.scores.write([score(1, comment="a\ud800", metadata={"\ud800": "\ud800"})])
+
+    (found,) = store.scores.read()
+    assert (found.comment, found.metadata) == ("a?", {"?": "?"})
+
+
+def test_the_newest_of_an_evaluator_and_version_counts(store: Store):
+    """A later score of the same evaluator and version replaces the one before."""
+    keep(store, run(1))
+    store.scores.write([score(1, comment="old"), score(1, comment="newer")])
+    store.scores.write([score(1, comment="newest")])
+
+    assert [found.comment for found in store.scores.read()] == ["newest"]
+
+
+def test_versions_and_evaluators_stand_beside_each_other(store: Store):
+    """A score of another version or evaluator replaces nothing."""
+    keep(store, run(1))
+
+    store.scores.write([score(1), score(1, version="w"), score(1, evaluator="f")])
+
+    assert len(list(store.scores.read())) == 3
+
+
+def test_a_score_of_a_later_revision_counts(store: Store):
+    """Of two scores the one of the newer revision counts, in whatever order they come."""
+    keep(store, run(1))
+
+    store.scores.write([score(1, rev=2, comment="late"), score(1, rev=1, comment="early")])
+
+    assert [found.comment for found in store.scores.read()] == ["late"]
+
+
+def test_scores_go_by_the_selection(store: Store):
+    """Only scores of selected, current trajectories are read."""
+    keep(store, run(1), run(2, agent="b"))
+    store.scores.write([score(1), score(2), score(3)])
+
+    assert [s.trajectory_id for s in store.scores.read(Selection(agents=("b",)))] == [run(2).id]
+    assert len(list(store.scores.read())) == 2
+
+
+def test_no_scores_write_nothing(store: Store):
+    """An empty page is no error."""
+    store.scores.write([])
+
+    assert list(store.scores.read()) == []
+
+
+def test_a_reference_comes_back_as_it_was(store: Store):
+    """Messages are kept whole: arguments that are not known, times and failures with them."""
+    messages = (
+        Message("user", "x"),
+        asks(call("f", {"a": 1.0}, "1", start_ns=1, end_ns=2), call("g")),
+        Message("tool", "no", (), "1", "f", True),
+    )
+
+    store.references.add("name", messages, "source", 1)
+
+    found = store.references.get("name")
+    assert (found.name, found.messages, found.source) == ("name", messages, "source")
+
+
+@pytest.mark.parametrize("times", [(1, 2), (2, 2)])
+def test_the_newest_reference_of_a_name_counts(store: Store, times: tuple[int, int]):
+    """A reference added again replaces the one before, also within a tick of the clock."""
+    old, new = times
+    store.references.add("name", [Message("user", "old")], "first", old)
+    store.references.add("name", [Message("user", "new"), Message("user", "x")], "second", new)
+    store.references.add("other", [], "third", 1)
+
+    assert store.references.get("name").messages[0] == Message("user", "new")
+    assert store.references.list() == [
+        {"name": "name", "source": "second", "messages": 2, "created_ns": new},
+        {"name": "other", "source": "third", "messages": 0, "created_ns": 1},
+    ]
+
+
+def test_a_missing_reference_says_how_to_list_them(store: Store):
+    """A name that nothing has is NotFound."""
+    with pytest.raises(NotFound, match="no reference 'x'; oteval reference list shows them"):
+        store.references.get("x")
+
+
+def test_a_fingerprint_changes_with_the_content(store: Store):
+    """What is not known is told apart from what is empty, so that the version changes."""
+    store.references.add("a", [asks(call("f"))], "", 1)
+    store.references.add("b", [asks(call("f", {}))], "", 1)
+
+    one, other = store.references.get("a"), store.references.get("b")
+
+    assert one.fingerprint != other.fingerprint
+    assert replace(one, name="x").fingerprint == one.fingerprint

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oteval.errors import ConfigError
+from oteval.model import Message, Trajectory, Usage
+from oteval.selection import FIELDS, Selection, parse_condition
+from oteval.store import Store
+
+from ..make import asks, call, gap, keep, run
+
+ODD = "o'dd \" %_;--"
+RUNS = [
+    run(
+        number,
+        asks(*(call(tool, {}) for tool in tools)),
+        Message("tool", "x", is_error=bool(number % 2)),
+        agent=agent,
+        service=service,
+        conversation_id=f"c{number % 3}",
+        models=models,
+        dialects=("genai",),
+        turn=number % 4,
+        gaps=(gap(),) if number % 2 else (),
+        usage=Usage(number, 0, 0, 1),
+        attributes={"env": "prod" if number % 2 else "dev", "n": number, "flag": number > 8},
+    )
+    for number, (agent, service, models, tools) in enumerate(
+        product(("a", ODD), ("s", ""), ((), ("m",), ("m", "n")), ((), ("f", "g"))), 1
+    )
+]
+CONDITIONS = [
+    *("agent=a", "agent!=a", "service~^s$", "model=m", "model!=m", "tool=f", "tool!=f", "calls>1"),
+    *("errors>0", "turn>=2", "turn<2", "gap=content_not_captured", "gap!=redacted", "dialect~gen"),
+    *("input_tokens<=5", "output_tokens=0", "seconds<1", "parent=", "conversation=c1"),
+    *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
+]
+
+some = st.lists
+selections = st.builds(
+    Selection,
+    ids=some(st.sampled_from([t.id[:1] for t in RUNS] + [RUNS[0].id, "x"]), max_size=2).map(tuple),
+    since_ns=st.none() | st.integers(0, 25),
+    until_ns=st.none() | st.integers(0, 25),
+    agents=some(st.sampled_from(["a", ODD, "none"]), max_size=2).map(tuple),
+    services=some(st.sampled_from(["s", ""]), max_size=2).map(tuple),
+    conversations=some(st.sampled_from(["c0", "c1", "c9"]), max_size=2).map(tuple),
+    models=some(st.sampled_from(["m", "n", "none"]), max_size=2).map(tuple),
+    attributes=st.dictionaries(
+        st.sampled_from(["env", "n"]), st.sampled_from([("prod",), ("3", "dev")]), max_size=1
+    ),
+    conditions=some(st.sampled_from(CONDITIONS).map(parse_condition), max_size=2).map(tuple),
+)
+
+
+@pytest.fixture(scope="module")
+def filled():
+    """Return a store that holds the runs."""
+    with Store() as store:
+        keep(store, *RUNS)
+        yield store
+
+
+@settings(max_examples=80, deadline=None)
+@given(selections, st.none() | selections)
+def test_sql_selects_what_python_selects(
+    filled: Store, selection: Selection, excluded: Selection | None
+):
+    """Whatever the filters, the store reads the trajectories that `matches` is true of."""
+    selection = replace(selection, excluded=excluded)
+
+    found = list(filled.trajectories.read(selection))
+
+    assert found == [t for t in RUNS if selection.matches(t)]
+
+
+def test_conditions_of_every_field_are_tried():
+    """The conditions above name each field there is."""
+    assert {parse_condition(text).name for text in CONDITIONS} >= FIELDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("tool=f", [2, 4]),
+        ("tool!=f", [1, 3]),
+        ("attributes.n=3", [3]),
+        ("attributes.n!=3", [1, 2, 4]),
+        ("attributes.flag=False", [1, 2, 3, 4]),
+        ("attributes.env ~ ^pr", [1, 3]),
+        ("agent>1", []),
+        ("errors >= 1", [1, 3]),
+        ("calls<2.5", [1, 2, 3, 4]),
+    ],
+)
+def test_conditions_hold_as_written(condition: str, expected: list[int]):
+    """A field with several values holds for any of them, `!=` for none; space is free."""
+    found = [t.start_ns for t in RUNS[:4] if parse_condition(condition).holds(t)]
+
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("errors", "write FIELD OPERATOR VALUE, for instance errors>0"),
+        ("", "write FIELD OPERATOR VALUE, for instance errors>0"),
+        ("error>0", "no field 'error'; there are agent, service,"),
+        ("tool~(", "no regular expression"),
+        ("errors>many", "> compares with a number"),
+        ("errors<=", "<= compares with a number"),
+    ],
+)
+def test_a_condition_that_says_nothing_is_refused(text: str, reason: str):
+    """What can never hold is an error that says what to write, not an empty result."""
+    with pytest.raises(ConfigError) as caught:
+        parse_condition(text)
+
+    assert str(caught.value).startswith(f"--where {text!r}: ")
+    assert reason in str(caught.value)
+
+
+def test_everything_is_selected_by_default(filled: Store):
+    """No filter restricts nothing."""
+    assert len(list(filled.trajectories.read())) == len(RUNS)
+
+
+def test_an_empty_service_can_be_asked_for():
+    """A filter on the empty text is a filter."""
+    found: list[Trajectory] = [t for t in RUNS if Selection(services=("",)).matches(t)]
+
+    assert {t.service for t in found} == {""}

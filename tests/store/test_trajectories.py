@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oteval.errors import NotFound
+from oteval.model import Message, Rewrite, Trajectory, Usage
+from oteval.pipeline import refresh
+from oteval.reconstruct import reconstruct
+from oteval.selection import Selection, parse_condition
+from oteval.store import Store
+
+from ..make import CAPTURES, asks, call, capture, gap, keep, run, told
+
+USER = Message("user", "hi")
+
+
+def chain(length: int) -> list[Trajectory]:
+    """Return runs of one conversation, each following the one before."""
+    runs: list[Trajectory] = []
+    for number in range(1, length + 1):
+        said = Message("user", f"question {number}"), Message("assistant", f"answer {number}")
+        before = runs[-1] if runs else None
+        known = 2 * len(runs)
+        runs.append(run(number, *said, new_from=known, history=before, turn=number))
+    return runs
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_trajectories_of_captures_come_back_as_they_were(store: Store, name: str):
+    """What reconstruction returns is what the store gives back, history and gaps with it."""
+    made = reconstruct(*capture(name))
+
+    keep(store, *made)
+
+    assert {t.id: t for t in store.trajectories.read()} == {t.id: t for t in made}
+
+
+def test_every_field_comes_back(store: Store):
+    """A trajectory with all its fields filled is read back equal."""
+    message = Message("tool", "no", (), "c1", "f", True, ({"type": "image"},), "a" * 16, "b" * 32)
+    made = run(
+        1,
+        USER,
+        asks(call("f", {"a": [1, None]}, "c1", span_id="c" * 16, start_ns=1, end_ns=2), call("g")),
+        message,
+        Message("assistant", ""),
+        new_from=1,
+        conversation_id="conversation",
+        turn=3,
+        parent_id="p",
+        parent_call_id="c9",
+        steps=(("a", "b"), ()),
+        tools=({"name": "f"},),
+        models=("m", "n"),
+        dialects=("genai",),
+        usage=Usage(1, 2, 3, 4),
+        gaps=(gap(), gap("redacted")),
+        rewrites=(Rewrite(1, (USER,), "d" * 16),),
+        attributes={"x": 1, "y": True, "z": "s"},
+        chain="chain",
+        follows="follows",
+    )
+
+    keep(store, made)
+
+    assert store.trajectories.get(made.id) == made
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"agent": "\ud800"},
+        {"tail": (Message("user", "\ud83d"), Message("\ud800"))},
+        {"tail": (asks(call("\ud800", {"a": "\ud83d", "\udfff": 1})),)},
+        {"tail": (asks(call("f", json.loads('{"a":' * 250 + "1" + "}" * 250))),)},
+        {"tail": (asks(call("f", 10**40), call("f", float("inf"))),)},
+        {"usage": Usage(2**70, -(2**70), 0, 0)},
+    ],
+    ids=["agent", "text", "arguments", "depth", "numbers", "tokens"],
+)
+def test_hostile_content_is_stored(store: Store, odd: dict[str, Any]):
+    """What no column or encoder takes as it is does not keep a trajectory from being stored."""
+    keep(store, replace(run(1), **odd))
+
+    assert store.trajectories.count() == 1
+    assert [t.id for t in store.trajectories.read()] == [run(1).id]
+
+
+def test_unchanged_content_writes_nothing(store: Store):
+    """Reconstructing the same again makes no revision."""
+    keep(store, run(1, USER))
+
+    written = store.trajectories.write([run(1, USER)], [run(1).root_span.trace_id])
+
+    assert written == 0
+    assert store.trajectories.get(run(1).id).rev == 1
+
+
+def test_changed_content_is_a_new_revision(store: Store):
+    """The changed trajectory replaces the one before, which stays in the table."""
+    keep(store, run(1, USER))
+    keep(store, run(1, USER, USER))
+    keep(store, run(1, USER))
+
+    found = store.trajectories.get(run(1).id)
+
+    assert (found.rev, len(found.messages)) == (3, 1)
+    assert store.trajectories.count() == 1
+    rows = store._connection.execute("SELECT count(*) FROM trajectories").fetchall()
+    assert rows == [(3,)]
+
+
+def test_a_root_that_vanishes_is_superseded(store: Store):
+    """A trajectory of the traces that is not among those written is no longer current."""
+    keep(store, run(1, USER), run(2, USER))
+    traces = [run(1).root_span.trace_id]
+
+    store.trajectories.write([], traces)
+
+    assert [t.id for t in store.trajectories.read()] == [run(2).id]
+
+
+def test_a_root_that_comes_back_is_current_again(store: Store):
+    """A trajectory that had vanished gets a revision of its own, seen once."""
+    keep(store, run(1, USER))
+    traces = [run(1).root_span.trace_id]
+    store.trajectories.write([], traces)
+    store.trajectories.write([], traces)
+
+    store.trajectories.write([run(1, USER)], traces)
+
+    assert [(t.id, t.rev) for t in store.trajectories.read()] == [(run(1).id, 2)]
+
+
+def test_other_traces_are_left_alone(store: Store):
+    """Only trajectories rooted in the traces given can be superseded."""
+    keep(store, run(1, USER), run(2, USER))
+
+    store.trajectories.write([run(1, USER, USER)], [run(1).root_span.trace_id])
+
+    assert store.trajectories.get(run(2).id).rev == 1
+
+
+def test_a_failed_write_changes_nothing(store: Store):
+    """Superseding and inserting are one transaction."""
+    keep(store, run(1, USER))
+
+    with pytest.raises(OverflowError):
+        keep(store, replace(run(1, USER, USER), start_ns=2**70))
+
+    assert store.trajectories.get(run(1).id).rev == 1
+    keep(store, run(1, USER, USER))
+    assert store.trajectories.get(run(1).id).rev == 2
+
+
+def test_history_is_joined_at_read(store: Store):
+    """The last turn of a long conversation has all its messages, each turn only its own row."""
+    runs = chain(60)
+    keep(store, *runs)
+
+    last = store.trajectories.get(runs[-1].id)
+
+    assert last == runs[-1]
+    assert len(last.messages) == 120
+    assert [m.content for m in last.own_messages] == ["question 60", "answer 60"]
+    rows = store._connection.execute(
+        "SELECT max(json_array_length(messages)) FROM trajectories"
+    ).fetchall()
+    assert rows == [(2,)]
+
+
+def test_history_is_joined_over_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Reading page by page gives each turn its history, wherever the page begins."""
+    monkeypatch.setattr("oteval.store.trajectories._PAGE", 7)
+    runs = chain(20)
+    keep(store, *runs)
+
+    assert list(store.trajectories.read()) == runs
+
+
+def test_a_trajectory_is_found_by_id_and_by_span(store: Store):
+    """The id, its beginning, the trace id and the span id all find it."""
+    made = run(1, USER)
+    keep(store, made, run(2, USER))
+
+    for name in (made.id, made.id[:12], made.root_span.trace_id, made.root_span.span_id):
+        assert store.trajectories.get(name) == made
+
+
+def test_an_ambiguous_name_lists_what_it_may_mean(store: Store):
+    """A beginning that several ids share is refused with the ids."""
+    keep(store, run(1), run(2))
+
+    with pytest.raises(NotFound, match=f"'' means several trajectories: {run(1).id}, {run(2).id}"):
+        store.trajectories.get("")
+
+
+def test_a_missing_name_says_how_to_list_them(store: Store):
+    """An id that nothing has is NotFound, a LookupError."""
+    with pytest.raises(LookupError, match="no trajectory 'x'; oteval trajectories lists them"):
+        store.trajectories.get("x")
+
+
+def test_trajectories_come_in_order_of_start(store: Store):
+    """Reading goes by start, not by order of writing."""
+    keep(store, run(3), run(1), run(2))
+
+    assert [t.start_ns for t in store.trajectories.read()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("condition", [[], ["calls=0"]])
+def test_a_limit_takes_the_latest(store: Store, condition: list[str]):
+    """The latest runs are taken, in SQL and where Python has to look, still in order of start."""
+    keep(store, *(run(number) for number in range(1, 6)))
+    conditions = tuple(parse_condition(text) for text in condition)
+
+    found = store.trajectories.read(Selection(conditions=conditions, limit=2))
+
+    assert [t.start_ns for t in found] == [4, 5]
+
+
+def test_told_does_not_depend_on_revisions(store: Store):
+    """A late span makes a new revision that says what one load of everything says."""
+    spans, logs = capture("genai_openai_chat")
+    spans.sort(key=lambda item: item.start_ns)
+    store.spans.write(spans[:2], logs)
+    refresh(store)
+    store.spans.write(spans[2:])
+    refresh(store)
+
+    with Store() as whole:
+        whole.spans.write(spans, logs)
+        refresh(whole)
+        expected = [told(t) for t in whole.trajectories.read()]
+
+    assert [told(t) for t in store.trajectories.read()] == expected
+    assert max(t.rev for t in store.trajectories.read()) > 1

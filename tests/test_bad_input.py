@@ -1,0 +1,191 @@
+"""Bad input, end to end: a clear line or gap for each, and the good rest is stored."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRACES = Path(__file__).parent / "data" / "traces"
+GOOD = (TRACES / "genai_openai_chat.json").read_text()
+GOOD_RUNS = 3
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run oteval in a folder."""
+    line = [sys.executable, "-m", "oteval", *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def trajectories(folder: Path) -> list[dict[str, Any]]:
+    """Return what `oteval trajectories --json` prints."""
+    done = command(folder, "trajectories", "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def attribute(key: str, value: Any) -> dict[str, Any]:
+    """Return an OTLP attribute."""
+    kind = "intValue" if isinstance(value, int) else "stringValue"
+    return {"key": key, "value": {kind: value if isinstance(value, str) else str(value)}}
+
+
+def span(number: int, parent: int = 0, name: str = "span", **attributes: Any) -> dict[str, Any]:
+    """Return an OTLP span of the trace `bad`; dots in attribute names are written as `__`."""
+    return {
+        "traceId": b"bad".hex().zfill(32),
+        "spanId": f"{number:016x}",
+        "parentSpanId": f"{parent:016x}" if parent else "",
+        "name": name,
+        "startTimeUnixNano": str(1_000_000_000 * number),
+        "endTimeUnixNano": str(1_000_000_000 * number + 500),
+        "attributes": [attribute(key.replace("__", "."), v) for key, v in attributes.items()],
+    }
+
+
+def request(*spans: dict[str, Any]) -> str:
+    """Return spans as one line of OTLP/JSON."""
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]})
+
+
+def good_line() -> str:
+    """Return the good capture as one line."""
+    return json.dumps(json.loads(GOOD))
+
+
+def truncated(path: Path) -> None:
+    """Write two good documents, the second cut in the middle."""
+    path.write_text(good_line() + "\n" + good_line()[: len(good_line()) // 2])
+
+
+def garbage(path: Path) -> None:
+    """Write a line of garbage before a good one."""
+    path.write_text("{this is not JSON}\n" + good_line() + "\n")
+
+
+def not_utf8(path: Path) -> None:
+    """Write a line that is not UTF-8 before a good one."""
+    path.write_bytes(b"{\xff\xfe\xfa\n" + good_line().encode() + b"\n")
+
+
+def zero_spans(path: Path) -> None:
+    """Write a request without spans before a good one."""
+    path.write_text('{"resourceSpans": []}\n' + good_line() + "\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "status", "message"),
+    [
+        (truncated, 0, "bad.json:2: "),
+        (garbage, 0, "bad.json:1: "),
+        (not_utf8, 0, "bad.json:1: "),
+        (zero_spans, 0, ""),
+    ],
+)
+def test_a_bad_part_is_named_and_the_good_rest_is_stored(
+    tmp_path: Path, write: Callable[[Path], None], status: int, message: str
+) -> None:
+    """A bad line, a cut and an empty request cost nothing but themselves, and are said."""
+    write(tmp_path / "bad.json")
+
+    done = command(tmp_path, "ingest", "bad.json")
+
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    runs = trajectories(tmp_path)
+    assert len(runs) == GOOD_RUNS
+    assert len(runs[1]["messages"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.json", b"", "empty"),
+        ("folder", None, "is a directory"),
+        ("latin.json", b"\xe4\xf6\xfc this is no UTF-8 text \xff\xfe\n" * 3, "latin.json: "),
+        ("missing.json", b"-", "missing.json: "),
+    ],
+)
+def test_an_unreadable_file_is_one_line_and_the_others_are_stored(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    """A file that cannot be read at all is named with what to do, exits 2, and stops nothing."""
+    if content is None:
+        (tmp_path / name).mkdir()
+    elif content != b"-":
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "good.json").write_text(GOOD)
+
+    done = command(tmp_path, "ingest", name, "good.json")
+
+    assert done.returncode == 2
+    complaints = [line for line in done.stderr.splitlines() if name in line]
+    assert len(complaints) == 1
+    assert message in complaints[0]
+    assert len(trajectories(tmp_path)) == GOOD_RUNS
+
+
+CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("spans", "code"),
+    [
+        ([span(1, 2, **CHAT), span(2, 1)], "cyclic_parents"),
+        ([{**span(1, **CHAT), "endTimeUnixNano": "5"}], "negative_duration"),
+        ([span(1, name="x", **{"langfuse__observation__type": "generation"})], "unknown_dialect"),
+        ([span(1, 9, **CHAT)], "missing_parent"),
+        ([span(1, name="GET /")], "no_model_spans"),
+    ],
+)
+def test_an_odd_trace_has_the_gap_that_says_so(
+    tmp_path: Path, spans: list[dict[str, Any]], code: str
+) -> None:
+    """Whatever shape a trace has, it gives a trajectory with the right gap beside the good ones."""
+    (tmp_path / "odd.json").write_text(request(*spans) + "\n" + good_line() + "\n")
+
+    done = command(tmp_path, "ingest", "odd.json")
+
+    assert done.returncode == 0, done.stderr
+    runs = trajectories(tmp_path)
+    codes = [gap["code"] for run in runs for gap in run["gaps"]]
+    assert code in codes
+    assert len(runs) == GOOD_RUNS + 1
+
+
+def test_duplicate_span_ids_keep_the_first_and_are_named(tmp_path: Path) -> None:
+    """A span id that comes again with other content is counted and named, and the first stays."""
+    second = {**span(1, name="second", **CHAT)}
+    lines = [request(span(1, name="first", **CHAT), second), good_line()]
+    (tmp_path / "twice.json").write_text("\n".join(lines) + "\n")
+
+    done = command(tmp_path, "ingest", "twice.json")
+
+    assert "duplicate 1" in done.stdout
+    assert f"{span(1)['traceId']}/{span(1)['spanId']}" in done.stderr
+    assert len(trajectories(tmp_path)) == GOOD_RUNS + 1
+
+
+def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path) -> None:
+    """A tool call with broken arguments is kept with the text it came with."""
+    answer = [
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "c1", "name": "f", "arguments": "{city: Paris"}],
+        }
+    ]
+    chat = span(1, **CHAT, **{"gen_ai__output__messages": json.dumps(answer)})
+    (tmp_path / "odd.json").write_text(request(chat) + "\n" + good_line() + "\n")
+
+    command(tmp_path, "ingest", "odd.json")
+
+    runs = trajectories(tmp_path)
+    calls = [c for run in runs for m in run["messages"] for c in m.get("tool_calls", [])]
+    assert {"name": "f", "arguments": "{city: Paris"} in [call["function"] for call in calls]
+    assert len(runs) == GOOD_RUNS + 1

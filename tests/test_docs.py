@@ -1,0 +1,53 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from oteval.config import parse_config
+from oteval.reconstruct import CODES
+from scripts.make_cli_docs import page
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_page_of_commands_is_current() -> None:
+    """docs/cli.md holds what --help says now; scripts/make_cli_docs.py writes it."""
+    assert (ROOT / "docs" / "cli.md").read_text() == page()
+
+
+def test_the_page_of_gaps_lists_every_code() -> None:
+    """docs/gaps.md has a row for each gap that can occur, and for no other."""
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "gaps.md").read_text(), re.MULTILINE)
+
+    assert sorted(rows) == sorted(CODES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    """Every relative link of a page is a file."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+
+    missing = [link for link in links if not (path.parent / link).exists()]
+
+    assert not missing
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_configurations_in_pages_are_valid(path: Path) -> None:
+    """Every oteval.yaml shown is one that oteval reads."""
+    for indent, block in re.findall(r"^( *)```yaml\n(.*?)^\1```", path.read_text(), re.M | re.S):
+        text = "\n".join(line.removeprefix(indent) for line in block.splitlines())
+
+        assert parse_config(text).evaluators
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    """`make demo` and `make test` are the first two commands of the README."""
+    commands = re.findall(r"^(?:\$ )?((?:make|pip|oteval) \S+)", (ROOT / "README.md").read_text(), re.M)
+
+    assert commands[:2] == ["make demo", "make test"]

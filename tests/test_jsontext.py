@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oteval.jsontext import call_hash, canonical, dumps, loads, restore
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(
+    scalars | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def nested(depth: int) -> str:
+    """Return the text of a list in a list, so deep."""
+    return "[" * depth + "]" * depth
+
+
+@given(values)
+def test_what_is_written_is_read_back(value: Any):
+    """`restore` inverts `dumps`, but for integers too big for 64 bits, which become floats."""
+    back = restore(dumps(value))
+
+    assert canonical(back) == canonical(loads(json.dumps(value)))
+
+
+@given(values)
+def test_the_canonical_text_does_not_depend_on_order_or_form(value: Any):
+    """Read again with its keys turned round, a value has the same text."""
+    turned = restore(dumps(_turned(value)))
+
+    assert canonical(turned) == canonical(restore(dumps(value)))
+
+
+def _turned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _turned(value[key]) for key in reversed(value)}
+    return [_turned(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (1, 1.0, True),
+        ({"a": 1, "b": [2.0]}, {"b": [2], "a": 1.0}, True),
+        (1e16, 10**16, True),
+        (1, True, False),
+        (1, "1", False),
+        (0, False, False),
+        (None, {}, False),
+        ("é", "e\u0301", False),
+        ({"a": 1.5}, {"a": 1.25}, False),
+    ],
+)
+def test_values_are_equal_when_their_texts_are(one: Any, other: Any, equal: bool):
+    """Key order and the form of a number do not count, types do."""
+    assert (canonical(one) == canonical(other)) is equal
+    assert (call_hash("f", one) == call_hash("f", other)) is equal
+
+
+def test_a_call_hash_fits_a_column():
+    """The hash is a positive number of 63 bits, and another tool's is another."""
+    assert 0 <= call_hash("f", {"a": "x"}) < 2**63
+    assert call_hash("f", {}) != call_hash("g", {})
+
+
+@pytest.mark.parametrize("text", ["", "{", "nul", "[1,]", '"\\x"', "1" * 5000])
+def test_what_is_no_json_is_a_value_error(text: str):
+    """Broken text, and numbers without end, raise ValueError alone."""
+    with pytest.raises(ValueError, match=r".*"):
+        loads(text)
+
+
+def test_what_emitters_write_beyond_the_standard_is_read():
+    """NaN and the infinities are read, as are integers of any size, as floats."""
+    nan, infinite, big = loads("[NaN, -Infinity, 123456789012345678901234567890]")
+
+    assert math.isnan(nan)
+    assert (infinite, big) == (-math.inf, 1.2345678901234568e29)
+    assert loads("18446744073709551615") == 2**64 - 1
+
+
+@pytest.mark.parametrize("depth", [255, 900, 2000, 100_000])
+@pytest.mark.parametrize("start", ["", '"\\ud800", ', "NaN, "])
+def test_text_nested_too_deep_is_refused(depth: int, start: str):
+    """Where Python's recursion might not survive a value, there is none."""
+    with pytest.raises(ValueError, match="nested more than 254 levels deep"):
+        loads(f"[{start}{nested(depth)}]")
+
+
+def test_text_nested_as_deep_as_allowed_can_be_handled():
+    """A value at the limit can be written, hashed and read back."""
+    value = loads(nested(254))
+
+    assert restore(dumps({"wrapped": [value]})) == {"wrapped": [value]}
+    assert call_hash("f", value) == call_hash("f", loads(nested(254)))
+
+
+def test_lone_surrogates_become_question_marks():
+    """Half a character, as cut-off text has it, can be stored and compared like other text."""
+    assert loads('{"a\\udfff": "x\\ud83d"}') == {"a?": "x?"}
+    assert loads('"\\ud83d\\ude00"') == "😀"
+    assert dumps("\ud83d") == '"?"'
+    assert canonical({"a": "\ud83d"}) == '{"a":"?"}'
+    assert call_hash("\ud83d", "\ud83d") == call_hash("?", "?")

@@ -13,7 +13,15 @@ from typing import Any
 
 import orjson
 
-__all__ = ["call_hash", "canonical", "canonical_object", "dumps", "loads", "restore"]
+__all__ = [
+    "call_hash",
+    "canonical",
+    "canonical_object",
+    "dumps",
+    "encodable",
+    "loads",
+    "restore",
+]
 
 _MAX_DEPTH = 254  # orjson's own limit when it writes
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
@@ -80,7 +88,12 @@ def _encodable(value: Any, *, sort_keys: bool = False) -> bytes:
     text = json.dumps(
         value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=str
     )
-    return _SURROGATE.sub("\ufffd", text).encode()
+    return encodable(text).encode()
+
+
+def encodable(text: str) -> str:
+    """Return text with U+FFFD for every half of a surrogate pair, which UTF-8 cannot hold."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def canonical(value: Any) -> str:
@@ -102,13 +115,13 @@ def canonical_object(text: str) -> str | None:
     """
     try:
         value = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        if type(value) is not dict:
+            return None
+        found = orjson.dumps(value, None, _OPTIONS).decode()
+    except (orjson.JSONDecodeError, TypeError):
         return None
-    if type(value) is not dict:
-        return None
-    found = orjson.dumps(value, None, _OPTIONS).decode()
-    # Whole floats, and integers too big for orjson, end in ".0" or have a positive exponent.
-    if ".0" in found or "e1" in found or "e2" in found or "e3" in found:
+    # Whole floats, and integers too big for orjson, end in ".0" or have an exponent.
+    if ".0" in found or ("e" in found and _WHOLE_FLOAT.search(found)):
         return None
     return found
 
@@ -126,5 +139,5 @@ def _plain(value: Any) -> Any:
 def call_hash(name: str, arguments: Any) -> int:
     """Return a 63-bit hash that two tool calls share when name and arguments are equal."""
     text = f"{name}\0{canonical(arguments)}"
-    data = text.encode("utf-8", "replace")
+    data = encodable(text).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
-from ..jsontext import dumps, restore
+from ..jsontext import dumps, encodable, restore
 from ..model import Event, Link, LogRecord, Span
 
 __all__ = [
@@ -136,7 +136,7 @@ def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return encodable(value)
     return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..jsontext import call_hash, dumps
+from ..jsontext import call_hash, dumps, encodable
 from ..model import Message, ToolCall
 
 __all__ = ["Signature", "name_hash", "signature_of"]
@@ -43,7 +43,7 @@ class Signature:
 
 def name_hash(text: str) -> int:
     """Return a 63-bit hash of a text."""
-    data = text.encode("utf-8", "replace")
+    data = encodable(text).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 

@@ -43,7 +43,7 @@ def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
     store.scores.write([score(1, comment="a\ud800", metadata={"\ud800": "\ud800"})])
 
     (found,) = store.scores.read()
-    assert (found.comment, found.metadata) == ("a?", {"?": "?"})
+    assert (found.comment, found.metadata) == ("a\ufffd", {"\ufffd": "\ufffd"})
 
 
 def test_the_newest_of_an_evaluator_and_version_counts(store: Store):

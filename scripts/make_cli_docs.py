@@ -27,7 +27,7 @@ def page() -> str:
     """Return the page."""
     parts = ["# Commands", "", "What `--help` says, for every command.", ""]
     for path, command in commands(cli, "oteval"):
-        context = click.Context(command, info_name=path, terminal_width=100)
+        context = click.Context(command, info_name=path, terminal_width=100, **cli.context_settings)
         parts += [f"## {path}", "", "```", command.get_help(context).rstrip(), "```", ""]
     return "\n".join(parts)
 

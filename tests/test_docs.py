@@ -48,6 +48,8 @@ def test_configurations_in_pages_are_valid(path: Path) -> None:
 
 def test_the_readme_begins_with_the_two_commands() -> None:
     """`make demo` and `make test` are the first two commands of the README."""
-    commands = re.findall(r"^(?:\$ )?((?:make|pip|oteval) \S+)", (ROOT / "README.md").read_text(), re.M)
+    commands = re.findall(
+        r"^(?:\$ )?((?:make|pip|oteval) \S+)", (ROOT / "README.md").read_text(), re.M
+    )
 
     assert commands[:2] == ["make demo", "make test"]

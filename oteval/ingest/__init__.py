@@ -15,10 +15,12 @@ from .otlp import (
     decode_protobuf_traces,
     parse_json,
 )
+from .parts import Part, read_part, split
 
 __all__ = [
     "Batch",
     "Decoded",
+    "Part",
     "Problem",
     "decode_json",
     "decode_protobuf",
@@ -26,5 +28,7 @@ __all__ = [
     "decode_protobuf_traces",
     "parse_json",
     "read",
+    "read_part",
     "size",
+    "split",
 ]

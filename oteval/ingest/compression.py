@@ -9,15 +9,23 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
-__all__ = ["ZSTD_MAGIC", "Source", "unzstd"]
+__all__ = ["ZSTD_MAGIC", "Readable", "Source", "unzstd"]
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 18
 # What a damaged zstd stream may lose of the data before the damage.
 _ZSTD_CHUNK = 1 << 14
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most so many bytes, b"" at the end."""
+        ...
 
 
 class Source:
@@ -28,7 +36,7 @@ class Source:
         decompressed: How many bytes were returned so far.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable) -> None:
         self.fault = ""
         self.decompressed = 0
         self._raw = _Counted(file)
@@ -128,7 +136,7 @@ class _Counted:
 
     closed = False
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Readable) -> None:
         self.count = 0
         self._file = file
         self._first = b""

@@ -23,11 +23,11 @@ from oteval.errors import InputError
 from oteval.model import LogRecord, Span
 
 from . import json_stream, protobuf_stream
-from .compression import Source
+from .compression import Readable, Source
 from .otlp import Decoded, decode_json
 from .tape import Tape
 
-__all__ = ["Batch", "Problem", "read", "size"]
+__all__ = ["Batch", "Problem", "read", "read_stream", "size"]
 
 CHUNK = 4096
 _HEAD = 1 << 16
@@ -117,33 +117,43 @@ def read(path: str | Path, *, chunk: int = CHUNK) -> Iterator[Batch]:
     Raises:
         InputError: The file cannot be read, or nothing in it can.
     """
-    name = str(path)
     with _opened(path) as file:
-        source = Source(file)
-        found = False
-        first: Problem | None = None
-        batch = Batch()
-        batch_start = 0
-        try:
-            for item in _items(source, name):
-                if isinstance(item, Problem):
-                    first = first or item
-                    batch.problems.append(item)
-                else:
-                    found = True
-                    batch.spans += item.spans
-                    batch.logs += item.logs
-                if _is_full(batch, chunk, source.decompressed - batch_start):
-                    batch.bytes_read = source.bytes_read
-                    yield batch
-                    batch, batch_start = Batch(), source.decompressed
-        except OSError as error:
-            raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
-        if first and not found:
-            raise InputError(f"{first}; {_READ}")
-        if batch:
-            batch.bytes_read = source.bytes_read
-            yield batch
+        yield from read_stream(file, str(path), chunk=chunk)
+
+
+def read_stream(file: Readable, name: str, *, chunk: int = CHUNK) -> Iterator[Batch]:
+    """Read an open file of OTLP data, as `read` does.
+
+    Args:
+        file: The file, opened for bytes.
+        name: What problems call it.
+        chunk: As for `read`.
+    """
+    source = Source(file)
+    found = False
+    first: Problem | None = None
+    batch = Batch()
+    batch_start = 0
+    try:
+        for item in _items(source, name):
+            if isinstance(item, Problem):
+                first = first or item
+                batch.problems.append(item)
+            else:
+                found = True
+                batch.spans += item.spans
+                batch.logs += item.logs
+            if _is_full(batch, chunk, source.decompressed - batch_start):
+                batch.bytes_read = source.bytes_read
+                yield batch
+                batch, batch_start = Batch(), source.decompressed
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
+    if first and not found:
+        raise InputError(f"{first}; {_READ}")
+    if batch:
+        batch.bytes_read = source.bytes_read
+        yield batch
 
 
 def _is_full(batch: Batch, chunk: int, size: int) -> bool:

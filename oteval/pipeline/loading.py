@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..decoding import DecodedPart, decode_parts
 from ..errors import InputError
-from ..ingest import Batch, Problem, read, size
+from ..ingest import Batch, Part, Problem, read, size, split
 from ..model import Span, Trajectory
 from ..reconstruct import reconstruct
 from ..store import Store, Written
@@ -24,6 +25,9 @@ BATCH = 16_384
 _MAX_PROBLEMS = 1000
 _QUEUED = 1
 CHUNK = 1024
+# From this size on (bytes) the processes that decode a file's parts pay for their start.
+BIG = 64 << 20
+PART = 4 << 20
 
 Progress = Callable[[int, int | None], None]
 
@@ -108,20 +112,38 @@ def load(
 
 def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> None:
     total = size(file.path)
+    parts = split(file.path, PART) if (total or 0) >= BIG else []
     # One thread decodes and builds rows, another inserts: DuckDB works without the interpreter.
     with ThreadPoolExecutor(1) as executor, _rare_cycle_search():
         writer = _Writer(store, executor, file.written)
         try:
-            for batch in read(file.path, chunk=CHUNK):
-                file.spans += len(batch.spans)
-                file.logs += len(batch.logs)
-                _note(file, batch.problems)
-                writer.take(batch)
+            done = _take_parts(writer, file, parts) if parts else _take_batches(writer, file)
+            for bytes_read in done:
                 if on_progress:
-                    on_progress(batch.bytes_read, total)
+                    on_progress(bytes_read, total)
         finally:
             # What came before a fault, or before Ctrl-C, is kept.
             writer.finish()
+
+
+def _take_batches(writer: _Writer, file: FileReport) -> Iterator[int]:
+    """Read a file, and yield how many of its bytes are read."""
+    for batch in read(file.path, chunk=CHUNK):
+        file.spans += len(batch.spans)
+        file.logs += len(batch.logs)
+        _note(file, batch.problems)
+        writer.take(batch)
+        yield batch.bytes_read
+
+
+def _take_parts(writer: _Writer, file: FileReport, parts: Sequence[Part]) -> Iterator[int]:
+    """Read a file on all processors, and yield how many of its bytes are read."""
+    for part, found in decode_parts(file.path, parts):
+        file.spans += found.spans.num_rows
+        file.logs += found.logs.num_rows
+        _note(file, found.problems)
+        writer.take_part(found)
+        yield part.end
 
 
 @contextmanager
@@ -163,6 +185,17 @@ class _Writer:
                 self._insert()
         if batch.logs:
             self._submit(self._executor.submit(self._store.spans.write, (), batch.logs))
+
+    def take_part(self, found: DecodedPart) -> None:
+        spans = found.spans
+        while spans.num_rows:
+            room = BATCH - len(self._batch)
+            self._batch.add_table(spans.slice(0, room))
+            spans = spans.slice(room)
+            if len(self._batch) == BATCH:
+                self._insert()
+        if found.logs.num_rows:
+            self._submit(self._executor.submit(self._store.spans.insert_log_table, found.logs))
 
     def _insert(self) -> None:
         self._submit(self._executor.submit(self._store.spans.insert, self._batch))

@@ -56,6 +56,7 @@ class SpanBatch:
 
     Attributes:
         repeated: Spans given again, to be compared with the first; the first 1,000.
+        repeated_tables: Those among tables.
         written: How many were given again.
     """
 
@@ -64,6 +65,7 @@ class SpanBatch:
         self._seen: set[tuple[str, str]] = set()
         self._tables: list[pa.Table] = []
         self.repeated: list[Span] = []
+        self.repeated_tables: list[pa.Table] = []
         self.written = Written()
 
     def __len__(self) -> int:
@@ -84,6 +86,22 @@ class SpanBatch:
                 self.repeated.append(span)
         if fresh:
             self._tables.append(span_table(fresh, self._next_seq(len(fresh))))
+
+    def add_table(self, table: pa.Table) -> None:
+        """Take in spans that are a table already, whatever their numbers."""
+        ids = zip(table["trace_id"].to_pylist(), table["span_id"].to_pylist(), strict=True)
+        is_new = []
+        for key in ids:
+            is_new.append(key not in self._seen)
+            self._seen.add(key)
+        count = sum(is_new)
+        if count < table.num_rows:
+            self.written.duplicate += table.num_rows - count
+            self.repeated_tables.append(table.filter(pa.array([not new for new in is_new])))
+            table = table.filter(pa.array(is_new))
+        first = self._next_seq(count)
+        seq = pa.array(range(first, first + count), pa.int64())
+        self._tables.append(table.set_column(table.schema.get_field_index("seq"), "seq", seq))
 
     def table(self) -> pa.Table:
         """Return the spans as one table."""
@@ -146,6 +164,8 @@ class Spans:
             total.conflicts += self._conflicts(table)
         if batch.repeated:
             total.conflicts += self._conflicts(span_table(batch.repeated, 0))
+        for repeated in batch.repeated_tables:
+            total.conflicts += self._conflicts(repeated)
         del total.conflicts[MAX_CONFLICTS:]
         return total
 
@@ -165,6 +185,13 @@ class Spans:
         ).fetchall()
         self._connection.unregister("incoming")
         return [name for (name,) in rows]
+
+    def insert_log_table(self, table: pa.Table) -> Written:
+        """Insert log records that are a table already, whatever their numbers."""
+        first = self._next(table.num_rows)
+        seq = pa.array(range(first, first + table.num_rows), pa.int64())
+        place = table.schema.get_field_index("seq")
+        return self._insert_logs(table.set_column(place, "seq", seq))
 
     def _insert_logs(self, table: pa.Table) -> Written:
         connection = self._connection

@@ -45,7 +45,9 @@ def span(name: str, start: int = 1, *, parent: str = "", trace: str = TRACE, **f
     )
 
 
-def agent(name: str, start: int = 1, *, of: str = "helper", session: str = "", **fields: Any) -> Span:
+def agent(
+    name: str, start: int = 1, *, of: str = "helper", session: str = "", **fields: Any
+) -> Span:
     """Return an agent's span."""
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": of}
     if session:

@@ -262,7 +262,9 @@ def test_sub_agents_are_no_turns_of_the_conversation():
     spans = turn(1, [Q1], asks(("ask", {}, "k")))
     trace = spans[0].trace_id
     spans += [
-        tool("t", 110, of="ask", id="k", args="{}", result="done", parent="a1", trace=trace, end=140),
+        tool(
+            "t", 110, of="ask", id="k", args="{}", result="done", parent="a1", trace=trace, end=140
+        ),
         agent("b", 111, of="clerk", session="s", parent="t", trace=trace),
         chat("d", 112, [user("do")], said("done"), parent="b", trace=trace),
         chat(

@@ -22,7 +22,9 @@ def test_parallel_calls_keep_their_overlap():
         chat("c1", 2, [user("q")], look, parent="a"),
         tool("t1", 10, id="k1", args='{"x":1}', result="r1", parent="a", end=30),
         tool("t2", 20, id="k2", args='{"x":2}', result="r2", parent="a", end=40),
-        chat("c2", 50, [user("q"), look, gives("r1", "k1"), gives("r2", "k2")], said("a"), parent="a"),
+        chat(
+            "c2", 50, [user("q"), look, gives("r1", "k1"), gives("r2", "k2")], said("a"), parent="a"
+        ),
     )
 
     one, two = found.messages[1].tool_calls
@@ -39,7 +41,9 @@ def test_results_are_paired_by_id_whatever_their_order():
         chat("c1", 2, [user("q")], look, parent="a"),
         tool("t2", 10, id="k2", args='{"x":2}', parent="a", status_code=2, status_message="no"),
         tool("t1", 11, id="k1", args='{"x":1}', result="r1", parent="a"),
-        chat("c2", 50, [user("q"), look, gives("r2", "k2"), gives("r1", "k1")], said("a"), parent="a"),
+        chat(
+            "c2", 50, [user("q"), look, gives("r2", "k2"), gives("r1", "k1")], said("a"), parent="a"
+        ),
     )
 
     second, first = found.messages[2:4]
@@ -223,7 +227,9 @@ def test_a_span_without_content_is_no_gap_where_the_messages_tell():
     first = chat("c1", 2, [user("q")], look, parent="a")
     ran = tool("t1", 3, id="k1", parent="a")
 
-    told = run(first, ran, chat("c2", 5, [user("q"), look, gives("r", "k1")], said("a"), parent="a"))
+    told = run(
+        first, ran, chat("c2", 5, [user("q"), look, gives("r", "k1")], said("a"), parent="a")
+    )
     untold = run(first, ran)
 
     assert codes(told) == []

@@ -255,7 +255,9 @@ def test_an_unknown_dialect_beside_a_known_one_is_not_lost():
 def test_an_agent_without_model_spans_says_so():
     """An agent whose model client is not instrumented shows its tools and the gap."""
     found = only(
-        agent("a", 1, attributes={"gen_ai.output.messages": '[{"role":"assistant","content":"!"}]'}),
+        agent(
+            "a", 1, attributes={"gen_ai.output.messages": '[{"role":"assistant","content":"!"}]'}
+        ),
         tool("t1", 2, id="k1", args='{"x":1}', result="r1", parent="a", end=5),
         tool("t2", 3, id="k2", args='{"x":2}', result="r2", parent="a", end=6),
         tool("t3", 8, id="k3", args='{"x":3}', result="r3", parent="a"),

@@ -58,7 +58,14 @@ def test_cut_json_gives_what_precedes_the_cut(text: str, value: Any):
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 5000, "{" * 5000, "[" + "1" * 5000 + "]", "[0x" + "f" * 6000 + "]", "[\ud800", "[\ud800]"],
+    [
+        "[" * 5000,
+        "{" * 5000,
+        "[" + "1" * 5000 + "]",
+        "[0x" + "f" * 6000 + "]",
+        "[\ud800",
+        "[\ud800]",
+    ],
     ids=["lists", "objects", "digits", "hex", "cut surrogate", "surrogate"],
 )
 def test_hostile_text_is_survived(text: str):

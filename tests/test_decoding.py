@@ -1,0 +1,93 @@
+"""Big files, decoded in parts by several processes, give what reading them in one go gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oteval import Store, load
+from oteval.ingest import split
+from oteval.pipeline import loading
+
+TRACES = Path(__file__).parent / "data" / "traces"
+NAMES = ("genai_openai_chat", "openinference_chat", "v2_legacy_chat.logs", "langgraph_genai")
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files of some kilobytes count as big."""
+    monkeypatch.setattr(loading, "BIG", 10_000)
+    monkeypatch.setattr(loading, "PART", 20_000)
+
+
+def lines() -> list[str]:
+    """Return captures as JSON lines."""
+    return [json.dumps(json.loads((TRACES / f"{name}.json").read_text())) for name in NAMES]
+
+
+def rows(path: Path) -> tuple[list[object], list[str]]:
+    """Load a file; return what is stored and the problems told."""
+    with Store() as store:
+        report = load(store, [path])
+        traces = [batch.column("trace_id").to_pylist() for batch in store.spans.export()]
+        spans, logs = store.spans.of_traces([trace for found in traces for trace in found])
+        stored = sorted((repr(item).split(", seq=")[0] for item in [*spans, *logs]))
+        file = report.files[0]
+        counts = (file.spans, file.logs, file.written.stored, file.written.duplicate)
+        return [counts, stored, file.written.conflicts], [str(p) for p in file.problems]
+
+
+def test_parts_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans, log records, duplicates and lines of problems are those of reading in one go."""
+    path = tmp_path / "big.jsonl"
+    good = lines()
+    path.write_text("\n".join([*good, "{broken", good[0], '{"resourceSpans": [1]}', *good]) + "\n")
+    whole = rows(path)
+
+    monkeypatch.setattr(loading, "BIG", 10_000)
+    monkeypatch.setattr(loading, "PART", 20_000)
+    parts = rows(path)
+
+    assert len(split(path, 20_000)) > 3
+    assert parts == whole
+    assert whole[1][0].startswith(f"{path}:5: ")
+
+
+def test_parts_begin_only_before_requests(tmp_path: Path) -> None:
+    """Whatever the size asked for, parts cover the file and each begins with a request."""
+    path = tmp_path / "big.jsonl"
+    path.write_text("\n".join(lines() * 3) + "\n")
+
+    parts = split(path, 30_000)
+
+    content = path.read_bytes()
+    assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+    assert parts[-1].end == len(content)
+    assert all(content[part.start :].startswith(b'{"resource') for part in parts)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]" * 20_000, b'{"resourceSpans": [\n' * 9_000])
+def test_what_cannot_be_cut_is_not(tmp_path: Path, content: bytes) -> None:
+    """A file that is no JSON lines, or too small, has no parts."""
+    path = tmp_path / "file"
+    path.write_bytes(content.replace(b"\n", b"\n "))
+
+    assert split(path, 10_000) == []
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_process_that_dies_is_an_error_and_what_came_before_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a decoding process ends before its time, the file is reported as not wholly read."""
+    path = tmp_path / "big.jsonl"
+    path.write_text("\n".join(lines() * 3) + "\n")
+    monkeypatch.setattr("oteval.decoding.sys.executable", "/bin/true")
+
+    with Store() as store:
+        report = load(store, [path])
+
+    assert "decoding process ended" in report.files[0].error
+    assert report.stored == 0

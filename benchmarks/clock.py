@@ -32,7 +32,7 @@ class Spent:
 
     Attributes:
         wall: Seconds on the wall.
-        cpu: CPU seconds of all threads.
+        cpu: CPU seconds of all threads, and of children that have ended.
         peak: Bytes of the highest resident set; 0 where it was not measured.
         output: What a command wrote to standard output.
     """
@@ -52,9 +52,15 @@ def spent() -> Iterator[Spent]:
     """Measure what the block of a ``with`` costs."""
     cost = Spent()
     gc.collect()
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu, wall = _cpu_time(), time.perf_counter()
     yield cost
-    cost.cpu, cost.wall = time.process_time() - cpu, time.perf_counter() - wall
+    cost.cpu, cost.wall = _cpu_time() - cpu, time.perf_counter() - wall
+
+
+def _cpu_time() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def median(costs: Sequence[Spent]) -> Spent:

@@ -78,6 +78,7 @@ class _Child:
             [sys.executable, "-m", "oteval.decoding"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            pipesize=1 << 20,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 

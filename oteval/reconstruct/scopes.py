@@ -143,6 +143,9 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[R
         run.gaps.extend(node.gaps)
         if dialect:
             run.dialects[dialect] = None
+    # Parents and children refer to each other; without the latter all is freed when it is done.
+    for node in list(root.walk()):
+        node.children.clear()
     for run in found:
         run.conversation_id = _conversation_of(run)
         run.model_calls.sort(key=lambda call: order(call.span))

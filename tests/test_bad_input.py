@@ -139,7 +139,7 @@ CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
     [
         ([span(1, 2, **CHAT), span(2, 1)], "cyclic_parents"),
         ([{**span(1, **CHAT), "endTimeUnixNano": "5"}], "negative_duration"),
-        ([span(1, name="x", **{"langfuse__observation__type": "generation"})], "unknown_dialect"),
+        ([span(1, name="x", langfuse__observation__type="generation")], "unknown_dialect"),
         ([span(1, 9, **CHAT)], "missing_parent"),
         ([span(1, name="GET /")], "no_model_spans"),
     ],
@@ -180,7 +180,7 @@ def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path) -> None:
             "parts": [{"type": "tool_call", "id": "c1", "name": "f", "arguments": "{city: Paris"}],
         }
     ]
-    chat = span(1, **CHAT, **{"gen_ai__output__messages": json.dumps(answer)})
+    chat = span(1, **CHAT, gen_ai__output__messages=json.dumps(answer))
     (tmp_path / "odd.json").write_text(request(chat) + "\n" + good_line() + "\n")
 
     command(tmp_path, "ingest", "odd.json")

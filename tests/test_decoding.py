@@ -33,7 +33,7 @@ def rows(path: Path) -> tuple[list[object], list[str]]:
         report = load(store, [path])
         traces = [batch.column("trace_id").to_pylist() for batch in store.spans.export()]
         spans, logs = store.spans.of_traces([trace for found in traces for trace in found])
-        stored = sorted((repr(item).split(", seq=")[0] for item in [*spans, *logs]))
+        stored = sorted(repr(item).split(", seq=")[0] for item in [*spans, *logs])
         file = report.files[0]
         counts = (file.spans, file.logs, file.written.stored, file.written.duplicate)
         return [counts, stored, file.written.conflicts], [str(p) for p in file.problems]

@@ -136,7 +136,7 @@ def test_nothing_is_missing_where_all_was_captured(name: str):
         assert trajectory.usage.output_tokens > 0
 
 
-@pytest.mark.parametrize("name", (*TWO_TURNS, "genai_openai_responses_prev_id"))
+@pytest.mark.parametrize("name", [*TWO_TURNS, "genai_openai_responses_prev_id"])
 def test_results_carry_the_ids_of_their_calls(name: str):
     """A call and its result share an id in every capture that has ids."""
     assert_joined(turns(trajectories(name))[-1].messages)
@@ -189,7 +189,7 @@ def test_a_failing_model_call_says_so(name: str):
     assert last.gaps[0].detail == "the model call failed: Connection error."
 
 
-@pytest.mark.parametrize("name", ("traceloop_chat", "traceloop_responses", "traceloop_old_chat"))
+@pytest.mark.parametrize("name", ["traceloop_chat", "traceloop_responses", "traceloop_old_chat"])
 def test_a_failing_call_with_a_conversation_id_is_its_next_turn(name: str):
     """Traceloop's association reaches the failing call, so that it is the third turn."""
     last = trajectories(name)[-1]
@@ -198,7 +198,7 @@ def test_a_failing_call_with_a_conversation_id_is_its_next_turn(name: str):
 
 
 def test_a_pydantic_ai_subagent_is_linked_to_the_call_that_started_it():
-    """Turn 2 delegates: the sub-agent is a trajectory of its own, though its conversation differs."""
+    """Turn 2 delegates: the sub-agent is a trajectory of its own in another conversation."""
     first, second, inner = trajectories("pydantic_ai_v5_subagent")
 
     assert_gold(first.messages, GOLD[:6])
@@ -215,7 +215,7 @@ def test_a_pydantic_ai_subagent_is_linked_to_the_call_that_started_it():
     assert inner.messages[-1].content == second.messages[8].content
 
 
-@pytest.mark.parametrize("name", ("langgraph_genai", "langgraph_openinference"))
+@pytest.mark.parametrize("name", ["langgraph_genai", "langgraph_openinference"])
 def test_a_langgraph_subagent_is_linked_to_the_call_that_started_it(name: str):
     """Turn 3 asks another graph, whose run names its parent and the call."""
     _, second, third, inner = trajectories(name)

@@ -115,7 +115,7 @@ def test_the_same_question_again_in_one_session_begins_anew():
 
 
 def test_an_edited_question_branches_off_where_it_was_asked():
-    """A user who edits a question goes on from the turn before it, and so does the first version."""
+    """Whoever edits a question goes on from the turn before it, as the first version did."""
     one, two, edited, three = reconstruct(
         [
             *turn(1, [Q1], A1),

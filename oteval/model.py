@@ -424,7 +424,6 @@ class Trajectory:
             "root_span": {"trace_id": self.root_span.trace_id, "span_id": self.root_span.span_id},
             "conversation_id": self.conversation_id or None,
             "agent": self.agent or None,
-            "service": self.service or None,
             "parent_id": self.parent_id or None,
             "turn": self.turn,
             "new_from": self.new_from,

@@ -43,7 +43,7 @@ _SHOWN = 20
 @filters
 @click.option(
     "--min-evaluated",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=1),
     default=1,
     show_default=True,
     help="Exit 3 when fewer verdicts than this could be had.",
@@ -66,15 +66,16 @@ def score(
 ) -> int:
     """Score trajectories as oteval.yaml says, keep the scores, and check its gates.
 
-    With PATHs, those trace files are scored by themselves, in memory unless --db is given;
-    without, what the database holds. Exit status: 0 all gates passed, 1 a gate failed, 2 a
-    configuration or file is broken, 3 nothing could be evaluated.
+    With PATHs, those trace files are scored by themselves, in memory; with --db too they are
+    loaded into the database, which is then scored. Without, what the database holds. Exit status:
+    0 all gates passed, 1 a gate failed, 2 a configuration or file is broken, 3 nothing could be
+    evaluated.
     """
     config = load_config(config_path)
     selection = select(**given)
     base = Path(config_path).parent
     run = ScoreRun()
-    chosen = context.get_parameter_source("db") is not ParameterSource.DEFAULT
+    chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
     if paths:
         with Store(db if chosen else MEMORY) as store:
             report = load_files(store, paths)
@@ -141,10 +142,10 @@ def _write(path: str | None, content: Any) -> None:
 def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
     if not run.trajectories:
         raise NothingEvaluated("no trajectory was there to score; oteval trajectories lists them")
-    if run.evaluated < max(1, min_evaluated):
+    if run.evaluated < min_evaluated:
         raise NothingEvaluated(
             f"{run.evaluated} verdicts on {run.trajectories} trajectories, at least "
-            f"{max(1, min_evaluated)} wanted; --json says why each is missing"
+            f"{min_evaluated} wanted; --json says why each is missing"
         )
     for gate in gates:
         warn(f"gate {gate.evaluator}: {'passed' if gate.passed else 'FAILED'}: {gate.comment}")

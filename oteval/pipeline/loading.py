@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +14,8 @@ from pathlib import Path
 from ..decoding import DecodedPart, decode_parts
 from ..errors import InputError
 from ..ingest import Batch, Part, Problem, read, size, split
-from ..model import Span, Trajectory
-from ..reconstruct import reconstruct
+from ..model import LogRecord, Span, Trajectory
+from ..reconstruct import failed_trajectory, reconstruct
 from ..store import Store, Written
 
 __all__ = ["FileReport", "LoadReport", "load", "refresh"]
@@ -114,7 +115,7 @@ def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> 
     total = size(file.path)
     parts = split(file.path, PART) if (total or 0) >= BIG else []
     # One thread decodes and builds rows, another inserts: DuckDB works without the interpreter.
-    with ThreadPoolExecutor(1) as executor, _rare_cycle_search():
+    with ThreadPoolExecutor(1) as executor, _rare_cycle_search(), store.few_buffers():
         writer = _Writer(store, executor, file.written)
         try:
             done = _take_parts(writer, file, parts) if parts else _take_batches(writer, file)
@@ -240,11 +241,30 @@ def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
     """Reconstruct a page of traces with those that continue them or that they continue."""
     traces = list(page)
     while True:
-        found = reconstruct(*store.spans.of_traces(traces))
+        found = _reconstructed(*store.spans.of_traces(traces))
         more = set(_linked(store, found)) - set(traces)
         if not more:
             return store.trajectories.write(found, traces)
         traces.extend(sorted(more))
+
+
+def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
+    """Reconstruct traces together; where that fails, each by itself, and say which one failed.
+
+    A trace that oteval cannot cope with must not keep all others out of reach.
+    """
+    try:
+        return reconstruct(spans, logs)
+    except Exception:
+        by_trace: dict[str, list[Span]] = {}
+        for span in spans:
+            by_trace.setdefault(span.trace_id, []).append(span)
+        if len(by_trace) == 1:
+            return [failed_trajectory(spans, traceback.format_exc(limit=-1).splitlines()[-1])]
+        found: list[Trajectory] = []
+        for trace_id, members in by_trace.items():
+            found += _reconstructed(members, [log for log in logs if log.trace_id == trace_id])
+        return found
 
 
 def _linked(store: Store, found: Sequence[Trajectory]) -> list[str]:

@@ -298,12 +298,12 @@ def variants(
 
     Returns:
         A row per sequence: ``tools``, ``count``, ``share``, ``errors`` (runs with a failed call),
-        ``passed`` and ``judged`` (scores), ``example`` (a trajectory's id).
+        ``passed`` and ``judged`` (the newest score of each evaluator), ``example`` (an id).
     """
-    by_id: dict[str, list[bool]] = {}
+    newest: dict[str, dict[str, bool | None]] = {}
     for found in store.scores.read(selection):
-        if found.passed is not None and evaluator in (None, found.evaluator):
-            by_id.setdefault(found.trajectory_id, []).append(found.passed)
+        if evaluator in (None, found.evaluator):
+            newest.setdefault(found.trajectory_id, {})[found.evaluator] = found.passed
     counts: Counter[tuple[str, ...]] = Counter()
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for trajectory in store.trajectories.read(selection):
@@ -314,7 +314,8 @@ def variants(
             {"tools": list(tools), "errors": 0, "passed": 0, "judged": 0, "example": trajectory.id},
         )
         counts[tools] += 1
-        verdicts = by_id.get(trajectory.id, [])
+        outcomes = newest.get(trajectory.id, {}).values()
+        verdicts = [passed for passed in outcomes if passed is not None]
         row["errors"] += any(message.is_error for message in own)
         row["passed"] += sum(verdicts)
         row["judged"] += len(verdicts)

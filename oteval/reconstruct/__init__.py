@@ -8,15 +8,16 @@ the messages, `gaps` names what is missing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ..model import LogRecord, Span, Trajectory
+from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import trajectories_of
 from .dialects import DIALECTS
-from .gaps import CODES
+from .gaps import CODES, gap
 from .scopes import Run, runs_of
+from .tree import order
 
-__all__ = ["CODES", "DIALECTS", "reconstruct"]
+__all__ = ["CODES", "DIALECTS", "failed_trajectory", "reconstruct"]
 
 
 def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[Trajectory]:
@@ -42,3 +43,22 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
     for trace_id, members in by_trace.items():
         runs.extend(runs_of(members, logs_of.get(trace_id, {})))
     return trajectories_of(runs)
+
+
+def failed_trajectory(spans: Sequence[Span], reason: str) -> Trajectory:
+    """Return the trajectory that stands for a trace which could not be reconstructed.
+
+    Args:
+        spans: The trace's spans, at least one.
+        reason: What went wrong.
+    """
+    root = min(spans, key=order)
+    return Trajectory(
+        id=trajectory_id(root.trace_id, root.span_id),
+        root_span=SpanRef(root.trace_id, root.span_id),
+        trace_ids=(root.trace_id,),
+        service=root.service,
+        start_ns=root.start_ns,
+        end_ns=max(root.end_ns, root.start_ns),
+        gaps=(gap("internal_error", root.span_id, reason=reason),),
+    )

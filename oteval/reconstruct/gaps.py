@@ -28,6 +28,7 @@ CODES: dict[str, str] = {
     "history_rewritten": (
         "this model call no longer held {count} earlier messages; they are kept as a rewrite"
     ),
+    "internal_error": "oteval failed on this trace ({reason}); please report it",
     "missing_parent": "the parent span {parent} is not in the trace; it was taken as a root",
     "missing_tool_result": "no result of the call of {tool} is in the trace",
     "model_call_failed": "the model call failed: {reason}",

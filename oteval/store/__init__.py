@@ -5,10 +5,12 @@ Rows are only ever added. A `Store` is what others use; its parts each hold one 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from .connection import MEMORY, connect
+from .connection import BUFFERS, FEW_BUFFERS, MEMORY, connect
 from .matching import Matching
 from .pending import Pending
 from .references import References
@@ -49,6 +51,18 @@ class Store:
         self.matching = Matching(self._connection)
         self.scores = Scores(self._connection)
         self.references = References(self._connection)
+
+    @contextmanager
+    def few_buffers(self) -> Iterator[None]:
+        """Keep DuckDB's memory small while much is written that is not read again soon."""
+        if self.path == MEMORY:
+            yield
+            return
+        self._connection.execute(f"SET memory_limit = '{FEW_BUFFERS}'")
+        try:
+            yield
+        finally:
+            self._connection.execute(f"SET memory_limit = '{BUFFERS}'")
 
     def close(self) -> None:
         """Close the database."""

@@ -10,9 +10,14 @@ import duckdb
 from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from .migrations import applied, migrate
 
-__all__ = ["MEMORY", "connect"]
+__all__ = ["BUFFERS", "FEW_BUFFERS", "MEMORY", "connect"]
 
 MEMORY = ":memory:"
+
+# The most memory that DuckDB may take for a database file, and the most while rows only come in:
+# it would keep what it wrote, of which next to nothing is read again.
+BUFFERS = "1GB"
+FEW_BUFFERS = "100MB"
 
 # Default row groups (122,880) stall commits at checkpoints for up to 2.8 s and insert at a third
 # of the rate (measured on 2.7 KB spans). The file does not keep the size: without it at every
@@ -33,7 +38,7 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     """Return a connection to a database with the newest schema.
 
     The connection can reach nothing but the database: external access is off and the
-    configuration locked.
+    configuration locked, but for the limit of memory.
 
     Args:
         path: The database's file, or ":memory:".
@@ -52,7 +57,7 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
     # A database in memory is all the memory there is for it; a file needs only its buffers.
-    limit = "4GB" if name == MEMORY else "100MB"
+    limit = "4GB" if name == MEMORY else BUFFERS
     connection = duckdb.connect(MEMORY, config={**_CONFIG, "memory_limit": limit})
     try:
         _attach(connection, name, is_new)
@@ -63,6 +68,7 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
         connection.close()
         raise
     connection.execute("SET enable_external_access = false")
+    connection.execute("SET allowed_configs = ['memory_limit']")
     connection.execute("SET lock_configuration = true")
     return connection
 

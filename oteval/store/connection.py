@@ -16,7 +16,7 @@ MEMORY = ":memory:"
 
 # The most memory that DuckDB may take for a database file, and the most while rows only come in:
 # it would keep what it wrote, of which next to nothing is read again.
-BUFFERS = "1GB"
+BUFFERS = "512MB"
 FEW_BUFFERS = "100MB"
 
 # Default row groups (122,880) stall commits at checkpoints for up to 2.8 s and insert at a third

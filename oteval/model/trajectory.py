@@ -1,14 +1,4 @@
-"""What the stages of oteval hand to each other: frozen, typed values without I/O.
-
-A **span** and a **log record** are OpenTelemetry's. A **trajectory** is one agent run: the
-messages exchanged with the model, from the first up to the run's end. In a chat a run is one
-turn, and the trajectory's `messages` also hold the turns before it; `new_from` says where its
-own begin. A **gap** names something that the trace does not hold and why. A **score** is one
-evaluator's verdict on one trajectory; a score that could not be had has a `status` that says
-so and never a number.
-
-Times are nanoseconds since the Unix epoch; ids are lower-case hex, as in OTLP/JSON.
-"""
+"""Trajectories and what they are made of."""
 
 from __future__ import annotations
 
@@ -18,166 +8,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from .jsontext import canonical, dumps
+from ..jsontext import dumps
+from .telemetry import Attributes
 
 __all__ = [
-    "Event",
     "Gap",
-    "Link",
-    "LogRecord",
     "Message",
-    "Reference",
     "Rewrite",
     "Role",
-    "Score",
-    "Span",
     "SpanRef",
-    "Status",
     "ToolCall",
     "Trajectory",
     "Usage",
     "trajectory_id",
 ]
 
-Attributes = Mapping[str, Any]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-Status = Literal["ok", "error", "not_evaluated"]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A span event.
-
-    Attributes:
-        name: The event's name.
-        time_ns: When it happened.
-        attributes: Its attributes.
-        dropped_attributes: How many attributes the emitter dropped.
-    """
-
-    name: str
-    time_ns: int = 0
-    attributes: Attributes = field(default_factory=dict)
-    dropped_attributes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link from a span to another.
-
-    Attributes:
-        trace_id: The other span's trace.
-        span_id: The other span.
-        attributes: The link's attributes.
-    """
-
-    trace_id: str
-    span_id: str
-    attributes: Attributes = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """An OpenTelemetry span.
-
-    Attribute values are the JSON-like Python values of OTLP's AnyValue. The two that JSON cannot
-    hold stay in OTLP/JSON's own form: bytes as ``{"bytesValue": base64}`` and non-finite doubles
-    as ``{"doubleValue": "NaN"}``.
-
-    Attributes:
-        trace_id: 32 hex digits.
-        span_id: 16 hex digits.
-        parent_id: The parent's span id, or "" for a root.
-        name: The span's name.
-        kind: OTLP's number: 0 unspecified, 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
-        start_ns: Start time.
-        end_ns: End time.
-        status_code: OTLP's number: 0 unset, 1 ok, 2 error.
-        status_message: The status' description.
-        attributes: The attributes.
-        events: Span events, in the emitter's order.
-        links: Links to other spans.
-        scope: The instrumentation scope's name.
-        scope_version: The instrumentation scope's version.
-        scope_attributes: The instrumentation scope's attributes.
-        resource: The resource's attributes.
-        trace_state: The W3C trace state.
-        flags: The span flags.
-        dropped_attributes: How many attributes the emitter dropped.
-        dropped_events: How many events the emitter dropped.
-        dropped_links: How many links the emitter dropped.
-        seq: The order of arrival in a store; 0 before it is stored.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_id: str = ""
-    name: str = ""
-    kind: int = 0
-    start_ns: int = 0
-    end_ns: int = 0
-    status_code: int = 0
-    status_message: str = ""
-    attributes: Attributes = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
-    links: tuple[Link, ...] = ()
-    scope: str = ""
-    scope_version: str = ""
-    scope_attributes: Attributes = field(default_factory=dict)
-    resource: Attributes = field(default_factory=dict)
-    trace_state: str = ""
-    flags: int = 0
-    dropped_attributes: int = 0
-    dropped_events: int = 0
-    dropped_links: int = 0
-    seq: int = 0
-
-    @property
-    def service(self) -> str:
-        """The resource's ``service.name``, or ""."""
-        return str(self.resource.get("service.name", ""))
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the span's status is an error."""
-        return self.status_code == 2
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """An OpenTelemetry log record; several dialects keep message content in them.
-
-    Attributes:
-        trace_id: The trace in whose context it was emitted, or "".
-        span_id: The span in whose context it was emitted, or "".
-        time_ns: When it happened; 0 when the emitter left it out.
-        observed_ns: When it was collected.
-        event_name: OTLP's ``eventName``, or the attribute ``event.name``.
-        severity: OTLP's severity number.
-        severity_text: The severity's name.
-        body: The body, a JSON-like value.
-        attributes: The attributes.
-        scope: The instrumentation scope's name.
-        scope_version: The instrumentation scope's version.
-        resource: The resource's attributes.
-        dropped_attributes: How many attributes the emitter dropped.
-        seq: The order of arrival in a store; 0 before it is stored.
-    """
-
-    trace_id: str = ""
-    span_id: str = ""
-    time_ns: int = 0
-    observed_ns: int = 0
-    event_name: str = ""
-    severity: int = 0
-    severity_text: str = ""
-    body: Any = None
-    attributes: Attributes = field(default_factory=dict)
-    scope: str = ""
-    scope_version: str = ""
-    resource: Attributes = field(default_factory=dict)
-    dropped_attributes: int = 0
-    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,85 +286,3 @@ class Trajectory:
 def trajectory_id(trace_id: str, span_id: str) -> str:
     """Return the stable id of the trajectory whose root is the given span (16 hex digits)."""
     return hashlib.blake2b(f"{trace_id}:{span_id}".encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a trajectory should have been.
-
-    Attributes:
-        name: Its name in the store or configuration.
-        messages: The messages, in any form `oteval.evaluate.messages` accepts.
-        source: Where it came from: a file's path or a trajectory's id.
-    """
-
-    name: str
-    messages: tuple[Any, ...]
-    source: str = ""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the content; part of an evaluator's version."""
-        text = canonical([m.as_dict() if isinstance(m, Message) else m for m in self.messages])
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One evaluator's verdict on one trajectory.
-
-    An error is never a 0, and not evaluated is never a pass: unless `status` is ``ok``, `score`
-    and `passed` are None.
-
-    Attributes:
-        trajectory_id: The trajectory judged.
-        trace_id: Its root span's trace.
-        span_id: Its root span.
-        evaluator: The evaluator's name.
-        version: A hash of the evaluator's configuration, code and prompt.
-        status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number; a bool's is 1.0 or 0.0.
-        label: The verdict as a word, or "".
-        passed: Whether it counts as a pass; None when it has no such notion.
-        comment: Why, in a line or two.
-        metadata: Figures that reproduce the verdict.
-        rev: The trajectory's revision that was judged.
-        sample_p: The rate at which the trajectory was drawn.
-        time_ns: When it was judged.
-    """
-
-    trajectory_id: str
-    trace_id: str
-    span_id: str
-    evaluator: str
-    version: str
-    status: Status
-    score: float | None = None
-    label: str = ""
-    passed: bool | None = None
-    comment: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    rev: int = 1
-    sample_p: float = 1.0
-    time_ns: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a verdict on something that was not evaluated."""
-        if self.status != "ok" and (self.score is not None or self.passed is not None):
-            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval score --json`` prints."""
-        return {
-            "trajectory_id": self.trajectory_id,
-            "trace_id": self.trace_id,
-            "span_id": self.span_id,
-            "evaluator": self.evaluator,
-            "version": self.version,
-            "score": self.score,
-            "label": self.label or None,
-            "passed": self.passed,
-            "status": self.status,
-            "comment": self.comment or None,
-            "metadata": dict(self.metadata),
-        }

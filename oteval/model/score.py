@@ -1,0 +1,97 @@
+"""References, and verdicts on trajectories."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..jsontext import canonical
+from .trajectory import Message
+
+__all__ = ["Reference", "Score", "Status"]
+
+Status = Literal["ok", "error", "not_evaluated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a trajectory should have been.
+
+    Attributes:
+        name: Its name in the store or configuration.
+        messages: The messages, in any form `oteval.evaluate.messages` accepts.
+        source: Where it came from: a file's path or a trajectory's id.
+    """
+
+    name: str
+    messages: tuple[Any, ...]
+    source: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the content; part of an evaluator's version."""
+        text = canonical([m.as_dict() if isinstance(m, Message) else m for m in self.messages])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One evaluator's verdict on one trajectory.
+
+    An error is never a 0, and not evaluated is never a pass: unless `status` is ``ok``, `score`
+    and `passed` are None.
+
+    Attributes:
+        trajectory_id: The trajectory judged.
+        trace_id: Its root span's trace.
+        span_id: Its root span.
+        evaluator: The evaluator's name.
+        version: A hash of the evaluator's configuration, code and prompt.
+        status: ``ok``, ``error`` or ``not_evaluated``.
+        score: The number; a bool's is 1.0 or 0.0.
+        label: The verdict as a word, or "".
+        passed: Whether it counts as a pass; None when it has no such notion.
+        comment: Why, in a line or two.
+        metadata: Figures that reproduce the verdict.
+        rev: The trajectory's revision that was judged.
+        sample_p: The rate at which the trajectory was drawn.
+        time_ns: When it was judged.
+    """
+
+    trajectory_id: str
+    trace_id: str
+    span_id: str
+    evaluator: str
+    version: str
+    status: Status
+    score: float | None = None
+    label: str = ""
+    passed: bool | None = None
+    comment: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    rev: int = 1
+    sample_p: float = 1.0
+    time_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a verdict on something that was not evaluated."""
+        if self.status != "ok" and (self.score is not None or self.passed is not None):
+            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval score --json`` prints."""
+        return {
+            "trajectory_id": self.trajectory_id,
+            "trace_id": self.trace_id,
+            "span_id": self.span_id,
+            "evaluator": self.evaluator,
+            "version": self.version,
+            "score": self.score,
+            "label": self.label or None,
+            "passed": self.passed,
+            "status": self.status,
+            "comment": self.comment or None,
+            "metadata": dict(self.metadata),
+        }

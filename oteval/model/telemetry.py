@@ -1,0 +1,147 @@
+"""Spans and log records, as OpenTelemetry has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Attributes", "Event", "Link", "LogRecord", "Span"]
+
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A span event.
+
+    Attributes:
+        name: The event's name.
+        time_ns: When it happened.
+        attributes: Its attributes.
+        dropped_attributes: How many attributes the emitter dropped.
+    """
+
+    name: str
+    time_ns: int = 0
+    attributes: Attributes = field(default_factory=dict)
+    dropped_attributes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link from a span to another.
+
+    Attributes:
+        trace_id: The other span's trace.
+        span_id: The other span.
+        attributes: The link's attributes.
+    """
+
+    trace_id: str
+    span_id: str
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An OpenTelemetry span.
+
+    Attribute values are the JSON-like Python values of OTLP's AnyValue. The two that JSON cannot
+    hold stay in OTLP/JSON's own form: bytes as ``{"bytesValue": base64}`` and non-finite doubles
+    as ``{"doubleValue": "NaN"}``.
+
+    Attributes:
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+        parent_id: The parent's span id, or "" for a root.
+        name: The span's name.
+        kind: OTLP's number: 0 unspecified, 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
+        start_ns: Start time.
+        end_ns: End time.
+        status_code: OTLP's number: 0 unset, 1 ok, 2 error.
+        status_message: The status' description.
+        attributes: The attributes.
+        events: Span events, in the emitter's order.
+        links: Links to other spans.
+        scope: The instrumentation scope's name.
+        scope_version: The instrumentation scope's version.
+        scope_attributes: The instrumentation scope's attributes.
+        resource: The resource's attributes.
+        trace_state: The W3C trace state.
+        flags: The span flags.
+        dropped_attributes: How many attributes the emitter dropped.
+        dropped_events: How many events the emitter dropped.
+        dropped_links: How many links the emitter dropped.
+        seq: The order of arrival in a store; 0 before it is stored.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str = ""
+    name: str = ""
+    kind: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    status_code: int = 0
+    status_message: str = ""
+    attributes: Attributes = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    links: tuple[Link, ...] = ()
+    scope: str = ""
+    scope_version: str = ""
+    scope_attributes: Attributes = field(default_factory=dict)
+    resource: Attributes = field(default_factory=dict)
+    trace_state: str = ""
+    flags: int = 0
+    dropped_attributes: int = 0
+    dropped_events: int = 0
+    dropped_links: int = 0
+    seq: int = 0
+
+    @property
+    def service(self) -> str:
+        """The resource's ``service.name``, or ""."""
+        return str(self.resource.get("service.name", ""))
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the span's status is an error."""
+        return self.status_code == 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """An OpenTelemetry log record; several dialects keep message content in them.
+
+    Attributes:
+        trace_id: The trace in whose context it was emitted, or "".
+        span_id: The span in whose context it was emitted, or "".
+        time_ns: When it happened; 0 when the emitter left it out.
+        observed_ns: When it was collected.
+        event_name: OTLP's ``eventName``, or the attribute ``event.name``.
+        severity: OTLP's severity number.
+        severity_text: The severity's name.
+        body: The body, a JSON-like value.
+        attributes: The attributes.
+        scope: The instrumentation scope's name.
+        scope_version: The instrumentation scope's version.
+        resource: The resource's attributes.
+        dropped_attributes: How many attributes the emitter dropped.
+        seq: The order of arrival in a store; 0 before it is stored.
+    """
+
+    trace_id: str = ""
+    span_id: str = ""
+    time_ns: int = 0
+    observed_ns: int = 0
+    event_name: str = ""
+    severity: int = 0
+    severity_text: str = ""
+    body: Any = None
+    attributes: Attributes = field(default_factory=dict)
+    scope: str = ""
+    scope_version: str = ""
+    resource: Attributes = field(default_factory=dict)
+    dropped_attributes: int = 0
+    seq: int = 0

@@ -19,6 +19,7 @@ __all__ = [
     "canonical_object",
     "dumps",
     "encodable",
+    "equal_objects",
     "loads",
     "restore",
 ]
@@ -124,6 +125,22 @@ def canonical_object(text: str) -> str | None:
     if ".0" in found or ("e" in found and _WHOLE_FLOAT.search(found)):
         return None
     return found
+
+
+def equal_objects(one: str, two: str) -> bool | None:
+    """Return whether two JSON texts spell out equal objects, as their canonical texts would tell.
+
+    Returns:
+        The answer; None where they are no plain objects, or it takes `canonical` to tell.
+    """
+    # To Python, true equals 1.
+    if "true" in one or "false" in one or "true" in two or "false" in two:
+        return None
+    try:
+        left, right = orjson.loads(one), orjson.loads(two)
+        return bool(left == right) if type(left) is dict and type(right) is dict else None
+    except (orjson.JSONDecodeError, RecursionError):
+        return None
 
 
 def _plain(value: Any) -> Any:

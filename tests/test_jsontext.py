@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oteval.jsontext import call_hash, canonical, canonical_object, dumps, loads, restore
+from oteval.jsontext import (
+    call_hash,
+    canonical,
+    canonical_object,
+    dumps,
+    equal_objects,
+    loads,
+    restore,
+)
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -129,3 +137,15 @@ def test_the_canonical_text_of_an_objects_text_is_that_of_the_object(value: dict
 def test_what_is_no_plain_object_is_left_to_canonical(text: str):
     """Other values, broken text and depth give None, never an exception."""
     assert canonical_object(text) is None
+
+
+@given(st.dictionaries(st.sampled_from("abc"), values, max_size=3), st.data())
+def test_equal_objects_tells_what_canonical_texts_tell(one: dict[str, Any], data: st.DataObject):
+    """The quick comparison of values objects never says other than the canonical texts do."""
+    two = data.draw(st.just(one) | st.dictionaries(st.sampled_from("abc"), values, max_size=3))
+    texts = [json.dumps(value) for value in (one, dict(reversed(two.items())))]
+
+    known = equal_objects(*texts)
+
+    if known is not None:
+        assert known is (canonical(loads(texts[0])) == canonical(loads(texts[1])))

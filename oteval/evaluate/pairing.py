@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+from ..jsontext import equal_objects
 from .assignment import longest_order, match_equal, maximum_matching
 from .calls import CallTable
 from .rules import Rule
@@ -45,9 +46,17 @@ def match_calls(
         A matching of the greatest possible size, in the output's order.
     """
     most = min(len(outs), len(refs))
-    if most == 1 == max(len(outs), len(refs)):
-        return [(outs[0], refs[0])] if call_fits(out, ref, spec, outs[0], refs[0]) else []
     pairs: Pairs = []
+    if not spec.overrides and _by_value(spec.args) and out.textual and ref.textual:
+        pairs = _in_place(out, ref, outs, refs)
+        if len(pairs) == most:
+            return pairs
+        if pairs:
+            outs, refs = unpaired(pairs, outs, refs)
+    if len(outs) == 1 == len(refs):
+        if call_fits(out, ref, spec, outs[0], refs[0]):
+            pairs.append((outs[0], refs[0]))
+        return sorted(pairs)
     if not spec.overrides:
         for key in _levels(spec.args, out, ref):
             pairs += _pair_equal(
@@ -65,6 +74,22 @@ def match_calls(
         if tool in wanted:
             pairs += _match_tool(spec.rule(tool), out, ref, lefts, wanted[tool])
     return sorted(pairs)
+
+
+def _by_value(rule: Rule) -> bool:
+    """Return whether a rule matches arguments exactly when they are equal values."""
+    return rule.equality and not rule.blind and type(rule).key is Rule.key
+
+
+def _in_place(out: CallTable, ref: CallTable, outs: Sequence[int], refs: Sequence[int]) -> Pairs:
+    """Pair calls that stand at the same place on both sides and are easily seen to be equal."""
+    names, texts = ref.names, ref.raw
+    return [
+        (i, j)
+        for i, j in zip(outs, refs, strict=False)
+        if out.names[i] == names[j]
+        and (out.raw[i] == texts[j] or equal_objects(out.raw[i], texts[j]))
+    ]
 
 
 def _pair_equal(
@@ -105,7 +130,8 @@ def _canonical_call(table: CallTable, call: int) -> Hashable:
 
 def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return what a pairing leaves over on both sides."""
-    left, right = {i for i, _ in pairs}, {j for _, j in pairs}
+    left = dict(pairs)
+    right = set(left.values())
     return [i for i in outs if i not in left], [j for j in refs if j not in right]
 
 
@@ -121,6 +147,10 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
         return True
     if not (out.captured(i) and ref.captured(j)):
         return False
+    if _by_value(rule) and out.textual and ref.textual:
+        known = equal_objects(out.raw[i], ref.raw[j])
+        if known is not None:
+            return known
     if rule.equality:
         key = _key(rule, out, i)
         return key is not None and key == _key(rule, ref, j)

@@ -259,7 +259,12 @@ class Trajectory:
     @property
     def own_messages(self) -> tuple[Message, ...]:
         """The messages of this run alone."""
-        start = self.new_from - (len(self.messages) - len(self.tail))
+        # Not by way of `messages`, which would hold every turn's whole history in memory.
+        before, run = 0, self.history
+        while run is not None:
+            before += len(run.tail)
+            run = run.history
+        start = self.new_from - before
         return self.tail[start:] if start >= 0 else self.messages[self.new_from :]
 
     def as_dict(self) -> dict[str, Any]:

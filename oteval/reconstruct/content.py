@@ -29,33 +29,36 @@ EVENT_ROLES = {
     "gen_ai.tool.message": "tool",
     "gen_ai.choice": "assistant",
 }
+# A mapping without any of these is no message.
+_FIELDS = frozenset({"role", "type", "content", "parts", "tool_calls", "tool_call_id"})
 _CALL_PARTS = ("tool_call", "tool_use", "tool-call", "function_call")
 _RESULT_PARTS = ("tool_call_response", "tool_result", "tool-result", "function_call_output")
 
 
-def from_messages(value: Any, span: Span) -> list[Message]:
+def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     """Return the messages of a parsed list, each in the form of parts or of OpenAI's chat API.
 
     Args:
-        value: The list; a single message is taken as a list of one, text as a user message.
+        value: The list; a single message, or its text alone, is taken as a list of one.
         span: The span that holds it.
+        role: Who says what names no role.
 
     Returns:
         The messages. What is no message at all is left out.
     """
-    if isinstance(value, str):
-        return [Message("user", value, span_id=span.span_id, trace_id=span.trace_id)]
+    if isinstance(value, str) and value.strip():
+        return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
     if isinstance(value, Mapping):
         value = [value]
     messages: list[Message] = []
     for item in value if isinstance(value, list) else []:
-        if isinstance(item, Mapping):
-            messages.extend(_from_message(item, span))
+        if isinstance(item, Mapping) and not _FIELDS.isdisjoint(item):
+            messages.extend(_from_message(item, span, role))
     return join_neighbours(messages)
 
 
-def _from_message(item: Mapping[str, Any], span: Span) -> list[Message]:
-    role = _role(item)
+def _from_message(item: Mapping[str, Any], span: Span, role: str = "") -> list[Message]:
+    role = _role(item, role)
     name = item.get("name")
     body = _Body(role, str(name) if name else "", span)
     parts = item.get("parts")
@@ -70,11 +73,11 @@ def _from_message(item: Mapping[str, Any], span: Span) -> list[Message]:
     return body.messages()
 
 
-def _role(item: Mapping[str, Any]) -> str:
+def _role(item: Mapping[str, Any], default: str) -> str:
     """Return a message's role; without one, what its fields say it is."""
     role = str(item.get("role") or item.get("type") or "")
     if not role:
-        role = "assistant" if item.get("tool_calls") else "user"
+        role = "assistant" if item.get("tool_calls") else default
         role = "tool" if item.get("tool_call_id") else role
     return _ROLES.get(role, role)
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oteval.errors import InputError
@@ -589,7 +589,11 @@ def test_garbage_never_costs_a_good_line(
     lines.append(line(1))
     expected = [n for i, part in enumerate(parts) if part is None for n in (100 + i, 200 + i)]
 
-    got, told = load(tmp_path, end.join(lines))
+    content = end.join(lines)
+    # Bytes that begin with a line feed may be protobuf: its first tag is the same byte.
+    assume(content.isascii() or content[:1] not in (b"\n", b"\r"))
+
+    got, told = load(tmp_path, content)
 
     assert [number for number in got if number != 9] == [*expected, 1]
     assert told or not any(part and part.strip() for part in parts) or 9 in got or _empty(parts)

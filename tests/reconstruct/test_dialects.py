@@ -113,6 +113,24 @@ def test_genai_content_comes_in_events_too(where: str):
     assert found.gaps == ()
 
 
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (None, "content_not_captured"),
+        ("", "content_not_captured"),
+        ("[]", "content_not_captured"),
+        ("[5, null]", "content_unreadable"),
+        ({"bytesValue": "AA=="}, "content_unreadable"),
+        ("[", "content_truncated"),
+    ],
+)
+def test_content_without_messages_says_why(value: Any, code: str):
+    """An attribute that is there and tells nothing is a gap, not an empty conversation."""
+    found = only(span("c", attributes={"gen_ai.output.messages": value}))
+
+    assert codes(found) == [code]
+
+
 def test_placeholders_are_missing_content():
     """A placeholder for a whole value or for a message's content is a gap, never a text."""
     hidden = "__REDACTED__"

@@ -30,6 +30,8 @@ SYSTEM = "gen_ai.system_instructions"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
+# The gaps that say already why there are no messages.
+_LOSSES = frozenset({"redacted", "content_truncated"})
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
 _KEYS = ("gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name")
 
@@ -78,10 +80,11 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     """
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
-    if INPUT not in content and OUTPUT not in content:
-        gaps.append(_no_content(span, switch))
-    sent = _system(content, span) + _messages(content.get(INPUT), span)
-    received = _messages(content.get(OUTPUT), span)
+    sent = _messages(content.get(INPUT), span)
+    received = _messages(content.get(OUTPUT), span, "assistant")
+    if not sent and not received and not any(found.code in _LOSSES for found in gaps):
+        gaps.append(_no_content(content, span, switch))
+    sent = read_system(content, span) + sent
     return ModelCall(
         span,
         input=revealed(sent, span, switch, gaps),
@@ -95,7 +98,10 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     )
 
 
-def _no_content(span: Span, switch: str) -> Gap:
+def _no_content(content: Mapping[str, Any], span: Span, switch: str) -> Gap:
+    for key in (INPUT, OUTPUT):
+        if parse(content.get(key)).value not in (None, "", [], {}):
+            return gap("content_unreadable", span.span_id, key=key, reason="it holds no messages")
     references = [key for key in (f"{INPUT}_ref", f"{OUTPUT}_ref") if key in span.attributes]
     if references:
         where = str(span.attributes[references[0]])
@@ -103,13 +109,14 @@ def _no_content(span: Span, switch: str) -> Gap:
     return gap("content_not_captured", span.span_id, switch=switch)
 
 
-def _messages(value: Any, span: Span) -> list[Message]:
+def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if value is None or hidden(value):
         return []
-    return from_messages(parse(value).value, span)
+    return from_messages(parse(value).value, span, role)
 
 
-def _system(content: Mapping[str, Any], span: Span) -> list[Message]:
+def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
+    """Return the system prompt that a span holds apart from its messages."""
     parts = content.get(SYSTEM)
     if parts is None or hidden(parts):
         return []
@@ -147,8 +154,8 @@ def read_agent(span: Span, logs: Logs) -> AgentRun:
     return AgentRun(
         span,
         name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
-        input=tuple(_system(content, span) + _messages(content.get(INPUT), span)),
-        output=tuple(_messages(content.get(OUTPUT), span)),
+        input=tuple(read_system(content, span) + _messages(content.get(INPUT), span)),
+        output=tuple(_messages(content.get(OUTPUT), span, "assistant")),
     )
 
 

@@ -50,7 +50,7 @@ def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     return Wrapper(span)
 
 
-def _flat(span: Span, prefix: str) -> list[Message]:
+def _flat(span: Span, prefix: str, role: str) -> list[Message]:
     messages = []
     for item in nested(span.attributes, prefix):
         fields = item.get("message") if isinstance(item, Mapping) else None
@@ -59,7 +59,7 @@ def _flat(span: Span, prefix: str) -> list[Message]:
         # The oldest attributes are dropped first: a message that lost its role is not whole.
         if "role" in fields or not span.dropped_attributes:
             messages.append(_message(fields))
-    return from_messages(messages, span)
+    return from_messages(messages, span, role)
 
 
 def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    sent = _flat(span, "llm.input_messages.") or _raw_messages(span, INPUT)
-    received = _flat(span, "llm.output_messages.") or _raw_answer(span)
+    sent = _flat(span, "llm.input_messages.", "user") or _raw_messages(span, INPUT)
+    received = _flat(span, "llm.output_messages.", "assistant") or _raw_answer(span)
     if not sent and not received and not any(found.code == "redacted" for found in gaps):
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     parameters = parse(attributes.get("llm.invocation_parameters")).value
@@ -127,7 +127,7 @@ def _raw_answer(span: Span) -> list[Message]:
     choices = value.get("choices") if isinstance(value, Mapping) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, Mapping) else None
-    return from_messages([message], span) if isinstance(message, Mapping) else []
+    return from_messages([message], span, "assistant") if isinstance(message, Mapping) else []
 
 
 def _tool(span: Span) -> ToolRun:

@@ -51,10 +51,8 @@ def _agent(span: Span) -> AgentRun:
     attributes = span.attributes
     items = parse(semconv.first(attributes, TRANSCRIPTS)).value
     transcript = _transcript(span, items)
-    system = attributes.get("gen_ai.system_instructions")
-    if system is not None and transcript and transcript[0].role != "system":
-        parts = parse(system).value
-        transcript = from_messages([{"role": "system", "parts": parts}], span) + transcript
+    if transcript and transcript[0].role != "system":
+        transcript = genai.read_system(attributes, span) + transcript
     start = attributes.get("pydantic_ai.new_message_index")
     before = _transcript(span, items[: integer(start)]) if isinstance(items, list) else []
     return AgentRun(

@@ -121,7 +121,7 @@ def _old_model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
     sent = from_messages(nested(attributes, "gen_ai.prompt."), span)
-    received = from_messages(nested(attributes, "gen_ai.completion."), span)
+    received = from_messages(nested(attributes, "gen_ai.completion."), span, "assistant")
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oteval.model import (
+    Gap,
+    Message,
+    Reference,
+    Rewrite,
+    Score,
+    SpanRef,
+    ToolCall,
+    Trajectory,
+    Usage,
+    trajectory_id,
+)
+
+
+def said(text: str, role: str = "assistant") -> Message:
+    return Message(role, text)
+
+
+def line(length: int, **fields: Any) -> Trajectory:
+    """Return the last of so many turns of a question and an answer each."""
+    found = None
+    for i in range(length):
+        tail = (said(f"q{i}", "user"), said(f"a{i}"))
+        found = Trajectory(
+            f"t{i}", SpanRef("t", str(i)), tail=tail, new_from=2 * i, history=found, turn=i + 1
+        )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("status", ["error", "not_evaluated"])
+@pytest.mark.parametrize("verdict", [{"score": 0.0}, {"score": 1.0}, {"passed": False}])
+def test_what_was_not_evaluated_has_no_verdict(status: Any, verdict: dict[str, Any]):
+    """An error is never a 0, and not evaluated is never a pass."""
+    with pytest.raises(ValueError, match=status):
+        Score("t", "trace", "span", "e", "v", status, **verdict)
+
+
+def test_an_evaluated_score_says_all_it_knows():
+    """The object of ``oteval score --json`` has every field, and None for what is empty."""
+    full = Score(
+        "t", "trace", "span", "e", "v", "ok", 1.0, "good", True, "why", {"n": 1}, sample_p=0.5
+    )
+    empty = Score("t", "trace", "span", "e", "v", "error", comment="boom")
+
+    assert full.as_dict() == {
+        "trajectory_id": "t",
+        "trace_id": "trace",
+        "span_id": "span",
+        "evaluator": "e",
+        "version": "v",
+        "score": 1.0,
+        "label": "good",
+        "passed": True,
+        "status": "ok",
+        "comment": "why",
+        "metadata": {"n": 1},
+    }
+    assert (empty.as_dict()["score"], empty.as_dict()["passed"]) == (None, None)
+    assert (empty.as_dict()["label"], empty.as_dict()["comment"]) == (None, "boom")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [({"b": 1, "a": "é"}, '{"b":1,"a":"é"}'), ({}, "{}"), ("no json", "no json"), (None, "")],
+)
+def test_a_calls_arguments_are_json_text(arguments: Any, text: str):
+    """OpenAI's form holds arguments as text; what is not known is empty, unlike no arguments."""
+    assert ToolCall("look", arguments, "k").as_dict() == {
+        "id": "k",
+        "type": "function",
+        "function": {"name": "look", "arguments": text},
+    }
+
+
+@pytest.mark.parametrize(
+    ("message", "shape"),
+    [
+        (Message("user", "q", name="ann"), {"role": "user", "content": "q", "name": "ann"}),
+        (Message("assistant"), {"role": "assistant", "content": None}),
+        (
+            Message("tool", "r", tool_call_id="k", is_error=True),
+            {"role": "tool", "content": "r", "tool_call_id": "k", "is_error": True},
+        ),
+        (Message("tool"), {"role": "tool", "content": None, "tool_call_id": ""}),
+        (
+            Message("user", "see", parts=({"type": "image"},)),
+            {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image"}]},
+        ),
+        (
+            Message("user", parts=({"type": "image"},)),
+            {"role": "user", "content": [{"type": "image"}]},
+        ),
+        (
+            Message("assistant", tool_calls=(ToolCall("f", {}, "k"),)),
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "k", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+        ),
+    ],
+)
+def test_a_message_has_openais_shape(message: Message, shape: dict[str, Any]):
+    """Only fields that say something are there."""
+    assert message.as_dict() == shape
+
+
+def test_a_trajectory_is_one_json_object():
+    """The object of ``oteval trajectories --json`` has every documented key."""
+    found = Trajectory(
+        "id",
+        SpanRef("t", "s"),
+        trace_ids=("t",),
+        tail=(said("q", "user"),),
+        agent="desk",
+        models=("m",),
+        usage=Usage(1, 2, 3, 4),
+        steps=(("a", "b"),),
+        gaps=(Gap("redacted", "why", "s"),),
+        start_ns=1,
+        end_ns=2,
+    ).as_dict()
+
+    assert json.loads(json.dumps(found)) == {
+        "trajectory_id": "id",
+        "trace_ids": ["t"],
+        "root_span": {"trace_id": "t", "span_id": "s"},
+        "conversation_id": None,
+        "agent": "desk",
+        "parent_id": None,
+        "turn": 1,
+        "new_from": 0,
+        "start_ns": 1,
+        "end_ns": 2,
+        "models": ["m"],
+        "usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 3, "model_calls": 4},
+        "messages": [{"role": "user", "content": "q"}],
+        "steps": [["a", "b"]],
+        "gaps": [{"code": "redacted", "detail": "why", "span_id": "s"}],
+    }
+
+
+def test_a_rewrite_is_one_json_object():
+    """What was replaced is told with the place and the span."""
+    assert Rewrite(2, (said("a"),), "s").as_dict() == {
+        "at": 2,
+        "span_id": "s",
+        "messages": [{"role": "assistant", "content": "a"}],
+    }
+
+
+def test_messages_are_those_of_all_turns_and_own_messages_those_of_one():
+    """A turn's messages reach back over its history; its own do not."""
+    third = line(3)
+
+    assert [m.content for m in third.messages] == ["q0", "a0", "q1", "a1", "q2", "a2"]
+    assert [m.content for m in third.own_messages] == ["q2", "a2"]
+
+
+def test_own_messages_may_begin_inside_the_tail():
+    """Where a run's input alone tells of earlier turns, they are in its tail and not its own."""
+    found = Trajectory("t", SpanRef("t", "s"), tail=(said("old"), said("new")), new_from=1)
+
+    assert [m.content for m in found.own_messages] == ["new"]
+
+
+def test_own_messages_may_begin_before_the_tail():
+    """Where a run's own messages reach into its history, they are still all there."""
+    first = Trajectory("t1", SpanRef("t", "1"), tail=(said("a"), said("b")))
+    second = Trajectory("t2", SpanRef("t", "2"), tail=(said("c"),), new_from=1, history=first)
+
+    assert [m.content for m in second.own_messages] == ["b", "c"]
+
+
+def test_a_long_conversation_is_no_recursion():
+    """Five thousand turns are read one after another, not one inside the other."""
+    last = line(5000)
+
+    assert len(last.messages) == 10_000
+    assert [m.content for m in last.own_messages] == ["q4999", "a4999"]
+
+
+def test_own_messages_hold_no_history_in_memory():
+    """Reading a run's own messages leaves the whole conversation unbuilt."""
+    last = line(3)
+
+    assert last.own_messages
+
+    assert "messages" not in vars(last)
+
+
+def test_usages_add_up():
+    """Every count is summed."""
+    assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
+
+
+def test_a_trajectorys_id_hangs_on_its_root_span_alone():
+    """Sixteen hex digits, the same each time, another for another span."""
+    name = trajectory_id("t", "s")
+
+    assert name == trajectory_id("t", "s") == "75dcdb8f1b6889a4"
+    assert name not in (trajectory_id("t", "r"), trajectory_id("u", "s"))
+
+
+def test_a_references_fingerprint_is_its_contents():
+    """Name, source and the form of the messages do not count; the messages do."""
+    message = Message("user", "q")
+    one = Reference("a", (message,))
+
+    assert one.fingerprint == Reference("b", (message.as_dict(),), "file").fingerprint
+    assert one.fingerprint == Reference("c", ({"content": "q", "role": "user"},)).fingerprint
+    assert one.fingerprint != Reference("a", (Message("user", "r"),)).fingerprint

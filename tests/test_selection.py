@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oteval.errors import ConfigError
+from oteval.model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
+from oteval.selection import EVERYTHING, FIELDS, Condition, Selection, parse_condition
+
+CALLS = (ToolCall("look", {}), ToolCall("book", {}))
+RUN = Trajectory(
+    "abcdef",
+    SpanRef("t", "s"),
+    tail=(
+        Message("user", "old"),
+        Message("assistant", tool_calls=(ToolCall("old", {}),)),
+        Message("tool", is_error=True),
+        Message("assistant", tool_calls=CALLS),
+        Message("tool", is_error=True),
+        Message("tool"),
+    ),
+    new_from=3,
+    conversation_id="chat",
+    turn=2,
+    agent="desk",
+    service="shop",
+    parent_id="up",
+    models=("m1", "m2"),
+    dialects=("genai",),
+    usage=Usage(100, 20),
+    start_ns=2_000_000_000,
+    end_ns=3_500_000_000,
+    gaps=(Gap("redacted", ""), Gap("content_truncated", "")),
+    attributes={"plan": "gold", "beta": True, "tier": 2, "rate": 0.5},
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("agent=desk", "service=shop", "conversation=chat", "model=m2", "dialect=genai"),
+        *("gap=redacted", "turn=2", "turn=2.0", "parent=up", "tool=book", "calls=2", "errors=1"),
+        *("input_tokens=100", "output_tokens>=20", "seconds=1.5", "attributes.plan=gold"),
+        *("attributes.beta=true", "attributes.beta=True", "attributes.tier=2"),
+        *("attributes.rate<1", "errors>0", "turn<=2", "turn>1", "turn>=2", "turn<3"),
+        *("agent!=other", "attributes.none!=x", "agent~^de", "tool~oo", "attributes.plan~ol"),
+        *(" agent = desk ", "seconds>1.4", "seconds<1.6"),
+    ],
+)
+def test_a_condition_that_holds(text: str):
+    """Each field and operator finds what is there; of several values, any of them."""
+    assert parse_condition(text).holds(RUN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("agent=des", "agent!=desk", "model!=m1", "tool=old", "gap=other", "turn=x", "turn>2"),
+        *("errors>=2", "errors<1", "attributes.none=x", "attributes.none~x", "attributes.plan>1"),
+        *("attributes.beta=1", "attributes.tier=gold", "agent~^esk", "agent=", "seconds<=1"),
+    ],
+)
+def test_a_condition_that_does_not_hold(text: str):
+    """What is not so is not found, and what cannot be compared holds for nothing."""
+    assert not parse_condition(text).holds(RUN)
+
+
+@pytest.mark.parametrize("operator", ["=", "!=", "~", ">", "<", ">=", "<="])
+def test_a_condition_has_three_parts(operator: str):
+    """Operators of two characters are not taken for one of one."""
+    assert parse_condition(f"turn{operator}1") == Condition("turn", operator, "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "write FIELD OPERATOR VALUE"),
+        ("errors", "write FIELD OPERATOR VALUE"),
+        ("color=red", "no field 'color'; there are agent, "),
+        ("agent~(", "no regular expression"),
+        ("errors>many", "> compares with a number"),
+    ],
+)
+def test_what_is_no_condition_says_what_would_be(text: str, message: str):
+    """The error names the text and what to write."""
+    with pytest.raises(ConfigError) as caught:
+        parse_condition(text)
+
+    assert repr(text) in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_every_field_can_be_asked_about():
+    """No field fails on a trajectory that has nothing."""
+    empty = Trajectory("x", SpanRef("t", "s"))
+
+    for name in FIELDS:
+        assert parse_condition(f"{name}!=nothing").holds(empty)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"ids": ("abc",)},
+        {"ids": ("zzz", "abcdef")},
+        {"since_ns": 2_000_000_000},
+        {"until_ns": 2_000_000_001},
+        {"agents": ("other", "desk")},
+        {"services": ("shop",)},
+        {"conversations": ("chat",)},
+        {"models": ("m0", "m2")},
+        {"attributes": {"plan": ("silver", "gold"), "tier": ("2",)}},
+        {"conditions": (Condition("turn", "=", "2"), Condition("errors", ">", "0"))},
+        {"excluded": Selection(agents=("other",))},
+        {"limit": 0},
+    ],
+)
+def test_a_selection_holds_what_it_names(fields: dict[str, Any]):
+    """Of several values any counts; an empty field, and the limit, restrict nothing."""
+    assert Selection(**fields).matches(RUN)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ids": ("bcd",)},
+        {"since_ns": 2_000_000_001},
+        {"until_ns": 2_000_000_000},
+        {"agents": ("other",)},
+        {"services": ("des",)},
+        {"conversations": ("",)},
+        {"models": ("m",)},
+        {"attributes": {"plan": ("gold",), "none": ("x",)}},
+        {"conditions": (Condition("turn", "=", "2"), Condition("errors", ">", "9"))},
+        {"excluded": Selection(agents=("desk",))},
+        {"agents": ("desk",), "services": ("other",)},
+    ],
+)
+def test_a_selection_leaves_out_what_fails_any_part(fields: dict[str, Any]):
+    """All that is given must hold."""
+    assert not Selection(**fields).matches(RUN)
+
+
+def test_only_columns_can_be_asked_in_the_store():
+    """What no column of the store holds is left to Python."""
+    assert not EVERYTHING.needs_python
+    assert not Selection(ids=("a",), agents=("a",), since_ns=1).needs_python
+    assert Selection(attributes={"a": ("b",)}).needs_python
+    assert Selection(conditions=(Condition("turn", "=", "1"),)).needs_python
+    assert Selection(excluded=EVERYTHING).needs_python

@@ -2,119 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..config import Config, DatasetReference, MatchRule, PythonRule, StoredReference
-from ..errors import ConfigError, InputError, OtevalError
-from ..evaluate import create_trajectory_match_evaluator, to_messages
-from ..evaluate.functions import code_version, load_function
+from ..config import Config
+from ..errors import ConfigError, OtevalError
 from ..evaluate.gates import GateResult, Tally, check_gate
-from ..evaluate.scorer import FunctionJudge, Judge, MatchJudge, Scorer, version_of
-from ..model import Reference, Score, Trajectory
+from ..evaluate.scorer import Scorer, version_of
+from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store
+from .judges import judge_of
+from .references import References, references_of
 
-__all__ = ["ScoreRun", "check_gates", "prepare", "read_messages", "score", "variants"]
+__all__ = ["ScoreRun", "check_gates", "prepare", "score", "variants"]
 
 _PAGE = 1000
-
-
-class _References:
-    """Where an evaluator's reference for a trajectory comes from.
-
-    Attributes:
-        fingerprint: A hash of all of them, part of the evaluator's version.
-    """
-
-    fingerprint = ""
-
-    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        """Return the reference, or None and why there is none though there should be."""
-        del trajectory  # nothing was asked for, so nothing is missing
-        return None, ""
-
-
-class _One(_References):
-    def __init__(self, reference: Reference) -> None:
-        self.reference = reference
-        self.fingerprint = reference.fingerprint
-
-    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
-        return self.reference, ""
-
-
-class _Dataset(_References):
-    def __init__(self, path: Path, key: str) -> None:
-        self.key, self.path = key, path
-        self.by_case = _read_dataset(path, key)
-        prints = "".join(self.by_case[case].fingerprint for case in sorted(self.by_case))
-        self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
-
-    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        case = trajectory.attributes.get(self.key)
-        if case is None:
-            return None, f"the run has no attribute {self.key!r} that names its case"
-        found = self.by_case.get(str(case))
-        return found, "" if found else f"{self.path.name} has no case {case!r}"
-
-
-def _read_dataset(path: Path, key: str) -> dict[str, Reference]:
-    found: dict[str, Reference] = {}
-    for number, line in enumerate(_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"{path}:{number}"
-        case = _json(line, place)
-        if not isinstance(case, dict) or key not in case or "messages" not in case:
-            raise ConfigError(f"{place}: a case needs {key!r} and 'messages'")
-        name = str(case[key])
-        if name in found:
-            raise ConfigError(f"{place}: case {name!r} stands there already: {found[name].source}")
-        found[name] = _reference(name, case["messages"], place)
-    if not found:
-        raise ConfigError(f"{path}: holds no cases")
-    return found
-
-
-def read_messages(path: Path) -> Reference:
-    """Return the reference that a JSON file of messages holds.
-
-    Raises:
-        ConfigError: The file cannot be read, or holds no messages.
-    """
-    return _reference(path.stem, _json(_text(path), str(path)), str(path))
-
-
-def _reference(name: str, value: Any, place: str) -> Reference:
-    try:
-        messages = to_messages(value, "messages")
-    except InputError as error:
-        raise ConfigError(f"{place}: {error}") from error
-    return Reference(name, tuple(messages), place)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-
-
-def _json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{place}: not valid JSON: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -122,7 +29,7 @@ class Prepared:
     """A scorer and where its references come from."""
 
     scorer: Scorer
-    references: _References
+    references: References
 
 
 def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
@@ -139,8 +46,8 @@ def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
     prepared = []
     for rule in config.evaluators:
         try:
-            references = _references(rule.reference, store, base)
-            judge, description = _judge(rule, base)
+            references = references_of(rule.reference, store, base)
+            judge, description = judge_of(rule, base)
         except OtevalError as error:
             raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
         described = {**description, "reference": references.fingerprint, "scope": rule.scope}
@@ -154,55 +61,6 @@ def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
         )
         prepared.append(Prepared(scorer, references))
     return prepared
-
-
-def _references(
-    source: str | StoredReference | DatasetReference | None, store: Store, base: Path
-) -> _References:
-    if source is None:
-        return _References()
-    if isinstance(source, str):
-        return _One(read_messages(base / source))
-    if isinstance(source, DatasetReference):
-        return _Dataset(base / source.dataset, source.key)
-    if source.name is not None:
-        return _One(store.references.get(source.name))
-    assert source.trajectory is not None
-    found = store.trajectories.get(source.trajectory)
-    return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
-
-
-def _judge(rule: MatchRule | PythonRule, base: Path) -> tuple[Judge, Mapping[str, Any]]:
-    """Return what judges, and the description that its version is made of."""
-    if isinstance(rule, PythonRule):
-        _make_importable(base)
-        function = load_function(rule.call)
-        timeout = None if rule.timeout is None else float(rule.timeout)
-        return FunctionJudge(function, timeout), {
-            "type": rule.type,
-            "call": rule.call,
-            "code": code_version(function),
-        }
-    evaluator = create_trajectory_match_evaluator(
-        trajectory_match_mode=rule.mode,
-        tool_args_match_mode=rule.tool_args,
-        tool_args_match_overrides=rule.overrides or None,
-        view=rule.view,
-        effect_tools=rule.effect_tools or None,
-        error_pattern=rule.error_pattern,
-        score_type=rule.score_type,
-        strict_order=rule.strict_order,
-        missing_ok=rule.missing_ok,
-    )
-    description = {**evaluator.describe(), "threshold": rule.threshold}
-    return MatchJudge(evaluator, rule.threshold), description
-
-
-def _make_importable(folder: Path) -> None:
-    """Let functions be imported that stand beside the configuration, as ``python -m`` would."""
-    name = str(folder.resolve())
-    if name not in sys.path:
-        sys.path.insert(0, name)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.errors import ConfigError
+from oteval.evaluate.functions import code_version, load_function
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, check_gates, prepare, scoring, variants
 from oteval.pipeline import score as score_all
@@ -466,7 +467,7 @@ def test_a_version_changes_with_the_code(store: Store, tmp_path: Path, module: M
 
 def prepare_digest(store: Store, base: Path, module: str) -> str:
     """Return the digest of a function's code."""
-    return scoring.code_version(scoring.load_function(f"{module}:check"))
+    return code_version(load_function(f"{module}:check"))
 
 
 def test_new_scores_stand_beside_those_of_an_older_version(store: Store, tmp_path: Path):

@@ -1,0 +1,39 @@
+"""oteval.yaml: what is scored, how, against what, and which gates must hold.
+
+Strict: a key that is not known is an error that names its line and the nearest known key. The
+JSON schema of the file is ``oteval config schema``.
+"""
+
+from __future__ import annotations
+
+from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config
+from .rules import (
+    RULES,
+    BaseRule,
+    DatasetReference,
+    MatchRule,
+    PythonRule,
+    ReferenceSource,
+    Rule,
+    StoredReference,
+    Where,
+    seconds,
+)
+
+__all__ = [
+    "DEFAULT_PATH",
+    "RULES",
+    "BaseRule",
+    "Config",
+    "DatasetReference",
+    "Gate",
+    "MatchRule",
+    "PythonRule",
+    "ReferenceSource",
+    "Rule",
+    "StoredReference",
+    "Where",
+    "load_config",
+    "parse_config",
+    "seconds",
+]

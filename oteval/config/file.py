@@ -1,0 +1,185 @@
+"""The whole of oteval.yaml: read, checked, and explained where it is wrong."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from ..errors import ConfigError
+from .rules import RULES, DatasetReference, Rule, StoredReference, Strict, Where
+
+__all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config"]
+
+DEFAULT_PATH = "oteval.yaml"
+
+
+class Gate(Strict):
+    """What must hold of an evaluator's scores for `oteval score` to exit 0."""
+
+    evaluator: str = Field(description="The name of one of the evaluators.")
+    min_pass_rate: float | None = Field(
+        None, ge=0.0, le=1.0, description="The least share of evaluated runs that pass."
+    )
+    min_score: float | None = Field(None, description="The least mean score of evaluated runs.")
+    min_evaluated: int = Field(1, ge=1, description="The least number of runs to be evaluated.")
+    max_errors: int | None = Field(None, ge=0, description="The most evaluations that may fail.")
+
+
+class Config(Strict):
+    """The whole file."""
+
+    evaluators: list[Rule] = Field(min_length=1, description="What is evaluated.")
+    gates: list[Gate] = Field(default_factory=list, description="What must hold.")
+    salt: str = Field("oteval", description="Changes which traces a sample draws.")
+
+
+def load_config(path: str | Path) -> Config:
+    """Return the configuration of a file.
+
+    Raises:
+        ConfigError: The file is missing, no YAML, or says what is not known; with its line.
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; oteval config schema describes it") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
+    """Return the configuration that a text spells out.
+
+    Args:
+        text: YAML.
+        source: Its name, for messages.
+
+    Raises:
+        ConfigError: It is no YAML, or says what is not known; with its line.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{source}:{mark.line + 1}" if mark else source
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{place}: no valid YAML: {problem}") from error
+    if value is not None and not isinstance(value, dict):
+        raise ConfigError(f"{source}:1: the file must be a mapping; begin it with 'evaluators:'")
+    if not value:
+        raise ConfigError(f"{source}: empty; begin with a line 'evaluators:'")
+    _refuse_repeated_keys(root, source)
+    try:
+        config = Config.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(_explain(first, root, source)) from error
+    _check_names(config, root, source)
+    return config
+
+
+def _refuse_repeated_keys(node: yaml.Node | None, source: str) -> None:
+    """Refuse a mapping that has a key twice, of which YAML readers keep one silently."""
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise ConfigError(
+                    f"{source}:{line}: {key.value!r} stands on line {seen[key.value]} already"
+                )
+            seen[key.value] = line
+            _refuse_repeated_keys(value, source)
+    if isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_repeated_keys(value, source)
+
+
+def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
+    """Refuse evaluators of the same name, and gates of none."""
+    names: list[str] = []
+    for index, rule in enumerate(config.evaluators):
+        if rule.name in names:
+            line, _ = _line(root, ["evaluators", index, "name"])
+            raise ConfigError(f"{source}:{line}: two evaluators are called {rule.name!r}")
+        names.append(rule.name)
+    for index, gate in enumerate(config.gates):
+        if gate.evaluator not in names:
+            line, _ = _line(root, ["gates", index, "evaluator"])
+            near = difflib.get_close_matches(gate.evaluator, names, 1) or names
+            raise ConfigError(
+                f"{source}:{line}: no evaluator is called {gate.evaluator!r}; "
+                f"did you mean {near[0]!r}?"
+            )
+
+
+def _explain(error: Any, root: yaml.Node | None, source: str) -> str:
+    """Return one line that names the line, the key and what to do."""
+    path = [step for step in error["loc"] if step not in _TAGS]
+    line, known_path = _line(root, path)
+    place = f"{source}:{line}"
+    key = ".".join(str(step) for step in known_path) or "the file"
+    if error["type"] == "extra_forbidden":
+        near = _nearest(error["loc"])
+        return f"{place}: unknown key {str(path[-1])!r}{near}"
+    if error["type"] == "missing":
+        return f"{place}: {path[-1]!r} is missing in {'.'.join(map(str, path[:-1])) or 'the file'}"
+    if error["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        known = " or ".join(sorted(RULES))
+        return f"{place}: {key}: 'type' must be {known}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
+
+
+# What pydantic puts into an error's place beside the keys of the file.
+_TAGS = {*RULES, "str", "StoredReference", "DatasetReference", "list[str]", "int", "float", "bool"}
+
+
+def _line(root: yaml.Node | None, path: list[Any]) -> tuple[int, list[Any]]:
+    """Return the line of a path in the file, and as much of the path as the file has."""
+    node, line, found = root, 1, []
+    for step in path:
+        below = _child(node, step)
+        if below is None:
+            break
+        key, node = below
+        line = (key if key is not None else node).start_mark.line + 1
+        found.append(step)
+    return line, found
+
+
+def _child(node: yaml.Node | None, step: Any) -> tuple[yaml.Node | None, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return None, node.value[step]
+    return None
+
+
+def _nearest(place: tuple[Any, ...]) -> str:
+    """Return the known key that is nearest to an unknown one, or all of them."""
+    model: type[BaseModel] = Config
+    for step in place[:-1]:
+        model = RULES.get(str(step)) or _MODELS.get(str(step), model)
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    near = difflib.get_close_matches(str(place[-1]), known, 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are {', '.join(known)}"
+
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "where": Where,
+    "not": Where,
+    "gates": Gate,
+    "StoredReference": StoredReference,
+    "DatasetReference": DatasetReference,
+}

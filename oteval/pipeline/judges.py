@@ -1,0 +1,79 @@
+"""The judge that each ``type`` of evaluator in oteval.yaml stands for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..config import BaseRule, MatchRule, PythonRule
+from ..evaluate import create_trajectory_match_evaluator
+from ..evaluate.functions import code_version, load_function
+from ..evaluate.scorer import FunctionJudge, Judge, MatchJudge
+
+__all__ = ["Made", "judge_of"]
+
+
+class Made(NamedTuple):
+    """A judge, and what its version is made of.
+
+    Attributes:
+        judge: The judge.
+        description: All that its verdict depends on.
+    """
+
+    judge: Judge
+    description: Mapping[str, Any]
+
+
+def judge_of(rule: BaseRule, base: Path) -> Made:
+    """Return what judges by a rule.
+
+    Args:
+        rule: The rule.
+        base: The folder that paths of the configuration are relative to.
+
+    Raises:
+        ConfigError: A function cannot be had, or an argument is wrong.
+    """
+    return _MAKERS[type(rule)](rule, base)
+
+
+def _python(rule: PythonRule, base: Path) -> Made:
+    _make_importable(base)
+    function = load_function(rule.call)
+    timeout = None if rule.timeout is None else float(rule.timeout)
+    code = code_version(function)
+    return Made(
+        FunctionJudge(function, timeout), {"type": rule.type, "call": rule.call, "code": code}
+    )
+
+
+def _match(rule: MatchRule, base: Path) -> Made:  # noqa: ARG001
+    evaluator = create_trajectory_match_evaluator(
+        trajectory_match_mode=rule.mode,
+        tool_args_match_mode=rule.tool_args,
+        tool_args_match_overrides=rule.overrides or None,
+        view=rule.view,
+        effect_tools=rule.effect_tools or None,
+        error_pattern=rule.error_pattern,
+        score_type=rule.score_type,
+        strict_order=rule.strict_order,
+        missing_ok=rule.missing_ok,
+    )
+    description = {**evaluator.describe(), "threshold": rule.threshold}
+    return Made(MatchJudge(evaluator, rule.threshold), description)
+
+
+_MAKERS: dict[type[BaseRule], Callable[[Any, Path], Made]] = {
+    MatchRule: _match,
+    PythonRule: _python,
+}
+
+
+def _make_importable(folder: Path) -> None:
+    """Let functions be imported that stand beside the configuration, as ``python -m`` would."""
+    name = str(folder.resolve())
+    if name not in sys.path:
+        sys.path.insert(0, name)

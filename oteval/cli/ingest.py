@@ -19,12 +19,19 @@ _SHOWN = 10
 @db_option
 @json_option
 def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
-    """Load OTLP trace and log files; "-" is standard input.
+    """Load files of traces and logs; "-" is standard input.
 
-    OTLP/JSON (a request, or a request a line as the Collector's file exporter writes) and OTLP
-    protobuf, plain, gzip or zstd. What the database has is not stored again. Bad lines are named
-    and skipped. Exit status 2 when a file could not be read at all.
-    """
+    \b
+    OTLP        JSON or protobuf; what the Collector's file exporter writes
+    Jaeger      JSON: downloaded, answers of its API, spans out of Elasticsearch
+    Tempo       JSON answers of its API
+    ClickHouse  otel_traces and otel_logs: Parquet, JSONEachRow
+    oteval      the Parquet files of oteval export
+
+    Plain, gzip or zstd; what a file is, its content says. What the database has is not stored
+    again. Bad lines and rows are named and skipped. Exit status 2 when a file could not be read
+    at all.
+    """  # noqa: D301  click takes the character for "as it stands"
     with Store(db) as store:
         report = load_files(store, paths)
         with progress("reconstructing", " traces") as update:

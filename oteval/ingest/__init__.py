@@ -1,6 +1,7 @@
-"""OTLP bytes to spans and log records: requests in `otlp`, files in `files`.
+"""Bytes to spans and log records: requests in `otlp`, other containers beside it, files in `files`.
 
-Read are OTLP/JSON and OTLP protobuf. Nothing is stored here, and a span that comes twice is given
+Read are OTLP/JSON and OTLP protobuf, Jaeger's JSON, and ClickHouse's tables as JSON or Parquet.
+Nothing is stored here, and a span that comes twice is given
 twice; the store drops duplicates. What cannot be read is told, never passed over in silence.
 """
 
@@ -15,6 +16,7 @@ from .otlp import (
     decode_protobuf_traces,
     parse_json,
 )
+from .parquet import Table
 from .parts import Part, read_part, split
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Decoded",
     "Part",
     "Problem",
+    "Table",
     "decode_json",
     "decode_protobuf",
     "decode_protobuf_logs",

@@ -6,10 +6,11 @@ is cut or damaged gives what could be decompressed; `Source.fault` then says wha
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 __all__ = ["ZSTD_MAGIC", "Readable", "Source", "unzstd"]
 
@@ -40,12 +41,26 @@ class Source:
         self.fault = ""
         self.decompressed = 0
         self._raw = _Counted(file)
+        self._is_compressed = False
         self._chunks = self._open()
 
     @property
     def bytes_read(self) -> int:
         """How many bytes of the file itself, compressed or not, were read so far."""
         return self._raw.count
+
+    def original(self) -> BinaryIO | None:
+        """Return the file at its beginning; None where it is compressed or cannot seek."""
+        return None if self._is_compressed else self._raw.rewound()
+
+    def note(self, part: float, size: int) -> None:
+        """Note how much was read of the file by others.
+
+        Args:
+            part: Which part of it.
+            size: Its bytes.
+        """
+        self._raw.count = max(self._raw.count, min(int(part * size), size))
 
     def read(self) -> bytes:
         """Return the next chunk, b"" at the end.
@@ -64,8 +79,10 @@ class Source:
         while len(head) < 4 and (more := self._raw.read(_CHUNK)):
             head += more
         if head.startswith(_GZIP_MAGIC):
+            self._is_compressed = True
             yield from self._gunzip(head)
         elif head.startswith(ZSTD_MAGIC) or _is_skippable(head):
+            self._is_compressed = True
             self._raw.put_back(head)
             yield from self._unzstd()
         elif head:
@@ -154,6 +171,14 @@ class _Counted:
 
     def put_back(self, data: bytes) -> None:
         self._first = data
+
+    def rewound(self) -> BinaryIO | None:
+        """Return the file itself at its beginning, None where it cannot seek."""
+        file = self._file
+        if not isinstance(file, io.BufferedIOBase) or not file.seekable():
+            return None
+        file.seek(0)
+        return cast("BinaryIO", file)
 
 
 def _is_skippable(head: bytes) -> bool:

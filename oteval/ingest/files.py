@@ -1,8 +1,8 @@
-"""Files of OTLP data to spans and log records, some thousands at a time.
+"""Files of traces and logs to spans and log records, some thousands at a time.
 
-What a file is, its first bytes say, not its name: OTLP/JSON (a document, several, or one per
-line) or OTLP protobuf (a message, or a stream of them), plain, gzip or zstd. Memory does
-not grow with the file.
+What a file is, its first bytes say, not its name: JSON (a document, several, or one per line) of
+OTLP, Jaeger or ClickHouse, OTLP protobuf (a message, or a stream of them), plain, gzip or zstd,
+or Parquet. Memory does not grow with the file.
 
 A part that cannot be read is a `Problem` in the batch where it was met, and everything else comes
 through. A file of which nothing can be read raises `InputError`, after the batches that tell its
@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from oteval.errors import InputError
 from oteval.model import LogRecord, Span
 
-from . import json_stream, protobuf_stream
+from . import json_stream, parquet, protobuf_stream
 from .compression import Readable, Source
-from .otlp import Decoded, decode_json
+from .documents import decode
+from .otlp import Decoded
 from .tape import Tape
 
 __all__ = ["Batch", "Problem", "read", "read_stream", "size"]
@@ -33,7 +35,10 @@ CHUNK = 4096
 _HEAD = 1 << 16
 _BATCH_BYTES = 32 << 20
 _BATCH_PROBLEMS = 1000
-_READ = "read are OTLP/JSON (documents or lines) and OTLP protobuf, plain, gzip or zstd"
+_READ = (
+    "read are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, and ClickHouse's "
+    "otel_traces and otel_logs as JSON lines or Parquet; plain, gzip or zstd"
+)
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 _DOCUMENT_LINE = re.compile(rb"^(\xef\xbb\xbf)?[ \t]*[{\[]", re.MULTILINE)
@@ -41,7 +46,6 @@ _OTLP_LINE = re.compile(rb"^(\xef\xbb\xbf)?[ \t]*[{\[][ \t{]*\"(resource|batches
 _KNOWN = {
     b"\x89PNG": "a PNG image",
     b"PK\x03\x04": "a zip archive",
-    b"PAR1": "a Parquet file",
     b"SQLite format 3\0": "an SQLite database",
     b"%PDF": "a PDF document",
     b"BZh": "bzip2 data",
@@ -103,13 +107,16 @@ def size(path: str | Path) -> int | None:
         return None
 
 
-def read(path: str | Path, *, chunk: int = CHUNK) -> Iterator[Batch]:
-    """Read a file of OTLP data.
+def read(
+    path: str | Path, *, chunk: int = CHUNK, tables: Sequence[parquet.Table] = ()
+) -> Iterator[Batch]:
+    """Read a file of traces or logs.
 
     Args:
         path: The file, or "-" for standard input.
         chunk: How many spans and log records a batch holds at least, but for the last. It holds
             more where the part of the file that was read as one holds more.
+        tables: Tables to know in Parquet files beside ClickHouse's.
 
     Yields:
         The content; a batch without spans and log records has problems.
@@ -118,16 +125,19 @@ def read(path: str | Path, *, chunk: int = CHUNK) -> Iterator[Batch]:
         InputError: The file cannot be read, or nothing in it can.
     """
     with _opened(path) as file:
-        yield from read_stream(file, str(path), chunk=chunk)
+        yield from read_stream(file, str(path), chunk=chunk, tables=tables)
 
 
-def read_stream(file: Readable, name: str, *, chunk: int = CHUNK) -> Iterator[Batch]:
-    """Read an open file of OTLP data, as `read` does.
+def read_stream(
+    file: Readable, name: str, *, chunk: int = CHUNK, tables: Sequence[parquet.Table] = ()
+) -> Iterator[Batch]:
+    """Read an open file of traces or logs, as `read` does.
 
     Args:
         file: The file, opened for bytes.
         name: What problems call it.
         chunk: As for `read`.
+        tables: As for `read`.
     """
     source = Source(file)
     found = False
@@ -135,12 +145,12 @@ def read_stream(file: Readable, name: str, *, chunk: int = CHUNK) -> Iterator[Ba
     batch = Batch()
     batch_start = 0
     try:
-        for item in _items(source, name):
+        for item in _items(source, name, tables):
             if isinstance(item, Problem):
                 first = first or item
                 batch.problems.append(item)
             else:
-                found = True
+                found = found or bool(item.spans or item.logs or not item.problems)
                 batch.spans += item.spans
                 batch.logs += item.logs
             if _is_full(batch, chunk, source.decompressed - batch_start):
@@ -174,7 +184,9 @@ def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
         raise InputError(f"{path}: cannot be opened ({reason})") from None
 
 
-def _items(source: Source, name: str) -> Iterator[Decoded | Problem]:
+def _items(
+    source: Source, name: str, tables: Sequence[parquet.Table]
+) -> Iterator[Decoded | Problem]:
     """Yield the content of a file; `Decoded.problems` are Problems of their own."""
     tape = Tape(source.read)
     head = tape.head(_HEAD)
@@ -183,7 +195,9 @@ def _items(source: Source, name: str) -> Iterator[Decoded | Problem]:
         if source.fault:
             raise InputError(f"{name}: {source.fault}, and nothing could be decompressed")
         raise InputError(f"{name}: the file {'holds only white space' if head else 'is empty'}")
-    if protobuf_stream.is_stream(head):
+    if head.startswith(parquet.MAGIC) and not _is_json(head):
+        yield from _parquet_items(source, tape, name, tables)
+    elif protobuf_stream.is_stream(head):
         yield from _protobuf_items(protobuf_stream.read_stream(tape), name)
     elif protobuf_stream.is_message(head) and not text.startswith((b"{", b"[")):
         yield from _protobuf_items(protobuf_stream.read_message(tape), name)
@@ -195,9 +209,38 @@ def _items(source: Source, name: str) -> Iterator[Decoded | Problem]:
         yield Problem(name, None, f"{source.fault}; what came before is used")
 
 
+def _parquet_items(
+    source: Source, tape: Tape, name: str, tables: Sequence[parquet.Table]
+) -> Iterator[Decoded | Problem]:
+    with _random_access(source, tape) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        try:
+            for found, done in parquet.read_rows(file, tables):
+                source.note(done, size)
+                yield found
+                for problem in found.problems:
+                    yield Problem(name, None, problem)
+        except InputError as error:
+            raise InputError(f"{name}: {error}; {_READ}") from None
+
+
+@contextmanager
+def _random_access(source: Source, tape: Tape) -> Iterator[BinaryIO]:
+    """Give the file itself, or what can be read of it copied to where it can be read anywhere."""
+    original = source.original()
+    if original is not None:
+        yield original
+        return
+    with TemporaryFile() as copy:
+        while data := tape.chunk():
+            copy.write(data)
+        yield copy
+
+
 def _is_json(head: bytes) -> bool:
     """Whether a document begins somewhere near the beginning, be it after lines of garbage."""
-    if head.startswith(tuple(_KNOWN)):
+    if head.startswith((*_KNOWN, parquet.MAGIC)):
         return bool(_OTLP_LINE.search(head))
     return bool(_DOCUMENT_LINE.search(head))
 
@@ -208,7 +251,7 @@ def _json_items(tape: Tape, name: str) -> Iterator[Decoded | Problem]:
             yield Problem(name, item.line, item.reason)
             continue
         try:
-            decoded = decode_json(item.value)
+            decoded = decode(item.value)
         except InputError as error:
             yield Problem(name, item.line, str(error))
             continue

@@ -1,9 +1,10 @@
-"""Walking through OTLP/JSON requests of any size, span by span.
+"""Walking through JSON requests and Jaeger's traces of any size, span by span.
 
 The outer objects and lists are read token by token; what they hold is parsed one value at
 a time, by the standard library's parser, which unlike others can start in the middle of a text and
 says where a value ends. A list of spans whose resource or scope comes only after it is parsed
-as one value, since its spans could not be told whose they are.
+as one value, since its spans could not be told whose they are. In a trace of Jaeger's the processes
+always come after the spans, which wait for them in a temporary file once they are many.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
+from . import clickhouse
+from .documents import WRAPPERS
 from .otlp import without_surrogates
 
 __all__ = ["BrokenError", "Walker"]
@@ -22,8 +26,10 @@ MAX_VALUE = 256 << 20
 """The most characters that a single value, such as a span, may have."""
 _BATCH = 256
 _BATCH_CHARACTERS = 4 << 20
+_SPOOLED = 16 << 20
 # An error this near to the end of the text at hand may only mean that more is needed.
 _NEAR = 16
+_DEPTH = 4
 
 _ROOTS = frozenset({"resourceSpans", "resourceLogs", "resource_spans", "resource_logs", "batches"})
 _METRICS = frozenset({"resourceMetrics", "resource_metrics"})
@@ -34,6 +40,11 @@ _SCOPES = frozenset(
 )
 _SCOPE = frozenset({"scope", "instrumentationLibrary", "instrumentation_library"})
 _RECORDS = frozenset({"spans", "logRecords", "log_records", "logs"})
+# With which a document begins that holds others, and with which one of the others.
+_OUTER = _ROOTS | {"data", "result", "processes"}
+_INNER = _OUTER | {"traceID", "TraceId"}
+# How a row begins that is parsed as one; the first key must be one of its columns.
+_ROW = re.compile(r'\{[ \t\r\n]*"([A-Z][A-Za-z.]{2,25})"')
 
 _SPACE = re.compile("[ \t\r\n\ufeff]*")
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -110,25 +121,60 @@ class Walker:
             line += 1
         return self._text[at:].encode(errors="surrogateescape") + self._decoder.getstate()[0], line
 
-    def _request(self) -> Iterator[tuple[int, Any]]:
+    def _request(self, depth: int = 0) -> Iterator[tuple[int, Any]]:
         """Yield a request in parts, or whole where it is none."""
-        if self._peek() != "{":
+        if self._peek() != "{" or depth > _DEPTH or self._begins_row():
             yield self.start, self._value()
             return
+        spool = _Spool()
         others: Object = {}
+        try:
+            yield from self._parts(others, spool, depth)
+        except BrokenError:
+            # What a trace has is kept where it breaks off, though its processes may be missing.
+            yield from self._spooled(others, spool)
+            raise
+        finally:
+            spool.close()
+
+    def _parts(self, others: Object, spool: _Spool, depth: int) -> Iterator[tuple[int, Any]]:
+        """Yield the parts of the object that begins here; what is no part goes into `others`."""
         parts = False
+        size = 0
         for key in self._members():
-            if key in _ROOTS and self._peek() == "[":
+            char = self._peek()
+            if key in _ROOTS and char == "[":
                 for _ in self._elements():
                     yield from self._group(key)
-                parts = True
+            elif key == "data" and char == "[":
+                for _ in self._elements():
+                    yield from self._request(depth + 1)
+            elif key in WRAPPERS and char == "{":
+                yield from self._request(depth + 1)
+            elif key == "spans" and char == "[":
+                for batch in self._batches():
+                    spool.add(batch)
             else:
-                self._value()
-                others[key] = True
+                value = self._value(_INNER)
+                size += self._size
+                others[key] = value if size <= MAX_VALUE else True
+                continue
+            parts = True
+        yield from self._spooled(others, spool)
         if not _METRICS.isdisjoint(others):
             yield self.start, {"resourceMetrics": True}
         elif not parts:
             yield self.start, others
+        elif others.get("errors") or others.get("status"):
+            yield self.start, {**others, "data": []}
+
+    def _spooled(self, others: Object, spool: _Spool) -> Iterator[tuple[int, Any]]:
+        for batch in spool.batches():
+            yield self.start, {**others, "spans": batch}
+
+    def _begins_row(self) -> bool:
+        match = _ROW.match(self._text, self._at)
+        return match is not None and match[1] in clickhouse.COLUMNS
 
     def _group(self, root: str) -> Iterator[tuple[int, Any]]:
         """Yield the parts of one of the objects in ``resourceSpans`` or ``resourceLogs``."""
@@ -238,8 +284,12 @@ class Walker:
             if not self._more():
                 return ""
 
-    def _value(self) -> Any:
-        """Return the value that begins here and go behind it."""
+    def _value(self, begin: frozenset[str] = _OUTER) -> Any:
+        """Return the value that begins here and go behind it.
+
+        Args:
+            begin: Keys by which a document is known that cannot be here.
+        """
         self._peek()
         while True:
             try:
@@ -256,7 +306,7 @@ class Walker:
                 if not self._more():  # had there been more, a number could have gone on
                     end = len(self._text)
                     break
-        if isinstance(value, dict) and not _ROOTS.isdisjoint(value):
+        if isinstance(value, dict) and not begin.isdisjoint(value):
             self._refuse_request(self._at)
         if self._has_surrogates(end) or self._has_undecoded(end):
             value = without_surrogates(value)
@@ -332,3 +382,31 @@ class Walker:
             message = "unexpected end of data"
         message = message.removesuffix(" at")  # as some of the parser's end
         return BrokenError(f"not valid JSON ({message} at column {column})", line, at_end=at_end)
+
+
+class _Spool:
+    """Lists of spans that wait for what comes after them, in memory while they are few."""
+
+    def __init__(self) -> None:
+        self._file: SpooledTemporaryFile[bytes] | None = None
+
+    def add(self, spans: list[Any]) -> None:
+        if self._file is None:
+            self._file = SpooledTemporaryFile(_SPOOLED)  # noqa: SIM115  closed with the spool
+        self._file.write(f"[{','.join(map(_text, spans))}]\n".encode())
+
+    def batches(self) -> Iterator[list[Any]]:
+        if self._file is not None:
+            self._file.seek(0)
+            yield from map(json.loads, self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _text(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:  # a little deeper than it could be read
+        return "null"

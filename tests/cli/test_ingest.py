@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from oteval.store import Store
 
+from ..ingest.containers import jaeger, lines, log_row, parquet, trace_row
 from ..make import capture
 from .conftest import Run
 
@@ -175,3 +177,87 @@ def test_a_load_that_was_stopped_is_made_up_for(oteval: Run):
         store.spans.write(*capture("genai_openai_chat"))
 
     assert len(oteval("trajectories", "--json").rows) == 3
+
+
+def messages(oteval: Run, db: str) -> list[object]:
+    """Return what the trajectories of a database say, by their ids."""
+    rows = oteval("trajectories", "--json", "--db", db).rows
+    return [(row["trajectory_id"], row["messages"]) for row in rows]
+
+
+def test_every_container_gives_the_same_agents(oteval: Run, chat: Path, tmp_path: Path):
+    """Jaeger's download and ClickHouse's rows, lines or Parquet, are loaded as OTLP is."""
+    spans, _ = capture("genai_openai_chat")
+    files = {
+        "jaeger": json.dumps(jaeger(spans), indent=1).encode(),
+        "rows": gzip.compress(lines(map(trace_row, spans))),
+        "parquet": parquet([trace_row(item) for item in spans]),
+    }
+    oteval("ingest", chat)
+    expected = messages(oteval, "oteval.duckdb")
+
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+        done = oteval("ingest", name, "--db", f"{name}.duckdb")
+        again = oteval("ingest", name, "--db", f"{name}.duckdb")
+
+        assert (done.status, done.err) == (0, "")
+        assert done.out.startswith("read 10  stored 10  duplicate 0  bad 0")
+        assert again.out.strip() == "read 10  stored 0  duplicate 10  bad 0"
+        assert messages(oteval, f"{name}.duckdb") == expected != []
+
+
+def test_logs_out_of_clickhouse_join_their_spans(oteval: Run, tmp_path: Path):
+    """The messages of a dialect that keeps them in log records are there after both files."""
+    spans, logs = capture("v2_legacy_chat")
+    (tmp_path / "traces").write_bytes(parquet([trace_row(item) for item in spans]))
+    (tmp_path / "logs").write_bytes(parquet([log_row(item) for item in logs]))
+
+    oteval("ingest", "traces")
+    before = messages(oteval, "oteval.duckdb")
+    done = oteval("ingest", "logs")
+
+    assert (done.status, done.err) == (0, "")
+    assert messages(oteval, "oteval.duckdb") != before
+    assert "weather in Paris" in json.dumps(messages(oteval, "oteval.duckdb"))
+
+
+def test_what_was_exported_is_loaded_again(oteval: Run, chat: Path, tmp_path: Path):
+    """The spans of an exported folder give another database the same trajectories."""
+    oteval("ingest", chat)
+    oteval("ingest", chat.with_name("v2_legacy_chat.json"))
+    oteval("ingest", chat.with_name("v2_legacy_chat.logs.json"))
+    oteval("export", "--parquet", "out")
+
+    done = oteval("ingest", "out/spans.parquet", "out/logs.parquet", "--db", "new.duckdb")
+
+    assert (done.status, done.err) == (0, "")
+    assert messages(oteval, "new.duckdb") == messages(oteval, "oteval.duckdb")
+    with Store("oteval.duckdb") as old, Store("new.duckdb") as new:
+        assert old.spans.count() == new.spans.count()
+
+
+def test_bad_rows_are_named(oteval: Run, tmp_path: Path):
+    """A row of a Parquet file that cannot be read is told by its number."""
+    rows = [trace_row(item) for item in capture("genai_openai_chat")[0]]
+    rows[3]["SpanId"] = "?"
+    (tmp_path / "x.parquet").write_bytes(parquet(rows))
+
+    done = oteval("ingest", "x.parquet")
+
+    assert done.status == 0
+    assert done.out.startswith("read 9  stored 9  duplicate 0  bad 1")
+    assert done.err.startswith("oteval: x.parquet: row 4: span ")
+
+
+def test_a_file_of_only_bad_parts_is_not_read(oteval: Run, tmp_path: Path):
+    """When there is not a span to keep, the status is that of a file that could not be read."""
+    row = trace_row(capture("genai_openai_chat")[0][0]) | {"TraceId": "?"}
+    for name, data in {"rows": lines([row]), "x.parquet": parquet([row])}.items():
+        (tmp_path / name).write_bytes(data)
+
+        done = oteval("ingest", name)
+
+        assert done.status == 2
+        assert "TraceId '?' is no id in hex" in done.err
+        assert done.err.count("\n") == 1

@@ -30,23 +30,31 @@ OPERATION = (
     "openinference.span.kind",
     "traceloop.span.kind",
     "llm.request.type",
+    "ai.operationId",
+    "langfuse.observation.type",
+    "mlflow.spanType",
 )
-AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name")
+AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "ai.telemetry.functionId")
 CONVERSATION_ID = (
     "gen_ai.conversation.id",
     "session.id",
     "gcp.vertex.agent.session_id",
     "langsmith.metadata.thread_id",
     "langsmith.metadata.session_id",
+    "langsmith.metadata.conversation_id",
     "traceloop.association.properties.thread_id",
     "traceloop.association.properties.session_id",
     "ai.telemetry.metadata.sessionId",
+    "ai.telemetry.metadata.threadId",
+    "ai.telemetry.metadata.conversationId",
+    "ai.telemetry.metadata.chatId",
+    "ai.settings.context.sessionId",
 )
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
-TOOL_NAME = ("gen_ai.tool.name", "tool.name")
-CALL_ID = ("gen_ai.tool.call.id", "tool_call.id")
+TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")
+CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id", "tool_use_id")
 TOKENS_IN = (
     "gen_ai.usage.input_tokens",
     "gen_ai.usage.prompt_tokens",
@@ -60,19 +68,47 @@ TOKENS_OUT = (
 INPUT = (
     "gen_ai.input.messages",
     "gen_ai.tool.call.arguments",
+    "gen_ai.prompt",
+    "langfuse.observation.input",
+    "mlflow.spanInputs",
+    "gen_ai.tool.args",
     "input.value",
     "traceloop.entity.input",
     "events",
     "tool_arguments",
+    "gcp.vertex.agent.tool_call_args",
+    "gcp.vertex.agent.llm_request",
+    "ai.prompt.messages",
+    "ai.prompt",
+    "ai.toolCall.args",
+    "haystack.agent.step.llm.input",
+    "haystack.agent.step.tool.input",
+    "haystack.agent.input",
+    "haystack.component.input",
 )
 OUTPUT = (
     "gen_ai.output.messages",
     "gen_ai.tool.call.result",
+    "gen_ai.completion",
+    "langfuse.observation.output",
+    "mlflow.spanOutputs",
+    "gen_ai.output",
+    "genai.output",
     "output.value",
     "traceloop.entity.output",
     "all_messages_events",
     "pydantic_ai.all_messages",
     "tool_response",
+    "gcp.vertex.agent.tool_response",
+    "gcp.vertex.agent.llm_response",
+    "ai.response.toolCalls",
+    "ai.response.text",
+    "ai.response.object",
+    "ai.toolCall.result",
+    "haystack.agent.step.llm.output",
+    "haystack.agent.step.tool.output",
+    "haystack.agent.output",
+    "haystack.component.output",
 )
 
 

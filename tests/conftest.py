@@ -8,6 +8,10 @@ import pytest
 
 from oteval.store import Store
 
+from .reconstruct.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary", "store"]
+
 
 @pytest.fixture
 def store() -> Iterator[Store]:

@@ -139,7 +139,7 @@ CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
     [
         ([span(1, 2, **CHAT), span(2, 1)], "cyclic_parents"),
         ([{**span(1, **CHAT), "endTimeUnixNano": "5"}], "negative_duration"),
-        ([span(1, name="x", langfuse__observation__type="generation")], "unknown_dialect"),
+        ([span(1, name="x", lmnr__span__type="LLM")], "unknown_dialect"),
         ([span(1, 9, **CHAT)], "missing_parent"),
         ([span(1, name="GET /")], "no_model_spans"),
     ],

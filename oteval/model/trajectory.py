@@ -166,7 +166,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A part of the history that a later model call no longer held.
+    """What the conversation did not go on with: replaced history, or choices not taken.
 
     Attributes:
         at: The index in the trajectory's messages where the replacement begins.
@@ -204,7 +204,8 @@ class Trajectory:
         service: The emitting service's name.
         parent_id: For a sub-agent, the trajectory that called it; else "".
         parent_call_id: For a sub-agent called as a tool, the id of that call; else "".
-        steps: The graph form: the node names of each step.
+        steps: The graph form: the nodes of the run's turn, as one tuple in the order in which
+            they ran. What ran inside a node or an agent is named ``parent:child``.
         tools: The definitions of the tools that the model was offered.
         models: The models that answered, in order of first use.
         dialects: The dialects that the run's spans were read with.
@@ -212,11 +213,13 @@ class Trajectory:
         start_ns: When the run began.
         end_ns: When it ended.
         gaps: What is missing, and why.
-        rewrites: History that later calls replaced.
+        rewrites: History that later calls replaced, and choices not taken.
         attributes: The short attributes of the resource and the root span, to filter by.
         chain: A hash over all messages to the run's last answer, by which a later run without
             a conversation id finds this one.
         follows: The `chain` of the run that this one's history ends with, or "".
+        call_keys: Hashes by which a recording of the same model calls by another
+            instrumentation finds this one.
         rev: The revision; late spans make a new one.
     """
 
@@ -244,6 +247,7 @@ class Trajectory:
     attributes: Attributes = field(default_factory=dict)
     chain: str = ""
     follows: str = ""
+    call_keys: tuple[int, ...] = ()
     rev: int = 1
 
     @cached_property

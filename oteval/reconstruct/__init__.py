@@ -8,16 +8,27 @@ the messages, `gaps` names what is missing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import trajectories_of
-from .dialects import DIALECTS
+from .dialects import DIALECTS, gathered
+from .duplicates import without_duplicates
+from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
-from .scopes import Run, runs_of
+from .runs import Run
+from .scopes import runs_of
 from .tree import order
 
-__all__ = ["CODES", "DIALECTS", "failed_trajectory", "reconstruct"]
+__all__ = [
+    "CODES",
+    "DIALECTS",
+    "Explanation",
+    "SpanAccount",
+    "explain",
+    "failed_trajectory",
+    "reconstruct",
+]
 
 
 def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[Trajectory]:
@@ -33,16 +44,46 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
         One trajectory per agent run, in order of start. A trace without any gives one trajectory
         without messages, whose gaps say why.
     """
-    by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in spans:
-        by_trace[span.trace_id].append(span)
-    logs_of: dict[str, dict[str, list[LogRecord]]] = defaultdict(lambda: defaultdict(list))
-    for record in sorted(logs, key=lambda log: (log.time_ns or log.observed_ns, log.seq)):
-        logs_of[record.trace_id][record.span_id].append(record)
+    return trajectories_of(without_duplicates(_runs(_Traces(spans, logs))))
+
+
+def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> Explanation:
+    """Return what became of each span of a trace.
+
+    Args:
+        trace_id: The trace.
+        spans: Its spans, and those of the traces that belong together with it.
+        logs: The log records of those traces.
+    """
+    traces = _Traces(spans, logs)
+    return account_for(
+        trace_id, traces.spans.get(trace_id, []), traces.logs_of(trace_id), _runs(traces)
+    )
+
+
+class _Traces:
+    """Spans and log records by trace, the records by span in order of time."""
+
+    def __init__(self, spans: Iterable[Span], logs: Iterable[LogRecord]) -> None:
+        self.spans: dict[str, list[Span]] = defaultdict(list)
+        spans = list(spans)
+        logs = gathered(spans, list(logs))
+        for span in spans:
+            self.spans[span.trace_id].append(span)
+        self._logs: dict[str, dict[str, list[LogRecord]]] = defaultdict(lambda: defaultdict(list))
+        for record in sorted(logs, key=lambda log: (log.time_ns or log.observed_ns, log.seq)):
+            self._logs[record.trace_id][record.span_id].append(record)
+
+    def logs_of(self, trace_id: str) -> Mapping[str, Sequence[LogRecord]]:
+        """Return a trace's log records by span id."""
+        return self._logs.get(trace_id, {})
+
+
+def _runs(traces: _Traces) -> list[Run]:
     runs: list[Run] = []
-    for trace_id, members in by_trace.items():
-        runs.extend(runs_of(members, logs_of.get(trace_id, {})))
-    return trajectories_of(runs)
+    for trace_id, members in traces.spans.items():
+        runs.extend(runs_of(members, traces.logs_of(trace_id)))
+    return runs
 
 
 def failed_trajectory(spans: Sequence[Span], reason: str) -> Trajectory:

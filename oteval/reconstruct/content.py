@@ -15,6 +15,7 @@ from .values import parse, parse_arguments, text_of
 
 __all__ = [
     "EVENT_ROLES",
+    "choices",
     "from_event",
     "from_messages",
     "join_neighbours",
@@ -55,6 +56,22 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
         if isinstance(item, Mapping) and not _FIELDS.isdisjoint(item):
             messages.extend(_from_message(item, span, role))
     return join_neighbours(messages)
+
+
+def choices(value: Any) -> tuple[Any, list[Any]]:
+    """Return a parsed list of answers as the first choice, and the others one by one.
+
+    Messages of the assistant that each say why they end are choices; else all are one answer.
+    """
+    if not isinstance(value, list) or len(value) < 2 or not all(map(_is_choice, value)):
+        return value, []
+    return value[:1], value[1:]
+
+
+def _is_choice(item: Any) -> bool:
+    if not isinstance(item, Mapping) or not item.get("finish_reason"):
+        return False
+    return str(item.get("role") or "assistant") in ("assistant", "model")
 
 
 def _from_message(item: Mapping[str, Any], span: Span, role: str = "") -> list[Message]:
@@ -153,7 +170,13 @@ class _Body:
     def messages(self) -> list[Message]:
         if self.results and not (self.texts or self.calls or self.parts):
             return self.results
+        if self.role == "tool" and self.results and not (self.texts or self.calls):
+            # Such as an image beside a tool's result: it belongs to it.
+            last = self.results[-1]
+            return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
         content = "\n".join(self.texts) if self.texts else None
+        if self.calls:
+            content = content or None  # some clients write an empty text beside calls
         own = Message(
             self.role,
             content,
@@ -163,6 +186,8 @@ class _Body:
             span_id=self.span.span_id,
             trace_id=self.span.trace_id,
         )
+        if self.role == "assistant" and self.calls:
+            return [own, *self.results]  # of tools that the provider itself ran
         return [*self.results, own]
 
 

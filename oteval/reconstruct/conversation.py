@@ -8,15 +8,18 @@ bring tool results back belong to the run that asked for them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Gap, Span, SpanRef, Trajectory, Usage, trajectory_id
-from .filling import Builder, agent_name, fill, known_before
+from .duplicates import call_keys
+from .filling import Builder, agent_name, choose, fill, known_before
 from .gaps import gap
 from .merge import Entry, Thread, answered, chain_of, spoken
 from .readings import ModelCall
-from .scopes import Run
+from .runs import Run
+from .steps import children_of, steps_of
 from .tree import order
 
 __all__ = ["trajectories_of"]
@@ -32,7 +35,8 @@ def trajectories_of(runs: Sequence[Run]) -> list[Trajectory]:
     stitcher = _Stitcher()
     for run in sorted(runs, key=lambda run: (*order(run.root.span), run.root.span.trace_id)):
         stitcher.take(run)
-    return [_finished(builder, stitcher.by_run) for builder in stitcher.builders]
+    children = children_of(runs)
+    return [_finished(builder, stitcher.by_run, children) for builder in stitcher.builders]
 
 
 class _Stitcher:
@@ -87,6 +91,8 @@ def _begin(run: Run, before: Builder | None, first: Sequence[Entry]) -> Builder:
         thread = before.thread
         if before.end < len(thread.entries):
             thread = thread.fork(before.end)  # another run went on from there already
+        else:
+            choose(before, first)
         found = thread.overlap(first)
         goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
         if goes_on and (found.known or not _is_before(run, thread)):
@@ -113,12 +119,15 @@ def _only_brings_results(before: Builder, run: Run, first: Sequence[Entry]) -> b
     return goes_on and bool(results) and all(e.message.role == "tool" for e in results)
 
 
-def _finished(builder: Builder, by_run: Mapping[int, Builder]) -> Trajectory:
+def _finished(
+    builder: Builder, by_run: Mapping[int, Builder], children: Mapping[int, Sequence[Run]]
+) -> Trajectory:
     """Return the trajectory that a builder came to.
 
     Args:
         builder: The builder; those of the runs before it are finished already.
         by_run: The builder of each run.
+        children: The runs that were started in others, by the one that started them.
     """
     root, runs = builder.root, builder.runs
     span = root.root.span
@@ -128,7 +137,7 @@ def _finished(builder: Builder, by_run: Mapping[int, Builder]) -> Trajectory:
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
-        trace_ids=tuple(dict.fromkeys(run.root.span.trace_id for run in runs)),
+        trace_ids=_trace_ids(runs),
         tail=tuple(e.message for e in builder.thread.entries[builder.start : builder.end]),
         new_from=builder.new_from,
         history=builder.history.trajectory if builder.history else None,
@@ -138,7 +147,8 @@ def _finished(builder: Builder, by_run: Mapping[int, Builder]) -> Trajectory:
         service=span.service,
         parent_id=_id(parent.root) if parent else "",
         parent_call_id=_parent_call_id(parent, root) if parent else "",
-        tools=_tools(calls),
+        steps=steps_of(root, children),
+        tools=_tools(runs),
         models=tuple(dict.fromkeys(call.model for call in calls if call.model)),
         dialects=tuple(dict.fromkeys(name for run in runs for name in run.dialects)),
         usage=sum((call.usage for call in calls), Usage()),
@@ -149,16 +159,35 @@ def _finished(builder: Builder, by_run: Mapping[int, Builder]) -> Trajectory:
         attributes=_short_attributes(span),
         chain=builder.chain,
         follows=builder.follows,
+        call_keys=_call_keys(calls),
     )
     return builder.trajectory
+
+
+def _trace_ids(runs: Sequence[Run]) -> tuple[str, ...]:
+    found = [run.root.span.trace_id for run in runs]
+    again = sorted(trace_id for run in runs for trace_id in run.duplicate_traces)
+    return tuple(dict.fromkeys([*found, *again]))
 
 
 def _id(run: Run) -> str:
     return trajectory_id(run.root.span.trace_id, run.root.span.span_id)
 
 
-def _tools(calls: Sequence[ModelCall]) -> tuple[Mapping[str, Any], ...]:
-    return max((call.tools for call in calls), key=len, default=())
+def _call_keys(calls: Sequence[ModelCall]) -> tuple[int, ...]:
+    keys = dict.fromkeys(key for call in calls for key in call_keys(call))
+    return tuple(_int64(key) for key in keys)
+
+
+def _int64(key: str) -> int:
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def _tools(runs: Sequence[Run]) -> tuple[Mapping[str, Any], ...]:
+    offered = [call.tools for run in runs for call in run.model_calls]
+    known = [run.agent.tools for run in runs if run.agent]
+    return max([*offered, *known], key=len, default=())
 
 
 def _short_attributes(span: Span) -> dict[str, Any]:

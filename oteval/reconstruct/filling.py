@@ -8,16 +8,16 @@ first input tells of them, and `new_from` is where its own messages begin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..model import Gap, Message, Rewrite, Trajectory
 from .gaps import gap
 from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, answered, key_of, spoken
 from .readings import AgentRun, ModelCall, ToolRun
-from .scopes import Run
+from .runs import Run
 from .tools import complete
 
-__all__ = ["Builder", "agent_name", "fill", "known_before"]
+__all__ = ["Builder", "agent_name", "choose", "fill", "known_before"]
 
 
 @dataclass(eq=False)
@@ -37,7 +37,8 @@ class Builder:
         turn: The run's number in its conversation.
         gaps: What is missing of the conversation.
         tool_gaps: What is missing of the tools' calls.
-        rewrites: History that later calls replaced.
+        rewrites: History that later calls replaced, and answers that none went on with.
+        choices: Of `rewrites`, the choices besides the last answer shown, or None.
         system: The system prompts shown.
         chain: The chain up to the run's last answer.
         trajectory: What became of it.
@@ -55,6 +56,7 @@ class Builder:
     gaps: list[Gap] = field(default_factory=list)
     tool_gaps: list[Gap] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
+    choices: Rewrite | None = None
     system: list[str | None] = field(default_factory=list)
     chain: str = ""
     trajectory: Trajectory | None = None
@@ -118,13 +120,20 @@ def _turn(builder: Builder) -> int:
         before = builder.thread.entries[: builder.new_from]
         return 1 + sum(1 for entry in before if entry.message.role == "user")
     own = [entry for entry in builder.own if entry.is_spoken]
-    goes_on = bool(own) and own[0].key != "" and own[0].message.role != "user"
+    told = bool(own) and own[0].message.role != "user"
+    # Where the run's first message is not known, a result before it waits for an answer.
+    goes_on = told and (own[0].key != "" or _waits(builder))
     return builder.history.turn + (0 if goes_on else 1)
+
+
+def _waits(builder: Builder) -> bool:
+    return builder.start > 0 and builder.thread.entries[builder.start - 1].message.role == "tool"
 
 
 def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None:
     if not sent:
         return
+    choose(builder, sent)
     thread = builder.thread
     found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
     if found.kept < len(thread.spoken):
@@ -132,6 +141,23 @@ def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None
             return
         _rewrite(builder, found, call, sent)
     builder.thread.lay_over(sent, found, builder.start)
+
+
+def choose(builder: Builder, sent: Sequence[Entry]) -> None:
+    """Show of several choices the one that an input went on with."""
+    thread, rewrite = builder.thread, builder.choices
+    if rewrite is None or rewrite.at != len(thread.entries) - 1:
+        return
+    at = len(thread.spoken) - 1
+    shown = thread.entries[-1]
+    found = sent[at].key if at < len(sent) else shown.key
+    chosen = next((m for m in rewrite.messages if key_of(m) == found), None)
+    if found == shown.key or chosen is None:
+        return
+    thread.put(rewrite.at, [Entry(chosen, found, shown.time_ns)])
+    others = tuple(m for m in rewrite.messages if m is not chosen)
+    changed = replace(rewrite, messages=(shown.message, *others))
+    builder.rewrites[builder.rewrites.index(rewrite)] = builder.choices = changed
 
 
 def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
@@ -175,9 +201,16 @@ def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[E
 
 def _add_output(builder: Builder, call: ModelCall) -> None:
     span = call.span
-    time_ns = span.end_ns or span.start_ns
     is_open = not call.whole
+    # Tools may start while an answer is streamed, and the span ends when the stream does.
+    time_ns = span.start_ns if is_open else span.end_ns or span.start_ns
     builder.thread.extend(Entry(m, key_of(m), time_ns, is_open) for m in call.output)
+    if call.choices:
+        count = 1 + len(call.choices)
+        builder.gaps.append(gap("several_choices", span.span_id, count=count))
+        at = len(builder.thread.entries) - 1
+        builder.choices = Rewrite(at, call.choices, span.span_id)
+        builder.rewrites.append(builder.choices)
     if not call.output and is_open and not span.is_error:
         unknown = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
         builder.thread.extend([Entry(unknown, "", time_ns, is_open=True)])
@@ -198,8 +231,9 @@ def _use_transcript(builder: Builder, agent: AgentRun) -> None:
     thread, time_ns = builder.thread, agent.span.start_ns
     thread.cut(builder.start)
     told = spoken(agent.transcript, time_ns)
-    found = thread.overlap(told)
-    if found.kept < len(thread.spoken):
+    size = len(thread.spoken)
+    found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(told)
+    if found.kept < size:
         thread = builder.thread = Thread()
         builder.start, builder.history = 0, None
         found = Overlap(0, 0, 0)

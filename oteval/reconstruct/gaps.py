@@ -19,14 +19,16 @@ CODES: dict[str, str] = {
         "the messages were uploaded elsewhere and the span holds only a reference ({where})"
     ),
     "content_not_captured": "the span holds no message content; {switch}",
+    "content_shortened": "{key} was cut by the emitter; {switch}",
     "content_truncated": (
         "{key} was cut and is no whole JSON; raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
     ),
     "content_unreadable": "{key} could not be read: {reason}",
     "cyclic_parents": "the span's parents form a circle; it was taken as a root",
+    "duplicate_call": ("{count} model calls were recorded again by {scopes}; each is counted once"),
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
     "history_rewritten": (
-        "this model call no longer held {count} earlier messages; they are kept as a rewrite"
+        "this model call no longer held {count} earlier messages; both versions are kept"
     ),
     "internal_error": "oteval failed on this trace ({reason}); please report it",
     "missing_parent": "the parent span {parent} is not in the trace; it was taken as a root",
@@ -38,6 +40,10 @@ CODES: dict[str, str] = {
         "(for instance with opentelemetry-instrumentation-genai-openai)"
     ),
     "redacted": "{key} was replaced by a placeholder; {switch}",
+    "several_choices": (
+        "the model gave {count} answers; the one that the conversation went on with is shown, "
+        "else the first; the others are kept as rewrites"
+    ),
     "system_prompt_changed": "the system prompt differs from the one before; the first is shown",
     "unknown_dialect": "{count} spans look like model spans of a dialect that is not read: {what}",
     "unmatched_tool_span": "the tool {tool} ran without a call of the model that asks for it",
@@ -55,4 +61,15 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     Raises:
         KeyError: The code, or a value that its explanation needs, is not known.
     """
-    return Gap(code, " ".join(CODES[code].format(**values).split()), span_id)
+    shown = {name: _short(value) for name, value in values.items()}
+    return Gap(code, " ".join(CODES[code].format(**shown).split()), span_id)
+
+
+# A tool's name or an error's text may be as long as an attribute.
+_LONGEST = 1000
+
+
+def _short(value: object) -> object:
+    if not isinstance(value, str) or len(value) <= _LONGEST:
+        return value
+    return f"{value[:_LONGEST]}..."

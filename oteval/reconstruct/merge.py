@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..jsontext import canonical, dumps
@@ -84,6 +84,16 @@ def spoken(messages: Iterable[Message], time_ns: int) -> list[Entry]:
         for message in messages
         if message.role not in SYSTEM_ROLES
     ]
+
+
+def _with_ids(entry: Entry, echo: Entry) -> Entry:
+    """Return an answer with the ids of its calls that only its echo in a later input has."""
+    calls = entry.message.tool_calls
+    if all(call.id for call in calls):
+        return entry
+    pairs = zip(calls, echo.message.tool_calls, strict=True)
+    named = tuple(call if call.id else replace(call, id=other.id) for call, other in pairs)
+    return replace(entry, message=replace(entry.message, tool_calls=named))
 
 
 def _link(chain: str, entry: Entry) -> str:
@@ -217,9 +227,13 @@ class Thread:
         for offset in range(found.known):
             at = found.at + offset
             index = self.spoken[at]
-            if not self.entries[index].key and index >= floor:
+            if index < floor:
+                continue
+            if not self.entries[index].key:
                 self.entries[index] = sent[offset]
                 del self.links[at:]
+            else:
+                self.entries[index] = _with_ids(self.entries[index], sent[offset])
         self.extend(sent[found.known :])
 
     def extend(self, entries: Iterable[Entry]) -> None:

@@ -22,8 +22,10 @@ class ModelCall:
         span: The span.
         input: The messages sent, as far as they are known.
         output: The messages received.
+        choices: The answers besides `output`, where several were asked for.
         tools: Definitions of the tools offered.
         model: The model that answered.
+        response_id: The provider's id of the answer, or "".
         usage: Tokens used.
         whole: Whether input and output are all there was.
         is_delta: Whether the input is known to hold only what is new to the provider.
@@ -33,8 +35,10 @@ class ModelCall:
     span: Span
     input: tuple[Message, ...] = ()
     output: tuple[Message, ...] = ()
+    choices: tuple[Message, ...] = ()
     tools: tuple[Mapping[str, Any], ...] = ()
     model: str = ""
+    response_id: str = ""
     usage: Usage = Usage()
     whole: bool = True
     is_delta: bool = False
@@ -53,6 +57,7 @@ class ToolRun:
         result: The result as text; None where the span does not hold it.
         is_error: Whether the execution failed.
         gaps: What is missing.
+        agent: The agent that the tool starts, where that has no span of its own, or None.
     """
 
     span: Span
@@ -62,6 +67,7 @@ class ToolRun:
     result: str | None = None
     is_error: bool = False
     gaps: tuple[Gap, ...] = ()
+    agent: AgentRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,10 @@ class AgentRun:
         transcript: All messages of the conversation, where the span holds them.
         transcript_new_from: How many messages of `transcript` were said before this run, system
             prompts not counted; None where the span does not tell.
+        transcript_is_turn: Whether `transcript` leaves out what was said before this run.
+        node: The node of a graph that the agent is, or "".
+        tools: Definitions of the tools the agent has.
+        gaps: What is missing.
     """
 
     span: Span
@@ -84,13 +94,23 @@ class AgentRun:
     output: tuple[Message, ...] = ()
     transcript: tuple[Message, ...] = ()
     transcript_new_from: int | None = None
+    transcript_is_turn: bool = False
+    node: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A span that only groups others: a workflow, a step, an HTTP request."""
+    """A span that only groups others: a workflow, a step, an HTTP request.
+
+    Attributes:
+        span: The span.
+        node: The node of a graph that ran, or "".
+    """
 
     span: Span
+    node: str = ""
 
 
 Reading = ModelCall | ToolRun | AgentRun | Wrapper

@@ -14,67 +14,29 @@ from typing import NamedTuple
 from .. import semconv
 from ..model import Gap, LogRecord, Span
 from .dialects import read_span
+from .duplicates import fold_nested
 from .gaps import gap
-from .readings import AgentRun, ModelCall, Reading, ToolRun
+from .readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from .runs import Run, Visit
 from .tree import Node, build, order
 
-__all__ = ["Run", "runs_of"]
+__all__ = ["runs_of"]
 
-# Attribute prefixes by which spans of dialects that are not read are known.
+# Attribute prefixes by which model spans that no dialect reads are known.
 FOREIGN = (
-    "ai.operationId",
-    "ai.telemetry.",
-    "claude_code.",
-    "gcp.vertex.agent.",
-    "haystack.",
-    "langfuse.",
-    "langsmith.",
-    "mlflow.",
-    "gen_ai.prompt",
+    "agentops.",
+    "braintrust.input",
+    "braintrust.output",
     "gen_ai.completion",
+    "gen_ai.prompt",
+    "helicone.",
+    "langtrace.",
+    "langwatch.",
     "llm.",
+    "lmnr.span.",
+    "promptflow.",
+    "weave.",
 )
-
-
-@dataclass(eq=False)
-class Run:
-    """The spans of one agent run, read.
-
-    Attributes:
-        root: The span that the run hangs on.
-        agent: The agent's reading, or None for a run without an agent span.
-        parent: The run that started this one, or None.
-        parent_tool: The tool run inside which it was started, or None.
-        conversation_id: The conversation's id: of the root, else of the run's spans, else of the
-            run above.
-        model_calls: The run's model calls, in order of start.
-        tool_runs: The run's tool runs, in order of start, those inside others left out.
-        gaps: What is missing.
-        dialects: The dialects its spans were read with, in order of first use.
-        spans: All spans that are the run's own.
-    """
-
-    root: Node
-    agent: AgentRun | None = None
-    parent: Run | None = None
-    parent_tool: ToolRun | None = None
-    conversation_id: str = ""
-    model_calls: list[ModelCall] = field(default_factory=list)
-    tool_runs: list[ToolRun] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    dialects: dict[str, None] = field(default_factory=dict)
-    spans: list[Span] = field(default_factory=list)
-    has_children: bool = False
-
-    @property
-    def is_wrapper(self) -> bool:
-        """Whether the run only holds other runs."""
-        return self.has_children and not (self.model_calls or self.tool_runs)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing tells that there is an agent at all."""
-        return not (self.agent or self.model_calls or self.tool_runs or self.has_children)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,10 +57,19 @@ class _Tool:
 
 
 class _Place(NamedTuple):
-    """Where the walk through a tree is: the run, and its tool that it is inside of."""
+    """Where the walk through a tree is: the run, and what of it that it is inside of.
+
+    Attributes:
+        run: The run.
+        tool: Its tool, or None.
+        call: Its outermost model call, or None.
+        node: The outermost node of its graph, or "".
+    """
 
     run: Run
     tool: _Tool | None = None
+    call: ModelCall | None = None
+    node: str = ""
 
 
 def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
@@ -112,6 +83,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
     found.sort(key=lambda run: order(run.root.span))
     runs = _without_empty(found)
     for run in runs:
+        fold_nested(run)
         _note_missing_models(run)
     return runs
 
@@ -127,6 +99,7 @@ def _without_empty(found: list[Run]) -> list[Run]:
         first.gaps.extend(run.gaps)
         if first.is_empty:
             first.spans.extend(run.spans)
+            first.unread.extend(run.unread)
     return kept
 
 
@@ -143,6 +116,8 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[R
         run.gaps.extend(node.gaps)
         if dialect:
             run.dialects[dialect] = None
+        else:
+            run.unread.append(node.span)
     # Parents and children refer to each other; without the latter all is freed when it is done.
     for node in list(root.walk()):
         node.children.clear()
@@ -163,29 +138,52 @@ def _conversation_of(run: Run) -> str:
 
 def _place(node: Node, reading: Reading, above: _Place, found: list[Run]) -> _Place:
     """File a reading with its run, and return the place of what is below it."""
+    if isinstance(reading, ToolRun):
+        return _place_tool(node, reading, above)
+    if isinstance(reading, ModelCall):
+        return _place_call(reading, above, found)
+    if reading.node:
+        above = _visit(reading, above)
     if isinstance(reading, AgentRun):
         run = above.run
         if node is not run.root:
             run = _start(node, above, found)
         run.agent = reading
-        return _Place(run)
-    if isinstance(reading, ToolRun):
-        if above.tool is not None:
-            above.tool.runs.append(reading)
-            return above
-        above.run.tool_runs.append(reading)
-        return _Place(above.run, _Tool(node, reading))
-    if isinstance(reading, ModelCall):
-        run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
-        run.model_calls.append(reading)
         run.gaps.extend(reading.gaps)
-        return _Place(run, above.tool)
+        return _Place(run)
     return above
+
+
+def _place_tool(node: Node, reading: ToolRun, above: _Place) -> _Place:
+    if above.tool is not None:
+        above.tool.runs.append(reading)
+        # Once the tool's own agent has asked a model, what it runs may start agents as well.
+        inner = above.tool.inner
+        return above if inner is None else _Place(inner, _Tool(node, reading), node=above.node)
+    above.run.tool_runs.append(reading)
+    return _Place(above.run, _Tool(node, reading), node=above.node)
+
+
+def _place_call(reading: ModelCall, above: _Place, found: list[Run]) -> _Place:
+    run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
+    run.model_calls.append(reading)
+    run.gaps.extend(reading.gaps)
+    if above.call is None:
+        return above._replace(run=run, call=reading)
+    run.nested.append((above.call, reading))
+    return above
+
+
+def _visit(reading: AgentRun | Wrapper, above: _Place) -> _Place:
+    """Note that a node of a graph ran, and return the place inside of it."""
+    inside = f"{above.node}:{reading.node}" if above.node else reading.node
+    above.run.visits.append(Visit(reading.span, inside))
+    return above if above.node else above._replace(node=reading.node)
 
 
 def _start(node: Node, above: _Place, found: list[Run]) -> Run:
     tool = above.tool.reading if above.tool else None
-    run = Run(node, parent=above.run, parent_tool=tool)
+    run = Run(node, parent=above.run, parent_tool=tool, node=above.node)
     above.run.has_children = True
     found.append(run)
     return run
@@ -200,7 +198,8 @@ def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
             above.run.tool_runs.remove(tool.reading)
         else:
             tool.inner = _start(tool.node, above, found)
-        tool.inner.agent = AgentRun(tool.node.span, name=tool.reading.name)
+        name = tool.reading.name
+        tool.inner.agent = tool.reading.agent or AgentRun(tool.node.span, name=name)
         tool.inner.tool_runs = tool.runs
     return tool.inner
 
@@ -222,12 +221,12 @@ def _without_wrappers(found: list[Run]) -> list[Run]:
 
 
 def _note_missing_models(run: Run) -> None:
-    if run.model_calls:
+    if run.model_calls or (run.visits and run.has_children):
         return
     span_id = run.root.span.span_id
     marks = _marks(run)
     if marks and run.agent is None:
-        count = sum(1 for span in run.spans if _foreign_marks(span))
+        count = sum(1 for span in run.unread if _foreign_marks(span))
         what = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
         run.gaps.append(gap("unknown_dialect", span_id, count=count, what=what))
     else:
@@ -235,7 +234,7 @@ def _note_missing_models(run: Run) -> None:
 
 
 def _marks(run: Run) -> list[str]:
-    return sorted({mark for span in run.spans for mark in _foreign_marks(span)})
+    return sorted({mark for span in run.unread for mark in _foreign_marks(span)})
 
 
 def _foreign_marks(span: Span) -> set[str]:

@@ -1,11 +1,12 @@
 """The spans of one trace as a forest, whatever its parents look like.
 
-Parents that are missing, or that form a circle, make their child a root; every span is in the
-forest exactly once.
+Parents that are missing, or that form a circle, make their child a root; several children of the
+same missing parent stay together below a stand-in for it. Every span is in the forest exactly once.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,12 +25,14 @@ class Node:
         parent: The node above, or None for a root.
         children: The nodes below, in the order in which they started.
         gaps: What is odd about the span's place or times.
+        is_stand_in: Whether the span is not in the trace, but several of its children are.
     """
 
     span: Span
     parent: Node | None = None
     children: list[Node] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    is_stand_in: bool = False
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all below it, parents before children, in order of start."""
@@ -59,12 +62,17 @@ def build(spans: Sequence[Span]) -> list[Node]:
         spans: The trace's spans in any order.
     """
     nodes = _nodes(spans)
+    orphans: dict[str, list[Node]] = defaultdict(list)
     for node in nodes.values():
-        _attach(node, nodes)
+        if not _attach(node, nodes):
+            orphans[node.span.parent_id].append(node)
+    for family in orphans.values():
+        _note_missing(family, nodes)
     _break_circles(nodes.values())
     for node in nodes.values():
         node.children.sort(key=lambda child: order(child.span))
-    return [node for node in nodes.values() if node.parent is None]
+    roots = [node for node in nodes.values() if node.parent is None]
+    return sorted(roots, key=lambda node: order(node.span))
 
 
 def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
@@ -88,16 +96,41 @@ def _fullest(span: Span) -> tuple[int, int, str]:
     return (span.end_ns, len(span.attributes), repr(span))
 
 
-def _attach(node: Node, nodes: dict[str, Node]) -> None:
+def _attach(node: Node, nodes: dict[str, Node]) -> bool:
+    """Hang a node below its parent, and return whether that is there, or needs not be."""
     parent_id = node.span.parent_id
-    if not parent_id:
+    parent = nodes.get(parent_id) if parent_id else None
+    if parent is not None:
+        node.parent = parent
+        parent.children.append(node)
+    return parent is not None or not parent_id
+
+
+def _note_missing(orphans: list[Node], nodes: dict[str, Node]) -> None:
+    """Note that a parent is missing, and put a stand-in above its children if there are several.
+
+    Args:
+        orphans: The children, in order of start.
+        nodes: All nodes by span id; the stand-in is added.
+    """
+    first = orphans[0].span
+    missing = gap("missing_parent", first.span_id, parent=first.parent_id)
+    if len(orphans) == 1:
+        orphans[0].gaps.append(missing)
         return
-    parent = nodes.get(parent_id)
-    if parent is None:
-        node.gaps.append(gap("missing_parent", node.span.span_id, parent=parent_id))
-        return
-    node.parent = parent
-    parent.children.append(node)
+    span = Span(
+        first.trace_id,
+        first.parent_id,
+        start_ns=first.start_ns,
+        end_ns=max(max(node.span.end_ns, node.span.start_ns) for node in orphans),
+        resource=first.resource,
+        seq=first.seq,
+    )
+    parent = nodes[span.span_id] = Node(
+        span, children=list(orphans), gaps=[missing], is_stand_in=True
+    )
+    for node in orphans:
+        node.parent = parent
 
 
 def _break_circles(nodes: Iterable[Node]) -> None:

@@ -17,7 +17,9 @@ from ..jsontext import dumps, loads
 
 __all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
 
-_PLACEHOLDERS = frozenset({"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]"})
+_PLACEHOLDERS = frozenset(
+    {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
+)
 _MAX_REPR = 1_000_000
 
 

@@ -12,6 +12,8 @@ from oteval.model import LogRecord, Message, Span, Trajectory
 from oteval.reconstruct import reconstruct
 
 CAPTURES = Path(__file__).parents[1] / "data" / "traces"
+_STEMS = {path.stem for path in CAPTURES.glob("*.json")} - {"gold"}
+NAMES = sorted(stem for stem in _STEMS if not stem.endswith(".logs"))
 TRACE = "a" * 32
 
 

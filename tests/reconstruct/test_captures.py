@@ -9,7 +9,7 @@ import pytest
 from oteval.model import Message, Trajectory
 from oteval.reconstruct import reconstruct
 
-from .builders import CAPTURES, capture, codes
+from .builders import CAPTURES, NAMES, capture, codes
 
 GOLD = json.loads((CAPTURES / "gold.json").read_text())["messages"]
 OWN_FROM = (0, 6)  # where each of gold's turns begins
@@ -40,7 +40,6 @@ HOLED = (
     "openinference_attrcount_28",
     "httpx_only",
 )
-ALL = (*TWO_TURNS, "genai_openai_responses_prev_id", "pydantic_ai_v5_subagent", *HOLED)
 TURNS_ARE_TRACES = [name for name in TWO_TURNS if name != "openai_agents_openinference"]
 # Of these the results in the messages are all there is; the others' tools have spans.
 WITHOUT_TOOL_SPANS = ("v2_legacy_chat", "genai_openai_responses_prev_id")
@@ -142,7 +141,7 @@ def test_results_carry_the_ids_of_their_calls(name: str):
     assert_joined(turns(trajectories(name))[-1].messages)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_message_knows_its_span(name: str):
     """Each message names a span of the capture, and that span's trace."""
     spans, logs = capture(name)
@@ -338,7 +337,7 @@ def test_traces_without_model_spans_say_what_to_instrument():
     assert "opentelemetry-instrumentation-genai-openai" in found[0].gaps[0].detail
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_arrival_does_not_matter(name: str, seed: int):
     """Spans and log records in any order give equal trajectories."""

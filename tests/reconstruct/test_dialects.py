@@ -175,7 +175,8 @@ def test_old_events_tell_a_model_call():
         ("tool", "r"),
         ("assistant", "a"),
     ]
-    assert (found.messages[3].tool_call_id, found.gaps) == ("k1", ())
+    assert (found.messages[3].tool_call_id, codes(found)) == ("k1", ["several_choices"])
+    assert [(r.at, brief(r.messages)) for r in found.rewrites] == [(4, [("assistant", "other")])]
 
 
 @pytest.mark.parametrize("by", ["seq", "index"])

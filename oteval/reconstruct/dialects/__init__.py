@@ -5,18 +5,66 @@ A span goes through exactly one. To add a dialect, write its file and name it he
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...model import Span
 from ..readings import Reading, Wrapper
+from .adk import ADK
+from .adot import ADOT
+from .agent_framework import AGENT_FRAMEWORK
+from .any_agent import ANY_AGENT
 from .base import Dialect, Logs
+from .claude_code import CLAUDE_CODE
+from .crewai import CREWAI
 from .genai import GENAI
 from .genai_events import GENAI_EVENTS
+from .haystack import HAYSTACK
+from .langfuse import LANGFUSE
+from .langsmith import LANGSMITH
+from .litellm import LITELLM
+from .mcp import MCP
+from .mlflow import MLFLOW
 from .openinference import OPENINFERENCE
 from .pydantic_ai import PYDANTIC_AI
+from .semantic_kernel import SEMANTIC_KERNEL
+from .smolagents import SMOLAGENTS
+from .strands import STRANDS
 from .traceloop import TRACELOOP
+from .vercel import VERCEL
 
-__all__ = ["DIALECTS", "Dialect", "read_span"]
+__all__ = ["DIALECTS", "Dialect", "gathered", "read_span"]
 
-DIALECTS: tuple[Dialect, ...] = (OPENINFERENCE, PYDANTIC_AI, TRACELOOP, GENAI_EVENTS, GENAI)
+DIALECTS: tuple[Dialect, ...] = (
+    ADOT,
+    STRANDS,
+    CLAUDE_CODE,
+    LANGFUSE,
+    MLFLOW,
+    LANGSMITH,
+    CREWAI,
+    SMOLAGENTS,
+    OPENINFERENCE,
+    ADK,
+    PYDANTIC_AI,
+    AGENT_FRAMEWORK,
+    SEMANTIC_KERNEL,
+    ANY_AGENT,
+    VERCEL,
+    HAYSTACK,
+    LITELLM,
+    TRACELOOP,
+    MCP,
+    GENAI_EVENTS,
+    GENAI,
+)
+
+
+def gathered(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return log records hung on the spans that they tell of, whatever span they came with."""
+    for dialect in DIALECTS:
+        if dialect.gather is not None:
+            logs = dialect.gather(spans, logs)
+    return logs
 
 
 def read_span(span: Span, logs: Logs) -> tuple[str, Reading]:

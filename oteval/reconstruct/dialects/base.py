@@ -16,11 +16,15 @@ __all__ = [
     "Dialect",
     "Logs",
     "attribute_gaps",
+    "call_arguments",
     "error_text",
     "integer",
     "model_failure",
+    "not_captured",
+    "only_argument",
     "result_text",
     "revealed",
+    "uncut",
     "usage",
 ]
 
@@ -35,11 +39,14 @@ class Dialect:
         name: Its name in output and documentation.
         claims: Whether a span, with the log records in its context, is written in it.
         read: What such a span says.
+        gather: Log records hung on the spans that they tell of, where the emitter hangs them
+            elsewhere; None where it does not.
     """
 
     name: str
     claims: Callable[[Span, Logs], bool]
     read: Callable[[Span, Logs], Reading]
+    gather: Callable[[Sequence[Span], Logs], Logs] | None = None
 
 
 # More than any count can be; sums of it still are 64-bit numbers.
@@ -126,3 +133,63 @@ def result_text(span: Span, value: Any) -> str | None:
     if value is not None and not hidden(value):
         return text_of(value)
     return f"Error: {error_text(span)}" if span.is_error else None
+
+
+# The gaps that say already why there are no messages.
+_LOSSES = frozenset({"redacted", "content_truncated"})
+
+
+def not_captured(
+    span: Span, found: Mapping[str, Any], switch: str, known: Sequence[Gap]
+) -> list[Gap]:
+    """Return the gap of a model call whose messages are not there, or not to be read.
+
+    Args:
+        span: The span.
+        found: What was found by each attribute that holds messages; nothing where it is empty.
+        switch: What turns content on.
+        known: The gaps found so far; none is added to one that says why already.
+    """
+    missing = [key for key, messages in found.items() if not messages]
+    if not missing or any(one.code in _LOSSES for one in known):
+        return []
+    for key in missing:
+        if parse(span.attributes.get(key)).value not in (None, "", [], {}):
+            reason = "it holds no messages"
+            return [gap("content_unreadable", span.span_id, key=key, reason=reason)]
+    return [gap("content_not_captured", span.span_id, switch=switch)]
+
+
+def uncut(value: Any) -> Any:
+    """Return the value that an attribute means; text of JSON that was cut stays text."""
+    found = parse(value)
+    return value if found.truncated else found.value
+
+
+def call_arguments(found: Any) -> Any:
+    """Return the arguments of a traced function; of ``args`` and ``kwargs``, both as one value."""
+    if not isinstance(found, Mapping) or not {"args", "kwargs"} & set(found):
+        return found
+    positional, named = _signature(found)
+    return {**named, "args": positional} if named and positional else named or positional or {}
+
+
+def only_argument(found: Any) -> Any:
+    """Return a traced function's one argument, or None where it has none or several."""
+    if not isinstance(found, Mapping):
+        return found
+    if {"args", "kwargs"} & set(found):
+        positional, named = _signature(found)
+        values = [*positional, *named.values()]
+    else:
+        values = [found] if {"messages", "role"} & set(found) else list(found.values())
+    return values[0] if len(values) == 1 else None
+
+
+def _signature(found: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
+    """Return the positional and the named arguments of a traced function."""
+    positional, named = found.get("args"), found.get("kwargs")
+    return (
+        positional if isinstance(positional, list) else [],
+        named if isinstance(named, Mapping) else {},
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from ... import semconv
 from ...model import Gap, Message, Span
-from ..content import from_messages, tool_definitions
+from ..content import choices, from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments
@@ -81,7 +81,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
     sent = _messages(content.get(INPUT), span)
-    received = _messages(content.get(OUTPUT), span, "assistant")
+    received, others = _answers(content.get(OUTPUT), span)
     if not sent and not received and not any(found.code in _LOSSES for found in gaps):
         gaps.append(_no_content(content, span, switch))
     sent = read_system(content, span) + sent
@@ -89,8 +89,10 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
         span,
         input=revealed(sent, span, switch, gaps),
         output=revealed(received, span, switch, gaps),
+        choices=tuple(others),
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
+        response_id=str(content.get("gen_ai.response.id") or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
         whole=not [found for found in gaps if found.code != "model_call_failed"],
         is_delta="gen_ai.request.previous_response.id" in span.attributes,
@@ -113,6 +115,14 @@ def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if value is None or hidden(value):
         return []
     return from_messages(parse(value).value, span, role)
+
+
+def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
+    """Return a call's answer, and the other choices where there were several."""
+    if value is None or hidden(value):
+        return [], []
+    answer, others = choices(parse(value).value)
+    return from_messages(answer, span, "assistant"), from_messages(others, span, "assistant")
 
 
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
@@ -153,10 +163,19 @@ def read_agent(span: Span, logs: Logs) -> AgentRun:
     content = content_of(span, logs)
     return AgentRun(
         span,
-        name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
+        name=agent_name(span),
         input=tuple(read_system(content, span) + _messages(content.get(INPUT), span)),
         output=tuple(_messages(content.get(OUTPUT), span, "assistant")),
+        tools=tool_definitions(content.get("gen_ai.tool.definitions")),
     )
+
+
+def agent_name(span: Span) -> str:
+    """Return an agent's name, which its span's name holds as well."""
+    name = semconv.first(span.attributes, semconv.AGENT_NAME)
+    if name is None and span.name.startswith("invoke_agent "):
+        name = span.name.removeprefix("invoke_agent ")
+    return str(name or "")
 
 
 GENAI = Dialect("genai", claims, read)

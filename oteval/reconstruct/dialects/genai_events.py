@@ -98,7 +98,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     agent = read_agent(span, logs)
     if agent.input or agent.output:
         return agent
-    sent, received = _split(span, emitted(span, logs))
+    sent, received, _ = _split(span, emitted(span, logs))
     return AgentRun(span, agent.name, tuple(sent), tuple(received))
 
 
@@ -111,30 +111,35 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         switch: What turns content on, for the gap of a span that has none.
     """
     gaps = attribute_gaps(span, (), switch) + model_failure(span)
-    sent, received = _split(span, events)
+    sent, received, others = _split(span, events)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     return ModelCall(
         span,
         input=revealed(sent, span, switch, gaps),
         output=revealed(received, span, switch, gaps),
+        choices=tuple(others),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=str(span.attributes.get("gen_ai.response.id") or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
         whole=not [found for found in gaps if found.code != "model_call_failed"],
         gaps=tuple(gaps),
     )
 
 
-def _split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message]]:
-    """Return the messages sent and received; of several choices, the first."""
+def _split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
+    """Return the messages sent, those received, and the choices besides the first."""
     sent: list[Message] = []
     received: list[Message] = []
+    others: list[Message] = []
     for name, body in events:
         if name != "gen_ai.choice":
             sent += from_event(name, body, span)
         elif not received or not isinstance(body, Mapping) or not integer(body.get("index")):
             received += from_event(name, body, span)
-    return join_neighbours(sent), join_neighbours(received)
+        else:
+            others += from_event(name, body, span)
+    return join_neighbours(sent), join_neighbours(received), others
 
 
 GENAI_EVENTS = Dialect("genai-events", claims, read)

@@ -13,6 +13,7 @@ from ... import semconv
 from ...model import Message, Span
 from ..content import from_messages, tool_definitions
 from ..gaps import gap
+from ..langchain import messages, tool_message
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments
 from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
@@ -27,6 +28,7 @@ SWITCH = (
 KIND = "openinference.span.kind"
 INPUT, OUTPUT = "input.value", "output.value"
 HAND_OFF = "handoff to "
+GRAPH = "LangGraph"  # the name of a graph that was given none
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -45,8 +47,8 @@ def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
     if kind == "TOOL" or (kind == "AGENT" and "tool.name" in span.attributes):
         return _tool(span)
-    if kind == "AGENT":
-        return _agent(span)
+    if kind == "AGENT" or (kind == "CHAIN" and "metadata" in span.attributes):
+        return _agent_or_node(span, kind)
     return Wrapper(span)
 
 
@@ -84,7 +86,11 @@ def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
     sent = _flat(span, "llm.input_messages.", "user") or _raw_messages(span, INPUT)
-    received = _flat(span, "llm.output_messages.", "assistant") or _raw_answer(span)
+    received = _flat(span, "llm.output_messages.", "assistant")
+    raw = _raw_choices(span) if len(received) != 1 else []
+    others: list[Message] = []
+    if len(raw) > 1 or not received:
+        received, others = raw[:1], raw[1:]
     if not sent and not received and not any(found.code == "redacted" for found in gaps):
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     parameters = parse(attributes.get("llm.invocation_parameters")).value
@@ -94,6 +100,7 @@ def _model_call(span: Span) -> ModelCall:
         span,
         input=revealed(sent, span, SWITCH, gaps),
         output=revealed(received, span, SWITCH, gaps),
+        choices=tuple(others),
         tools=tool_definitions(_definitions(attributes)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes, "llm.token_count.prompt_details.cache_read"),
@@ -121,13 +128,16 @@ def _raw_messages(span: Span, key: str) -> list[Message]:
     return from_messages([m for m in messages if isinstance(m, Mapping) and "role" in m], span)
 
 
-def _raw_answer(span: Span) -> list[Message]:
-    """Return the message of a raw chat-completions response, where the attribute holds one."""
+def _raw_choices(span: Span) -> list[Message]:
+    """Return the answers of a raw chat-completions response, where the attribute holds one."""
     value = parse(span.attributes.get(OUTPUT)).value
-    choices = value.get("choices") if isinstance(value, Mapping) else None
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, Mapping) else None
-    return from_messages([message], span, "assistant") if isinstance(message, Mapping) else []
+    found = value.get("choices") if isinstance(value, Mapping) else None
+    answers: list[Message] = []
+    for choice in found if isinstance(found, list) else []:
+        message = choice.get("message") if isinstance(choice, Mapping) else None
+        if isinstance(message, Mapping):
+            answers += from_messages([message], span, "assistant")[:1]
+    return answers
 
 
 def _tool(span: Span) -> ToolRun:
@@ -136,7 +146,7 @@ def _tool(span: Span) -> ToolRun:
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments = attributes.get(INPUT)
-    output = _tool_message(parse(attributes.get(OUTPUT)).value)
+    output = tool_message(parse(attributes.get(OUTPUT)).value)
     result = attributes.get(OUTPUT) if output is None else output.get("content")
     call_id = attributes.get("tool_call.id") or (output or {}).get("tool_call_id")
     return ToolRun(
@@ -150,36 +160,48 @@ def _tool(span: Span) -> ToolRun:
     )
 
 
-def _tool_message(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a serialised LangChain tool message, or None where it is none."""
-    if not isinstance(value, Mapping) or value.get("type") not in ("tool", "constructor"):
-        return None
-    fields = value.get("data", value.get("kwargs"))
-    return fields if isinstance(fields, Mapping) and "content" in fields else None
+def _agent_or_node(span: Span, kind: str) -> Reading:
+    """Return what a span is that LangGraph's metadata may tell of: a node, a graph, an agent.
+
+    A node is of kind AGENT when its name says "agent", and is none for that.
+    """
+    found = parse(span.attributes.get("metadata")).value
+    metadata = found if isinstance(found, Mapping) else {}
+    is_node = metadata.get("langgraph_node") == span.name
+    is_agent = kind == "AGENT" and (not is_node or metadata.get("lc_agent_name") == span.name)
+    if is_agent or _is_graph(span, metadata):
+        return _agent(span, metadata, span.name if is_node else "")
+    return Wrapper(span, node=span.name if is_node else "")
 
 
-def _agent(span: Span) -> AgentRun:
-    attributes = span.attributes
-    metadata = parse(attributes.get("metadata")).value
-    keys = ("agent.name", "graph.node.id", "gen_ai.agent.name")
-    name = semconv.first(attributes, keys)
-    if not name and isinstance(metadata, Mapping):
-        name = metadata.get("lc_agent_name")
+def _is_graph(span: Span, metadata: Mapping[str, Any]) -> bool:
+    if "langgraph_node" in metadata:
+        return span.name == GRAPH
+    return span.name == GRAPH or metadata.get("ls_integration") == "langgraph"
+
+
+def _agent(span: Span, metadata: Mapping[str, Any], node: str) -> AgentRun:
+    name = semconv.first(span.attributes, ("agent.name", "graph.node.id", "gen_ai.agent.name"))
     return AgentRun(
         span,
-        name=str(name or span.name),
+        name=str(name or metadata.get("lc_agent_name") or span.name),
         input=tuple(_spoken(span, INPUT, "user")),
         output=tuple(_spoken(span, OUTPUT, "assistant")),
+        node=node,
     )
 
 
 def _spoken(span: Span, key: str, role: str) -> list[Message]:
+    """Return the last thing that an agent's input or output says."""
     value = span.attributes.get(key)
     if not isinstance(value, str) or hidden(value):
         return []
-    if not isinstance(parse(value).value, (Mapping, list)):
+    found = parse(value).value
+    if not isinstance(found, (Mapping, list)):
         return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
-    return _raw_messages(span, key)[-1:] if role == "user" else []
+    said = found.get("messages") if isinstance(found, Mapping) else found
+    last = messages(said, span, role)[-1:] if isinstance(said, list) else []
+    return [message for message in last if message.role == role]
 
 
 OPENINFERENCE = Dialect("openinference", claims, read)

@@ -1,7 +1,8 @@
 """Traceloop / OpenLLMetry, old (indexed keys) and new (messages of parts).
 
 Old model calls hold ``gen_ai.prompt.N.*`` and ``gen_ai.completion.N.*``; new ones hold the current
-GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``.
+GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``;
+so are LangChain's chains and tools, whose inputs and outputs are those of its callbacks.
 """
 
 from __future__ import annotations
@@ -11,12 +12,25 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import from_messages, tool_definitions
+from ..content import choices, from_messages, tool_definitions
 from ..gaps import gap
+from ..langchain import tool_message
+from ..provider_calls import said_last
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import parse
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    call_arguments,
+    model_failure,
+    only_argument,
+    result_text,
+    revealed,
+    uncut,
+    usage,
+)
 from .flat import nested
 
 __all__ = ["TRACELOOP"]
@@ -60,30 +74,26 @@ def read(span: Span, logs: Logs) -> Reading:
 
 def _agent(span: Span) -> AgentRun:
     attributes = span.attributes
+    asked, answered = (parse(attributes.get(key)).value for key in (INPUT, OUTPUT))
+    if isinstance(asked, Mapping) and "inputs" in asked:
+        return _langchain_agent(span, asked["inputs"], answered)
     return AgentRun(
         span,
         name=str(attributes.get(NAME) or span.name),
-        input=tuple(_spoken("user", _only_argument(attributes.get(INPUT)), span)),
-        output=tuple(_spoken("assistant", parse(attributes.get(OUTPUT)).value, span)),
+        input=tuple(_spoken("user", only_argument(asked), span)),
+        output=tuple(_spoken("assistant", answered, span)),
     )
 
 
-def _only_argument(value: Any) -> Any:
-    """Return a decorated function's one argument, or None where it has none or several."""
-    found = parse(value).value
-    if not isinstance(found, Mapping):
-        return found
-    positional, named = _signature(found)
-    values = [*positional, *named.values()]
-    return values[0] if len(values) == 1 else None
-
-
-def _signature(found: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
-    """Return the positional and the named arguments of a decorated function."""
-    positional, named = found.get("args"), found.get("kwargs")
-    return (
-        positional if isinstance(positional, list) else [],
-        named if isinstance(named, Mapping) else {},
+def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
+    """Return a graph's or a chain's run, as LangChain's callbacks have it."""
+    if isinstance(outputs, Mapping):
+        outputs = outputs.get("outputs", outputs)
+    return AgentRun(
+        span,
+        name=str(span.attributes.get(NAME) or span.name),
+        input=said_last(only_argument(inputs), span, "user"),
+        output=said_last(only_argument(outputs), span, "assistant"),
     )
 
 
@@ -98,38 +108,52 @@ def _tool(span: Span) -> ToolRun:
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    returned = uncut(attributes.get(OUTPUT))
+    said = tool_message(returned)
+    call_id = attributes.get("gen_ai.tool.call.id") or (said or {}).get("tool_call_id")
     return ToolRun(
         span,
         name=str(semconv.first(attributes, (NAME, "gen_ai.tool.name")) or span.name),
+        call_id=str(call_id or ""),
         arguments=_arguments(attributes.get(INPUT)),
-        result=result_text(span, parse(attributes.get(OUTPUT)).value),
-        is_error=span.is_error,
+        result=result_text(span, _returned(returned) if said is None else said.get("content")),
+        is_error=span.is_error or (said or {}).get("status") == "error",
         gaps=tuple(gaps),
     )
 
 
 def _arguments(value: Any) -> Any:
-    """Return a decorated function's arguments; positional ones as a list."""
-    found = parse(value).value
-    if not isinstance(found, Mapping) or not {"args", "kwargs"} & set(found):
-        return found
-    positional, named = _signature(found)
-    return {**named, "args": positional} if named and positional else named or positional or {}
+    """Return a tool's arguments, as a decorated function's or as LangChain's callback has them."""
+    found = uncut(value)
+    if not isinstance(found, Mapping) or "input_str" not in found:
+        return call_arguments(found)
+    inputs = found.get("inputs")
+    return inputs if isinstance(inputs, Mapping) else parse(found["input_str"]).value
+
+
+def _returned(found: Any) -> Any:
+    """Return what a LangChain tool gave, without what the callback puts around it."""
+    if isinstance(found, Mapping) and set(found) == {"output", "kwargs"}:
+        return found["output"]
+    return found
 
 
 def _old_model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
     sent = from_messages(nested(attributes, "gen_ai.prompt."), span)
-    received = from_messages(nested(attributes, "gen_ai.completion."), span, "assistant")
+    answer, others = choices(nested(attributes, "gen_ai.completion."))
+    received = from_messages(answer, span, "assistant")
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
         input=revealed(sent, span, SWITCH, gaps),
         output=revealed(received, span, SWITCH, gaps),
+        choices=tuple(from_messages(others, span, "assistant")),
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=usage(attributes, "gen_ai.usage.cache_read_input_tokens"),
         whole=not [found for found in gaps if found.code != "model_call_failed"],
         gaps=tuple(gaps),

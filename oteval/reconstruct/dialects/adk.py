@@ -1,0 +1,242 @@
+"""Google ADK, telemetry schemas 1 and 2 (scope ``gcp.vertex.agent``).
+
+Schema 1: ``invocation`` over ``invoke_agent`` over ``call_llm``, whose ``gcp.vertex.agent.*``
+attributes are Gemini JSON. Schema 2: ``invoke_workflow`` over ``invoke_agent`` over
+``generate_content`` with the current GenAI attributes or log event. A ``generate_content`` span
+may stand below ``call_llm``; without the latest conventions its content is in one log record a
+message, each with a Gemini content. Tools have their error in the response alone.
+
+Facts: https://github.com/google/adk-python (``google/adk/telemetry``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import Gap, Message, Span
+from ..content import from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments
+from . import genai
+from .adk_history import definitions, from_contents, retold
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    integer,
+    model_failure,
+    result_text,
+    revealed,
+    usage,
+)
+from .genai_events import emitted
+
+__all__ = ["ADK"]
+
+SWITCH = (
+    "set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY (with EVENT_ONLY, load the log "
+    "records too)"
+)
+OLD_SWITCH = "unset ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS or set it to true"
+_PREFIX = "gcp.vertex.agent."
+REQUEST, RESPONSE = f"{_PREFIX}llm_request", f"{_PREFIX}llm_response"
+ARGUMENTS, RESULT = f"{_PREFIX}tool_call_args", f"{_PREFIX}tool_response"
+MERGED = "(merged tools)"
+_CACHED = "gen_ai.usage.cache_read.input_tokens"
+# What stands for a value that is not there or was not to be captured.
+_NOTHING = frozenset({"", "{}", "N/A", "<not specified>"})
+# Before it had attributes, an agent's span was known by its name alone.
+_AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+))")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether ADK wrote the span."""
+    return span.scope == "gcp.vertex.agent" or any(
+        key.startswith(_PREFIX) for key in span.attributes
+    )
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span is, in either schema."""
+    attributes = span.attributes
+    operation = str(attributes.get("gen_ai.operation.name", ""))
+    if attributes.get("gen_ai.tool.name") == MERGED or span.name == "execute_tool (merged)":
+        return Wrapper(span)
+    if operation == "execute_tool" or ARGUMENTS in attributes:
+        return _tool(span)
+    if operation == "invoke_agent":
+        return genai.read_agent(span, logs)
+    if operation in genai.MODEL_OPERATIONS:
+        return _generate_content(span, logs)
+    if span.name == "call_llm" or (not operation and REQUEST in attributes):
+        return _call_llm(span)
+    named = None if operation else _AGENT_SPAN.fullmatch(span.name)
+    return AgentRun(span, name=named["old"] or named["new"]) if named else Wrapper(span)
+
+
+def _known(value: Any) -> Any:
+    """Return an attribute's value, or None where it is a placeholder for nothing."""
+    if value in ({}, None) or (isinstance(value, str) and value in _NOTHING):
+        return None
+    return value
+
+
+def _call_llm(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (REQUEST, RESPONSE), OLD_SWITCH) + model_failure(span)
+    request = _mapping(attributes.get(REQUEST))
+    response = _mapping(attributes.get(RESPONSE))
+    config = _mapping(request.get("config"))
+    sent = _system(config.get("system_instruction"), span)
+    sent += from_messages(retold(from_contents(_contents(attributes, request))), span)
+    received = _received(_answer(attributes, response), span)
+    if not span.is_error and response.get("error_code"):
+        reason = str(response.get("error_message") or response["error_code"])
+        gaps.append(gap("model_call_failed", span.span_id, reason=reason))
+    if not sent and not received and not _is_told(gaps):
+        gaps.append(_no_content(span, (REQUEST, RESPONSE), OLD_SWITCH))
+    return ModelCall(
+        span,
+        input=revealed(sent, span, OLD_SWITCH, gaps),
+        output=revealed(received, span, OLD_SWITCH, gaps),
+        tools=tool_definitions(definitions(config)),
+        model=str(response.get("model_version") or _model(span)),
+        usage=usage(attributes, _CACHED),
+        whole=_is_whole(gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    found = parse(value).value
+    return found if isinstance(found, Mapping) else {}
+
+
+def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
+    """Return a request's contents; of one that was cut, less the one the cut goes through."""
+    contents = request.get("contents")
+    if isinstance(contents, list) and parse(attributes.get(REQUEST)).truncated:
+        return contents[:-1]
+    return contents
+
+
+def _answer(attributes: Mapping[str, Any], response: Mapping[str, Any]) -> Any:
+    """Return a response's content, or None where a cut may go through it."""
+    content = response.get("content")
+    is_cut = parse(attributes.get(RESPONSE)).truncated and "finish_reason" not in response
+    return None if is_cut else content
+
+
+def _system(value: Any, span: Span) -> list[Message]:
+    items = from_contents(value if isinstance(value, (str, Mapping)) else [{"parts": value}])
+    parts = [part for item in items for part in item["parts"]] if value else []
+    return from_messages([{"role": "system", "parts": parts}], span) if parts else []
+
+
+def _received(content: Any, span: Span) -> list[Message]:
+    if not isinstance(content, Mapping):
+        return []
+    return from_messages([{**m, "role": "assistant"} for m in from_contents(content)], span)
+
+
+def _model(span: Span) -> str:
+    return str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or "")
+
+
+def _is_told(gaps: list[Gap]) -> bool:
+    """Return whether the gaps say already why there are no messages."""
+    return any(found.code in ("redacted", "content_truncated") for found in gaps)
+
+
+def _is_whole(gaps: list[Gap]) -> bool:
+    return all(found.code == "model_call_failed" for found in gaps)
+
+
+def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:
+    for key in keys:
+        if _known(span.attributes.get(key)) is not None:
+            reason = "it holds no messages"
+            return gap("content_unreadable", span.span_id, key=key, reason=reason)
+    return gap("content_not_captured", span.span_id, switch=switch)
+
+
+def _generate_content(span: Span, logs: Logs) -> ModelCall:
+    if emitted(span, logs):
+        return _of_events(span, logs)
+    call = genai.read_model_call(span, logs, SWITCH)
+    content = genai.content_of(span, logs)
+    told = retold(parse(content.get(genai.INPUT)).value)
+    if not told:
+        return call
+    sent = [*genai.read_system(content, span), *from_messages(told, span)]
+    return replace(call, input=revealed(sent, span, SWITCH, []))
+
+
+def _of_events(span: Span, logs: Logs) -> ModelCall:
+    """Return a model call with one log record a message; whoever spoke, it is called a user's."""
+    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    sent: list[Message] = []
+    told: list[Any] = []
+    received: list[Message] = []
+    for name, body in emitted(span, logs):
+        content = body.get("content") if isinstance(body, Mapping) else None
+        if hidden(content) or not content:
+            continue
+        if name == "gen_ai.system.message":
+            sent += _system(content, span)
+        elif name != "gen_ai.choice":
+            told += from_contents(content)
+        elif not received or not integer(body.get("index")):
+            received = _received(content, span)
+    sent += from_messages(retold(told), span)
+    if not sent and not received:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        model=_model(span),
+        usage=usage(span.attributes, _CACHED),
+        whole=_is_whole(gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    if ARGUMENTS not in attributes and RESULT not in attributes:
+        return _named(genai.read_tool(span, SWITCH))
+    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), OLD_SWITCH)
+    given, result = attributes.get(ARGUMENTS), _known(attributes.get(RESULT))
+    if isinstance(result, str) and _mapping(result) == {"result": "<not specified>"}:
+        result = None
+    arguments = parse_arguments(given) if given is not None else None
+    if _known(given) is None and _known(attributes.get(RESULT)) is None:
+        # Both empty: a tool without arguments still has a response.
+        arguments = None
+        gaps.append(gap("content_not_captured", span.span_id, switch=OLD_SWITCH))
+    return _named(
+        ToolRun(
+            span,
+            name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
+            call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+            arguments=arguments,
+            result=result_text(span, result),
+            is_error=span.is_error or "error.type" in attributes,
+            gaps=tuple(gaps),
+        )
+    )
+
+
+def _named(tool: ToolRun) -> ToolRun:
+    """Return a tool run without the placeholder for a call's id."""
+    return replace(tool, call_id="") if tool.call_id in _NOTHING else tool
+
+
+ADK = Dialect("google-adk", claims, read)

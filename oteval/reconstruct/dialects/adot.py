@@ -1,0 +1,188 @@
+"""AWS's OpenTelemetry distribution, as on AgentCore: content moved from spans into log records.
+
+Each span's content is one log record whose event is named for the span's scope and whose body is
+``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. All that an assistant said is in
+``output``, history too, and of Strands' span events only the last of each kind is kept. The order
+is rebuilt: results follow the calls with their ids, and a user speaks after an answer. What is left
+then is a window on the history's end.
+
+Facts: https://github.com/aws-observability/aws-otel-python-instrumentation (``llo_handler.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ... import semconv
+from ...model import Gap, Message, Span
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+from .converse import from_blocks, result_of
+from .strands import CACHED, SCOPE, agent_tools, has_failed
+
+__all__ = ["ADOT"]
+
+SWITCH = "name what is to be seen in gen_ai_unredacted_attributes of OTEL_SEMCONV_STABILITY_OPT_IN"
+_BODY = "the log record's body"
+_MODELS = ("chat", "generate_content", "text_completion", "llm", "completion")
+_TOOLS = ("execute_tool", "tool")
+_AGENTS = ("invoke_agent", "agent")
+
+
+class _Said(NamedTuple):
+    """One message of a log record.
+
+    Attributes:
+        role: Who said it.
+        value: Its text or blocks.
+        is_answer: Whether it is what the span itself gave, not history.
+    """
+
+    role: str
+    value: Any
+    is_answer: bool = False
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether a log record holds the content of a span that can be told what it is."""
+    is_known = span.scope == SCOPE or _operation(span) in _MODELS + _TOOLS + _AGENTS
+    return is_known and any(_is_content(record.body) for record in logs)
+
+
+def _operation(span: Span) -> str:
+    return str(semconv.first(span.attributes, semconv.OPERATION) or "").lower()
+
+
+def _is_content(body: Any) -> bool:
+    if not isinstance(body, Mapping) or not body.keys() <= {"input", "output"}:
+        return False
+    return any(isinstance(side, Mapping) and "messages" in side for side in body.values())
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation, in the words of its instrumentation, says it is."""
+    operation = _operation(span)
+    said = list(_said(logs))
+    if operation in _MODELS:
+        return _model_call(span, said)
+    if operation in _TOOLS:
+        return _tool(span, said)
+    if operation in _AGENTS:
+        return _agent(span, said)
+    return Wrapper(span)
+
+
+def _said(logs: Logs) -> Iterator[_Said]:
+    for record in logs:
+        if not _is_content(record.body):
+            continue
+        for side in ("input", "output"):
+            held = record.body.get(side)
+            messages = held.get("messages") if isinstance(held, Mapping) else None
+            for item in messages if isinstance(messages, list) else []:
+                if isinstance(item, Mapping):
+                    yield _one(item, is_output=side == "output")
+
+
+def _one(item: Mapping[str, Any], *, is_output: bool) -> _Said:
+    role, content = str(item.get("role") or ""), item.get("content")
+    if not isinstance(content, Mapping):
+        return _Said(role, content, is_output)
+    if "message" in content:
+        return _Said(role, content["message"], is_output)
+    return _Said(role, content.get("content"))
+
+
+def _messages(said: _Said, span: Span) -> list[Message]:
+    role = "user" if said.role == "tool" else said.role or "user"
+    return from_blocks(role, said.value, span)
+
+
+def _content_gaps(span: Span, said: list[_Said], *, is_empty: bool) -> list[Gap]:
+    gaps = []
+    if any(parse(one.value).truncated for one in said):
+        gaps.append(gap("content_truncated", span.span_id, key=_BODY))
+    elif is_empty:
+        reason = "it holds no messages"
+        gaps.append(gap("content_unreadable", span.span_id, key=_BODY, reason=reason))
+    return gaps
+
+
+def _model_call(span: Span, said: list[_Said]) -> ModelCall:
+    history = [m for one in said if not one.is_answer for m in _messages(one, span)]
+    received = [m for one in said if one.is_answer for m in _messages(one, span)]
+    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    gaps += _content_gaps(span, said, is_empty=not history and not received)
+    whole = all(found.code == "model_call_failed" for found in gaps)
+    return ModelCall(
+        span,
+        input=revealed(_ordered(history), span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
+        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
+        usage=usage(span.attributes, *CACHED),
+        # Other instrumentations leave calls of tools in the span's attributes.
+        whole=whole and span.scope == SCOPE,
+        gaps=tuple(gaps),
+    )
+
+
+def _ordered(messages: list[Message]) -> list[Message]:
+    """Return a history in the order in which it was said, as far as it is one piece."""
+    shown = [m for m in messages if m.role == "system"]
+    spoken = [m for m in messages if m.role == "assistant"]
+    results = [m for m in messages if m.role == "tool"]
+    users = [m for m in messages if m.role not in ("system", "assistant", "tool")]
+    if not spoken:
+        return [*shown, *users, *results]
+    by_id: dict[str, list[Message]] = {}
+    for result in results:
+        by_id.setdefault(result.tool_call_id, []).append(result)
+    pieces: list[list[Message]] = []
+    waiting = list(users)
+    for message in reversed(spoken):
+        # An id may repeat within a session: the last call of it has the last result.
+        waiting_for = [by_id.get(call.id) for call in message.tool_calls]
+        answers = [found.pop() for found in waiting_for if found]
+        if not answers and waiting:
+            answers = [waiting.pop()]
+        pieces.append([message, *answers])
+    told = [m for piece in reversed(pieces) for m in piece]
+    # With one of each kind, earlier ones may be missing between the user's text and the calls.
+    is_window = len(spoken) == 1 and len(users) <= 1
+    return [*shown, *(() if is_window else waiting), *told]
+
+
+def _tool(span: Span, said: list[_Said]) -> ToolRun:
+    given = next((one.value for one in said if not one.is_answer), None)
+    result = next((one.value for one in said if one.is_answer), None)
+    gaps = attribute_gaps(span, (), SWITCH)
+    gaps += _content_gaps(span, said, is_empty=given is None and result is None)
+    if hidden(given) or hidden(result):
+        gaps.append(gap("redacted", span.span_id, key=_BODY, switch=SWITCH))
+    return ToolRun(
+        span,
+        name=str(semconv.first(span.attributes, semconv.TOOL_NAME) or span.name),
+        call_id=str(semconv.first(span.attributes, semconv.CALL_ID) or ""),
+        arguments=None if given is None else parse_arguments(given),
+        result=result_text(span, result_of(result)),
+        is_error=has_failed(span) or "error.type" in span.attributes,
+        gaps=tuple(gaps),
+    )
+
+
+def _agent(span: Span, said: list[_Said]) -> AgentRun:
+    sent = [m for one in said if not one.is_answer for m in _messages(one, span)]
+    received = [m for one in said if one.is_answer for m in _messages(one, span)]
+    return AgentRun(
+        span,
+        name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
+        input=revealed(sent, span, SWITCH, []),
+        output=revealed(received, span, SWITCH, []),
+        tools=agent_tools(span),
+    )
+
+
+ADOT = Dialect("adot", claims, read)

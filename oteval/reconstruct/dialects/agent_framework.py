@@ -1,0 +1,115 @@
+"""Microsoft Agent Framework (scope ``agent_framework``; in .NET ``*Microsoft.Agents.AI``).
+
+Source: ``agent_framework/observability.py`` of https://github.com/microsoft/agent-framework. It
+follows the current GenAI conventions, with arguments as text. A model call's messages come a
+second time as log records, one a message; those are read only where the span's own are missing or
+cut. The agent's span holds what was asked in the turn and all that was said in answer, tools
+included. What has no id or model is called "unknown".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...model import Message, Span
+from ..content import from_event, from_messages, join_neighbours
+from ..merge import SYSTEM_ROLES
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import parse
+from . import genai
+from .base import Dialect, Logs, attribute_gaps, integer
+from .genai_events import emitted
+
+__all__ = ["AGENT_FRAMEWORK"]
+
+SWITCH = (
+    "set ENABLE_SENSITIVE_DATA=true or call configure_otel_providers(enable_sensitive_data=True); "
+    "in .NET, set EnableSensitiveData = true"
+)
+SCOPES = ("agent_framework", "Microsoft.Agents.AI", "Experimental.Microsoft.Agents.AI")
+UNKNOWN = "unknown"
+
+# The gaps that the log records make up for.
+_LOSSES = frozenset({"content_not_captured", "content_truncated", "content_unreadable"})
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the framework itself wrote the span."""
+    return span.scope.startswith(SCOPES)
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is; workflows and their executors have none."""
+    operation = span.attributes.get("gen_ai.operation.name")
+    if operation == "invoke_agent":
+        return _agent(span, logs)
+    if operation == "execute_tool":
+        return _tool(span)
+    if str(operation) in genai.MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    return Wrapper(span)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    call = genai.read_model_call(span, logs, SWITCH)
+    if call.model == UNKNOWN:
+        call = replace(call, model="")
+    lost = any(found.code in _LOSSES for found in call.gaps)
+    sent, received = _logged(span, logs) if lost else ([], [])
+    if not sent and not received:
+        return call
+    if not any(message.role in SYSTEM_ROLES for message in sent):
+        sent = [*(m for m in call.input if m.role in SYSTEM_ROLES), *sent]
+    return replace(
+        call,
+        input=tuple(sent) or call.input,
+        output=tuple(received) or call.output,
+        gaps=tuple(found for found in call.gaps if found.code not in _LOSSES),
+        whole=True,
+    )
+
+
+def _logged(span: Span, logs: Logs) -> tuple[list[Message], list[Message]]:
+    """Return the messages sent and received as the log records have them; the first choice."""
+    sent: list[Message] = []
+    received: list[Message] = []
+    for name, body in emitted(span, logs):
+        fields = parse(body).value
+        if isinstance(fields, Mapping) and isinstance(fields.get("parts"), list):
+            messages = from_messages([fields], span)
+        else:
+            messages = from_event(name, body, span)
+        if name != "gen_ai.choice":
+            sent += messages
+        elif not isinstance(fields, Mapping) or not integer(fields.get("index")):
+            received += messages
+    return join_neighbours(sent), join_neighbours(received)
+
+
+def _tool(span: Span) -> ToolRun:
+    tool = genai.read_tool(span, SWITCH)
+    return replace(tool, call_id="") if tool.call_id == UNKNOWN else tool
+
+
+def _agent(span: Span, logs: Logs) -> AgentRun:
+    """Return an agent's run, with what was said in it, for where no model call tells."""
+    agent = genai.read_agent(span, logs)
+    if attribute_gaps(span, genai.CONTENT, SWITCH):
+        # Of messages that are not all there, only what the agent says is one by itself.
+        said = tuple(message for message in agent.output if message.role == "assistant")
+        return replace(agent, output=said)
+    if not agent.output:
+        return agent
+    asked = [message for message in agent.input if message.role not in SYSTEM_ROLES]
+    before = [i + 1 for i, message in enumerate(asked) if message.role in ("assistant", "tool")]
+    return replace(
+        agent,
+        transcript=agent.input + agent.output,
+        # A caller that keeps the conversation itself passes it in whole.
+        transcript_new_from=before[-1] if before else None,
+        transcript_is_turn=not before,
+    )
+
+
+AGENT_FRAMEWORK = Dialect("agent-framework", claims, read)

@@ -1,0 +1,127 @@
+"""any-agent (scope ``any_agent``): close to the GenAI conventions, with keys of its own.
+
+Source: ``callbacks/span_generation`` and ``tracing/attributes.py`` of
+https://github.com/mozilla-ai/any-agent. Only the first model call of a run holds what was sent, as
+OpenAI's messages; every call holds its answer in ``gen_ai.output`` (``genai.output`` before): text,
+or a JSON list of the calls asked for. Tools hold ``gen_ai.tool.args`` and the same output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...model import Message, Span
+from ..content import from_messages
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments, text_of
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+
+__all__ = ["ANY_AGENT"]
+
+SWITCH = "any-agent always writes it, so look for a processor that takes it away"
+INPUT, ARGUMENTS = "gen_ai.input.messages", "gen_ai.tool.args"
+OUTPUTS = ("gen_ai.output", "genai.output")
+MODEL_OPERATION = "call_llm"
+_CALL_NAMES, _CALL_ARGUMENTS = ("tool.name", "name"), ("tool.args", "arguments")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the span has any-agent's scope, operation or keys."""
+    attributes = span.attributes
+    return (
+        span.scope == "any_agent"
+        or attributes.get("gen_ai.operation.name") == MODEL_OPERATION
+        or any(key in attributes for key in (*OUTPUTS, ARGUMENTS))
+    )
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the span's operation says it is."""
+    operation = span.attributes.get("gen_ai.operation.name")
+    if operation == MODEL_OPERATION:
+        return _model_call(span)
+    if operation == "execute_tool":
+        return _tool(span)
+    if operation == "invoke_agent":
+        name = semconv.first(span.attributes, semconv.AGENT_NAME)
+        return AgentRun(span, name=str(name or ""))
+    return Wrapper(span)
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    output = semconv.first(attributes, OUTPUTS)
+    gaps = attribute_gaps(span, (INPUT, *OUTPUTS), SWITCH) + model_failure(span)
+    sent = _sent(span)
+    received = _answer(output, span)
+    if output is None and not gaps:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    return ModelCall(
+        span,
+        input=revealed(sent, span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
+        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        usage=usage(attributes, "gen_ai.usage.cached_tokens"),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
+
+
+def _sent(span: Span) -> list[Message]:
+    value = span.attributes.get(INPUT)
+    return [] if value is None or hidden(value) else from_messages(parse(value).value, span)
+
+
+def _answer(output: Any, span: Span) -> list[Message]:
+    """Return an answer: the calls of a list of calls, the messages of one, else the text."""
+    if output is None or hidden(output):
+        return []
+    value, truncated = parse(output)
+    items = [item for item in value if isinstance(item, Mapping)] if _is_list(value) else []
+    calls = [call for call in map(_call, items) if call]
+    if calls:
+        return from_messages([{"role": "assistant", "tool_calls": calls}], span, "assistant")
+    if any("content" in item for item in items):
+        return from_messages(items, span, "assistant")
+    if truncated:
+        return []
+    text = value if isinstance(value, str) else text_of(output)
+    return from_messages(text, span, "assistant")
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _call(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    name = semconv.first(item, _CALL_NAMES)
+    arguments = next((item[key] for key in _CALL_ARGUMENTS if key in item), None)
+    if not isinstance(name, str) or "content" in item:
+        return None
+    return {"name": name, "arguments": arguments}
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    output = semconv.first(attributes, OUTPUTS)
+    gaps = attribute_gaps(span, (ARGUMENTS, *OUTPUTS), SWITCH)
+    if ARGUMENTS not in attributes and output is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    arguments = attributes.get(ARGUMENTS)
+    inner = parse(output).value
+    return ToolRun(
+        span,
+        name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
+        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        # Text that was encoded once more is shown without its quotes.
+        result=result_text(span, inner if isinstance(inner, str) else output),
+        is_error=span.is_error or "error.type" in attributes,
+        gaps=tuple(gaps),
+    )
+
+
+ANY_AGENT = Dialect("any-agent", claims, read)

@@ -1,0 +1,319 @@
+"""Claude Code and the Claude Agent SDK: ``claude_code.*`` spans, and log records beside them.
+
+Source: https://code.claude.com/docs/en/monitoring-usage ("Traces (beta)" and "Events"); no capture
+was at hand. A turn is a ``claude_code.interaction`` with ``claude_code.llm_request`` and
+``claude_code.tool`` below it; what a sub-agent does hangs below the tool that started it. Spans
+hold the prompt and, in the event ``tool.output``, a tool's input and output. What the model says
+comes in log records only, which name the request by ``request_id``; those of tools name the call by
+``tool_use_id``. All of them are emitted in the context of the interaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...model import Gap, LogRecord, Message, Span, Usage
+from ..gaps import gap
+from ..provider_calls import answer_of, said_last
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..tree import order
+from ..values import hidden, parse, text_of
+from .base import Dialect, Logs, error_text, integer, uncut
+
+__all__ = ["CLAUDE_CODE"]
+
+PROMPTS = "set OTEL_LOG_USER_PROMPTS=1"
+ANSWERS = (
+    "set OTEL_LOG_ASSISTANT_RESPONSES=1 and OTEL_LOGS_EXPORTER=otlp (Claude Code 2.1.212 or "
+    "later), and load the log records too"
+)
+TOOLS = "set OTEL_LOG_TOOL_CONTENT=1 and OTEL_LOG_TOOL_DETAILS=1"
+LENGTH = "raise CLAUDE_CODE_OTEL_CONTENT_MAX_LENGTH"
+_PREFIX = "claude_code."
+_CUT_MARK = "[TRUNCATED"
+_MAX_VALUE = 512  # a value of `tool_input` is cut beyond
+# Which attribute of a log record names the request or the call that it tells of.
+_BY_REQUEST = ("assistant_response", "api_response_body")
+_BY_CALL = ("tool_result", "tool_decision")
+_PARTS_OF_TOOL = ("tool.execution", "tool.blocked_on_user")
+# The documentation does not name the attributes of `tool.output`; these are seen in the wild.
+_INPUTS = ("input", "tool_input", "arguments")
+_OUTPUTS = ("output", "result", "tool_output", "content")
+# With an older version, what is known of the arguments.
+_DETAILS = {
+    "full_command": "command",
+    "file_path": "file_path",
+    "skill_name": "skill",
+    "subagent_type": "subagent_type",
+}
+_UNNAMED = ("mcp_tool", "mcp_other", "")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Claude Code wrote the span."""
+    return span.name.startswith(_PREFIX)
+
+
+def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return the log records on the requests and tools they name; parts of tools tell of them too.
+
+    Args:
+        spans: All spans.
+        logs: All log records.
+    """
+    own = [span for span in spans if span.name.startswith(_PREFIX)]
+    if not own:
+        return logs
+    own.sort(key=order, reverse=True)  # of several spans with the same id, the first counts
+    requests = {_id(s, "request_id"): s for s in own if _kind(s) == "llm_request"}
+    tools = {_id(s, "tool_use_id"): s for s in own if _kind(s) == "tool"}
+    found = [_moved(record, requests, tools) for record in logs]
+    by_span = {(s.trace_id, s.span_id): s for s in own if _kind(s) == "tool"}
+    for span in own:
+        tool = by_span.get((span.trace_id, span.parent_id))
+        if tool is not None and _kind(span) in _PARTS_OF_TOOL:
+            found.append(_as_record(span, tool))
+    return found
+
+
+def _kind(span: Span) -> str:
+    return span.name.removeprefix(_PREFIX)
+
+
+def _id(item: Span | LogRecord, key: str) -> str:
+    """Return what names a request or a call; of a span without it, the span's own id."""
+    value = item.attributes.get(key)
+    return value if isinstance(value, str) and value else f"\0{item.trace_id}{item.span_id}"
+
+
+def _moved(record: LogRecord, requests: Mapping[str, Span], tools: Mapping[str, Span]) -> LogRecord:
+    name = _event(record)
+    place = None
+    if name in _BY_REQUEST:
+        place = requests.get(_id(record, "request_id"))
+    elif name in _BY_CALL:
+        place = tools.get(_id(record, "tool_use_id"))
+    if place is None:
+        return record
+    return replace(record, trace_id=place.trace_id, span_id=place.span_id)
+
+
+def _event(record: LogRecord) -> str:
+    name = record.event_name or (record.body if isinstance(record.body, str) else "")
+    return name.removeprefix(_PREFIX)
+
+
+def _as_record(span: Span, tool: Span) -> LogRecord:
+    """Return what a part of a tool's execution tells, as a record of the tool."""
+    told = {"success": False, "error": _reason(span.attributes, span)} if span.is_error else {}
+    return LogRecord(
+        tool.trace_id,
+        tool.span_id,
+        span.end_ns or span.start_ns,
+        event_name=span.name,
+        attributes={**span.attributes, **told},
+    )
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's name says it is."""
+    kind = _kind(span)
+    if kind == "interaction":
+        return _interaction(span, logs)
+    if kind == "llm_request":
+        return _model_call(span, logs)
+    return _tool(span, logs) if kind == "tool" else Wrapper(span)
+
+
+def _told(logs: Logs, *names: str) -> dict[str, Any]:
+    """Return the attributes of the records of some names, the first that has one counting."""
+    found: dict[str, Any] = {}
+    for name in names:
+        for record in logs:
+            if _event(record) == name:
+                found = {**record.attributes, **found}
+    return found
+
+
+def _interaction(span: Span, logs: Logs) -> AgentRun:
+    prompt = span.attributes.get("user_prompt")
+    if prompt is None or hidden(prompt):
+        prompt = _told(logs, "user_prompt").get("prompt", prompt)
+    gaps: list[Gap] = []
+    asked = _text(prompt, "user_prompt", span, PROMPTS, gaps)
+    if prompt is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=PROMPTS))
+    return AgentRun(
+        span, name="claude-code", input=(_message("user", asked, span),), gaps=tuple(gaps)
+    )
+
+
+def _message(role: str, content: str | None, span: Span) -> Message:
+    return Message(role, content, span_id=span.span_id, trace_id=span.trace_id)
+
+
+def _text(value: Any, key: str, span: Span, switch: str, gaps: list[Gap]) -> str | None:
+    """Return a text, or None for a placeholder, noting that or that it was cut."""
+    if hidden(value):
+        gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
+        return None
+    if isinstance(value, str) and _CUT_MARK in value:
+        gaps.append(gap("content_shortened", span.span_id, key=key, switch=LENGTH))
+    return text_of(value)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    attributes = span.attributes
+    gaps: list[Gap] = []
+    failed = span.is_error or _is_no(attributes.get("success"))
+    if failed:
+        gaps.append(gap("model_call_failed", span.span_id, reason=_reason(attributes, span)))
+    is_aside = "compact" in (attributes.get("query_source"), attributes.get("query_source_safe"))
+    body = parse(_told(logs, "api_response_body").get("body"))
+    answered = answer_of(body.value, span).messages if not body.truncated else []
+    output = answered or (() if failed else _answer(span, logs, gaps, is_aside=is_aside))
+    model = attributes.get("model") or attributes.get("gen_ai.request.model")
+    return ModelCall(
+        # Tools start while the answer still streams: they belong to the request that began last.
+        span if answered else replace(span, end_ns=span.start_ns),
+        output=() if is_aside else tuple(output),
+        model=model if isinstance(model, str) else "",
+        response_id=str(attributes.get("gen_ai.response.id") or ""),
+        usage=_usage(attributes),
+        # Without the response itself, which tools it asks for is not known.
+        whole=is_aside or bool(answered),
+        gaps=tuple(gaps),
+    )
+
+
+def _answer(span: Span, logs: Logs, gaps: list[Gap], *, is_aside: bool) -> tuple[Message, ...]:
+    """Return the text of an answer; one that only asks for tools has none."""
+    response = _told(logs, "assistant_response").get("response")
+    if response is not None:
+        text = _text(response, "response", span, ANSWERS, gaps)
+        return (_message("assistant", text, span),)
+    reference = _told(logs, "api_response_body").get("body_ref")
+    if reference is not None:
+        gaps.append(gap("content_external", span.span_id, where=reference))
+        return ()
+    asks = span.attributes.get("response.has_tool_call") is True
+    if not asks and span.attributes.get("stop_reason") != "tool_use" and not is_aside:
+        gaps.append(gap("content_not_captured", span.span_id, switch=ANSWERS))
+    return ()
+
+
+def _is_no(value: Any) -> bool:
+    return value is False or value == "false"
+
+
+def _reason(told: Mapping[str, Any], span: Span) -> str:
+    for key in ("error", "error_type", "error_class"):
+        if told.get(key):
+            return str(told[key])
+    return error_text(span)
+
+
+def _usage(attributes: Mapping[str, Any]) -> Usage:
+    """Return the tokens; those of the cache are counted apart from the input."""
+    read_back = integer(attributes.get("cache_read_tokens"))
+    written = integer(attributes.get("cache_creation_tokens"))
+    return Usage(
+        integer(attributes.get("input_tokens")) + read_back + written,
+        integer(attributes.get("output_tokens")),
+        read_back,
+        1,
+    )
+
+
+def _tool(span: Span, logs: Logs) -> ToolRun:
+    attributes = span.attributes
+    told = _told(logs, "tool_result", *(_PARTS_OF_TOOL))
+    refused = _told(logs, "tool_decision", "tool.blocked_on_user")
+    gaps: list[Gap] = []
+    rejected = refused.get("decision") == "reject"
+    is_no = any(_is_no(record.attributes.get("success")) for record in logs)
+    failed = span.is_error or rejected or is_no
+    arguments = _arguments(span, told or refused, gaps)
+    result = _result(span, gaps)
+    if result is None and failed:
+        why = refused.get("source", "") if rejected else ""
+        result = f"Error: {f'the call was rejected ({why})' if rejected else _reason(told, span)}"
+    elif result is None and not any(found.code == "redacted" for found in gaps):
+        gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
+    name = _name(attributes, told or refused)
+    return ToolRun(
+        span,
+        name=name,
+        call_id=str(attributes.get("tool_use_id") or attributes.get("gen_ai.tool.call.id") or ""),
+        arguments=arguments,
+        result=result,
+        is_error=failed,
+        gaps=tuple(dict.fromkeys(gaps)),
+        agent=_agent(span, name, arguments),
+    )
+
+
+def _name(attributes: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """Return a tool's name; that of an MCP server's is apart from it."""
+    name = str(attributes.get("tool_name") or told.get("tool_name") or "")
+    parameters = parse(told.get("tool_parameters")).value
+    if name in _UNNAMED and isinstance(parameters, Mapping) and parameters.get("mcp_tool_name"):
+        return f"mcp__{parameters.get('mcp_server_name')}__{parameters['mcp_tool_name']}"
+    return name or "tool"
+
+
+def _output_event(span: Span) -> Mapping[str, Any]:
+    events = [event.attributes for event in span.events if event.name == "tool.output"]
+    return events[-1] if events else {}
+
+
+def _arguments(span: Span, told: Mapping[str, Any], gaps: list[Gap]) -> Any:
+    """Return a tool's arguments, from where they are the least cut."""
+    event = _output_event(span)
+    given = next((event[key] for key in _INPUTS if key in event), None)
+    is_short = given is None
+    if given is None:
+        given = span.attributes.get("tool_input", told.get("tool_input"))
+    _text(given, "tool_input", span, TOOLS, gaps)
+    value = None if hidden(given) else uncut(given)
+    if value is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
+        return {
+            to: span.attributes[key] for key, to in _DETAILS.items() if key in span.attributes
+        } or None
+    if is_short and _is_cut(value):
+        switch = "set OTEL_LOG_TOOL_CONTENT=1"
+        gaps.append(gap("content_shortened", span.span_id, key="tool_input", switch=switch))
+    return value
+
+
+def _is_cut(value: Any) -> bool:
+    """Return whether arguments are as long as Claude Code lets them be."""
+    if not isinstance(value, Mapping):
+        return True
+    return any(isinstance(text, str) and len(text) >= _MAX_VALUE for text in value.values())
+
+
+def _result(span: Span, gaps: list[Gap]) -> str | None:
+    event = _output_event(span)
+    # What is written to a file is content as well.
+    is_write = span.attributes.get("tool_name") == "Write"
+    keys = _OUTPUTS[:-1] if is_write else _OUTPUTS
+    found = next((event[key] for key in keys if key in event), None)
+    return _text(found, "tool.output", span, TOOLS, gaps)
+
+
+def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
+    """Return the sub-agent that a tool starts, which has no span of its own."""
+    given = arguments if isinstance(arguments, Mapping) else {}
+    kind = span.attributes.get("subagent_type") or given.get("subagent_type")
+    if name not in ("Agent", "Task") and not kind:
+        return None
+    prompt = given.get("prompt")
+    asked = said_last(prompt, span, "user") if isinstance(prompt, str) else ()
+    return AgentRun(span, name=str(kind or name), input=asked)
+
+
+CLAUDE_CODE = Dialect("claude-code", claims, read, gather)

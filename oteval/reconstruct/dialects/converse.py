@@ -1,0 +1,75 @@
+"""Messages as the Bedrock Converse API has them: lists of blocks, each known by its one key.
+
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model import Message, Span
+from ..content import from_messages
+from ..values import hidden, parse, text_of
+
+__all__ = ["from_blocks", "result_of"]
+
+
+def from_blocks(role: str, value: Any, span: Span) -> list[Message]:
+    """Return the messages of one message's blocks.
+
+    Args:
+        role: Who says it; results in a user's message become messages of tools.
+        value: The blocks, as a list or as its JSON text; any other text is what is said.
+        span: The span that holds them.
+    """
+    blocks = None if hidden(value) else parse(value).value
+    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
+        text = text_of(value)
+        return [] if not text else from_messages(text, span, role)
+    parts = [part for part in map(_part, blocks) if part is not None]
+    return from_messages([{"role": role, "parts": parts}], span) if parts else []
+
+
+def _part(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if "text" in block:
+        return {"type": "text", "content": block["text"]}
+    call, result = block.get("toolUse"), block.get("toolResult")
+    if isinstance(call, Mapping):
+        name, arguments = call.get("name"), call.get("input")
+        return {
+            "type": "tool_call",
+            "id": call.get("toolUseId"),
+            "name": name,
+            "arguments": arguments,
+        }
+    if isinstance(result, Mapping):
+        return {
+            "type": "tool_call_response",
+            "id": result.get("toolUseId"),
+            "response": result_of(result.get("content")),
+            "status": result.get("status"),
+        }
+    if "reasoningContent" in block:
+        return {"type": "reasoning", **block}
+    if "cachePoint" in block:
+        return None
+    return {"type": next(iter(block), "unknown"), **block}
+
+
+def result_of(value: Any) -> Any:
+    """Return what a tool gave: its one text or value, several texts joined, else the blocks.
+
+    Args:
+        value: The result's blocks, as a list or as its JSON text.
+    """
+    blocks = None if hidden(value) else parse(value).value
+    if not isinstance(blocks, list) or not blocks:
+        return value
+    if not all(isinstance(block, Mapping) for block in blocks):
+        return value
+    if len(blocks) == 1 and "json" in blocks[0]:
+        return blocks[0]["json"]
+    texts = [text_of(block.get("text", block.get("json"))) for block in blocks]
+    known = [text for text in texts if text is not None]
+    return "\n".join(known) if len(known) == len(texts) else value

@@ -1,0 +1,161 @@
+"""Haystack's own tracing: spans named ``haystack.…`` with tags of the same beginning.
+
+From version 3 on an agent's run holds steps with one span per model call and per tool call. Before
+it, and in pipelines still, a ``haystack.component.run`` span says what component ran; generators
+are model calls. Messages are serialised ``ChatMessage`` objects; the run's output has the whole
+conversation. Read from captures and from https://github.com/deepset-ai/haystack
+(https://docs.haystack.deepset.ai/docs/tracing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...model import Message, Span, Usage
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, integer, model_failure, result_text, revealed
+from .haystack_messages import definitions, messages_of
+
+__all__ = ["HAYSTACK"]
+
+SWITCH = "set HAYSTACK_CONTENT_TRACING_ENABLED=true"
+PREFIX = "haystack."
+AGENT, LLM = "haystack.agent.run", "haystack.agent.step.llm"
+TOOL = "haystack.agent.step.tool"
+COMPONENT_TYPE, COMPONENT_CONTENT = "haystack.component.type", "haystack.component"
+TOOL_NAME, TOOL_ERROR = "haystack.tool.name", "haystack.tool.error"
+ARGUMENTS, RESULT = f"{TOOL}.input", f"{TOOL}.output"
+AGENT_TOOLS = "haystack.agent.tools"
+AGENT_INPUT, AGENT_OUTPUT = "haystack.agent.input", "haystack.agent.output"
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Haystack wrote the span."""
+    return span.name.startswith(PREFIX) or any(key.startswith(PREFIX) for key in span.attributes)
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the span's name, and of a component its type, says it is."""
+    if span.name == AGENT:
+        return _agent(span)
+    if span.name == LLM:
+        return _model_call(span, LLM)
+    # Version 3.0 had one span for all of a step's calls, without their names.
+    if span.name == TOOL and TOOL_NAME in span.attributes:
+        return _tool(span)
+    component = str(span.attributes.get(COMPONENT_TYPE, ""))
+    if component.endswith("Generator") and not component.endswith("ImageGenerator"):
+        return _model_call(span, COMPONENT_CONTENT)
+    return Wrapper(span)
+
+
+def _agent(span: Span) -> AgentRun:
+    asked = messages_of(_items(span, AGENT_INPUT, "messages"), span)
+    transcript = messages_of(_items(span, AGENT_OUTPUT, "messages"), span)
+    return AgentRun(
+        span,
+        input=tuple(asked),
+        output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
+        transcript=tuple(transcript),
+        transcript_new_from=_said_before(asked) if AGENT_INPUT in span.attributes else None,
+        tools=tuple(definitions(_listed(parse(span.attributes.get(AGENT_TOOLS)).value))),
+    )
+
+
+def _said_before(asked: Sequence[Message]) -> int:
+    """Return how many messages, prompts left out, a run was given up to the last answer or result.
+
+    What comes after them is what the run was asked.
+    """
+    said = [message for message in asked if message.role != "system"]
+    while said and said[-1].role not in ("assistant", "tool"):
+        said.pop()
+    return len(said)
+
+
+def _model_call(span: Span, prefix: str) -> ModelCall:
+    asked, answered = f"{prefix}.input", f"{prefix}.output"
+    gaps = attribute_gaps(span, (asked, answered), SWITCH) + model_failure(span)
+    sent = messages_of(_items(span, asked, "messages") or _items(span, asked, "prompt"), span)
+    replies = _items(span, answered, "replies")
+    received = messages_of(replies[:1], span, "assistant")
+    for key, found in ((asked, sent), (answered, received)):
+        value = span.attributes.get(key)
+        if value is None and not (span.is_error and key == answered):
+            gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+            break
+        if value is not None and not found and not hidden(value) and not parse(value).truncated:
+            reason = "it holds no messages"
+            gaps.append(gap("content_unreadable", span.span_id, key=key, reason=reason))
+    meta = _meta(replies, _items(span, answered, "meta"))
+    return ModelCall(
+        span,
+        input=revealed(sent, span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
+        choices=revealed(messages_of(replies[1:], span, "assistant"), span, SWITCH, gaps),
+        tools=tuple(definitions(_items(span, asked, "tools"))),
+        model=str(meta.get("model") or ""),
+        usage=_usage(meta.get("usage")),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
+
+
+def _items(span: Span, key: str, name: str) -> list[Any]:
+    """Return a list that an attribute holds by name, less the item that a cut goes through."""
+    fields, truncated = parse(span.attributes.get(key))
+    found = fields.get(name) if isinstance(fields, Mapping) else None
+    if isinstance(found, (str, Mapping)):
+        return [found]
+    if not isinstance(found, list):
+        return []
+    # A cut value ends with the list that the cut goes through.
+    return found[:-1] if truncated and list(fields)[-1] == name else found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
+    """Return what is said of a reply: in it, or of a reply that is plain text, beside it."""
+    found = [reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)]
+    return next((meta for meta in (*found, *metas) if isinstance(meta, Mapping)), {})
+
+
+def _usage(value: Any) -> Usage:
+    fields = value if isinstance(value, Mapping) else {}
+    details = fields.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+    return Usage(
+        integer(fields.get("prompt_tokens") or fields.get("input_tokens")),
+        integer(fields.get("completion_tokens") or fields.get("output_tokens")),
+        integer(cached or fields.get("cache_read_input_tokens")),
+        1,
+    )
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), SWITCH)
+    if ARGUMENTS not in attributes and RESULT not in attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    arguments, result = attributes.get(ARGUMENTS), attributes.get(RESULT)
+    failed = span.is_error or attributes.get(TOOL_ERROR) is True
+    found = parse(result).value
+    if failed and isinstance(found, Mapping) and "error" in found:
+        result = found["error"]
+    return ToolRun(
+        span,
+        name=str(attributes[TOOL_NAME]),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        result=result_text(span, result),
+        is_error=failed,
+        gaps=tuple(gaps),
+    )
+
+
+HAYSTACK = Dialect("haystack", claims, read)

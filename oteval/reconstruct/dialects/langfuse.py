@@ -1,0 +1,165 @@
+"""Langfuse's SDK: ``langfuse.observation.type`` with the observation's input and output.
+
+A generation's input is the client library's request, or LangChain's list of messages with the tool
+definitions at its end; a decorated function's is ``{"args": [...], "kwargs": {...}}``. Source:
+langfuse-python's ``_client/attributes.py`` and ``langchain/CallbackHandler.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...model import Span, Usage
+from ..gaps import gap
+from ..langchain import tool_message
+from ..provider_calls import answer_of, request_of, said_last
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, text_of
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    call_arguments,
+    error_text,
+    integer,
+    not_captured,
+    only_argument,
+    revealed,
+    uncut,
+)
+
+__all__ = ["LANGFUSE"]
+
+SWITCH = (
+    "set LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true and drop capture_input=False and "
+    "capture_output=False"
+)
+TYPE, LEVEL = "langfuse.observation.type", "langfuse.observation.level"
+INPUT, OUTPUT = "langfuse.observation.input", "langfuse.observation.output"
+MESSAGE = "langfuse.observation.status_message"
+MODEL, TOKENS = "langfuse.observation.model.name", "langfuse.observation.usage_details"
+NODE = "langfuse.observation.metadata.langgraph_node"
+AGENT = "langfuse.observation.metadata.lc_agent_name"
+_SCOPE = "langfuse-sdk"
+_TOKENS_IN = ("input", "input_tokens", "prompt_tokens")
+_TOKENS_OUT = ("output", "output_tokens", "completion_tokens")
+_CACHED = ("cache_read_input_tokens", "input_cache_read", "input_cached_tokens", "cached_tokens")
+_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Langfuse's SDK wrote the span, or what it writes was set by hand."""
+    attributes = span.attributes
+    is_told = INPUT in attributes or OUTPUT in attributes or span.scope == _SCOPE
+    return TYPE in attributes and is_told
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the observation's type says it is."""
+    kind = str(span.attributes[TYPE]).lower()
+    if kind == "generation":
+        return _model_call(span)
+    if kind == "tool":
+        return _tool(span)
+    # The steps of a LangGraph agent are called agents too, by their names.
+    node = span.name if span.attributes.get(NODE) == span.name else ""
+    if (kind == "agent" and not node) or span.attributes.get(AGENT) == span.name:
+        return _agent(span)
+    return Wrapper(span, node=node)
+
+
+def _is_error(span: Span) -> bool:
+    return span.is_error or span.attributes.get(LEVEL) == "ERROR"
+
+
+def _reason(span: Span) -> str:
+    told = span.attributes.get(MESSAGE)
+    return told if isinstance(told, str) and told else error_text(span)
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
+    failed = _is_error(span)
+    if failed:
+        gaps.append(gap("model_call_failed", span.span_id, reason=_reason(span)))
+    asked = request_of(_shown(span, INPUT), span)
+    answered = answer_of(_shown(span, OUTPUT), span)
+    gaps += not_captured(
+        span, {INPUT: asked.messages, OUTPUT: answered.messages or failed}, SWITCH, gaps
+    )
+    return ModelCall(
+        span,
+        input=revealed(asked.messages, span, SWITCH, gaps),
+        output=revealed(answered.messages, span, SWITCH, gaps),
+        choices=answered.choices,
+        tools=asked.tools,
+        model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=answered.response_id,
+        usage=_usage(parse(attributes.get(TOKENS)).value),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        is_delta=asked.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def _shown(span: Span, key: str) -> Any:
+    value = span.attributes.get(key)
+    return None if hidden(value) else value
+
+
+def _usage(tokens: Any) -> Usage:
+    found = tokens if isinstance(tokens, Mapping) else {}
+    details: Mapping[str, Any] = next(
+        (found[key] for key in _DETAILS if isinstance(found.get(key), Mapping)), {}
+    )
+    return Usage(
+        integer(semconv.first(found, _TOKENS_IN)),
+        integer(semconv.first(found, _TOKENS_OUT)),
+        integer(semconv.first({**details, **found}, _CACHED)),
+        1,
+    )
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
+    if INPUT not in attributes and OUTPUT not in attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    returned = _shown(span, OUTPUT)
+    said = tool_message(uncut(returned))
+    failed = _is_error(span) or (said or {}).get("status") == "error"
+    return ToolRun(
+        span,
+        name=span.name,
+        call_id=str((said or {}).get("tool_call_id") or ""),
+        arguments=call_arguments(uncut(_shown(span, INPUT))),
+        result=_result(span, returned if said is None else said.get("content")),
+        is_error=failed,
+        gaps=tuple(gaps),
+    )
+
+
+def _result(span: Span, returned: Any) -> str | None:
+    if returned is not None:
+        return text_of(returned)
+    return f"Error: {_reason(span)}" if _is_error(span) else None
+
+
+def _agent(span: Span) -> AgentRun:
+    asked = only_argument(parse(_shown(span, INPUT)).value)
+    answered = _shown(span, OUTPUT)
+    told = parse(answered).value
+    return AgentRun(
+        span,
+        name=span.name,
+        input=said_last(asked, span, "user"),
+        output=said_last(
+            told if isinstance(told, (Mapping, list)) else answered, span, "assistant"
+        ),
+    )
+
+
+LANGFUSE = Dialect("langfuse", claims, read)

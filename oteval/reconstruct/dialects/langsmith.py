@@ -1,0 +1,190 @@
+"""LangSmith's own OpenTelemetry export: ``langsmith.span.kind`` and the run's inputs and outputs.
+
+The inputs are in ``gen_ai.prompt`` and the outputs in ``gen_ai.completion``, as JSON: LangChain's
+dumps, or the arguments and results of a traced function. Source: langsmith-sdk's
+``_internal/otel/_otel_exporter.py``. Graph steps and middleware are chains, as are agents; an
+agent made by LangChain names itself in ``langsmith.metadata.lc_agent_name``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...model import Message, Span
+from ..content import tool_definitions
+from ..gaps import gap
+from ..langchain import messages, model_of, tool_message
+from ..provider_calls import answer_of, request_of
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, text_of
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    error_text,
+    integer,
+    model_failure,
+    not_captured,
+    revealed,
+    uncut,
+    usage,
+)
+
+__all__ = ["LANGSMITH"]
+
+SWITCH = (
+    "unset LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS, and the client's hide_inputs and "
+    "hide_outputs"
+)
+KIND, NAME = "langsmith.span.kind", "langsmith.trace.name"
+INPUT, OUTPUT = "gen_ai.prompt", "gen_ai.completion"
+AGENT, NODE = "langsmith.metadata.lc_agent_name", "langsmith.metadata.langgraph_node"
+TOKENS = "langsmith.metadata.usage_metadata"
+# Its kind may be set beside another dialect's content, by hand.
+_OTHERS = ("gen_ai.input.messages", "gen_ai.prompt.0.role", "openinference.span.kind")
+_MODEL_KINDS = ("llm", "prompt_llm")
+_REPR = re.compile(r"\w+\((['\"])(?P<text>.*)\1\)", re.DOTALL)
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether LangSmith's exporter wrote the span."""
+    attributes = span.attributes
+    return KIND in attributes and not any(key in attributes for key in _OTHERS)
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the run's type says it is, and of a chain its name and its state."""
+    kind = str(span.attributes[KIND]).lower()
+    if kind in _MODEL_KINDS:
+        return _model_call(span)
+    if kind == "tool":
+        return _tool(span)
+    if kind == "chain":
+        return _chain(span)
+    return Wrapper(span)
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
+    asked = request_of(attributes.get(INPUT), span)
+    answered = answer_of(attributes.get(OUTPUT), span)
+    found = {INPUT: asked.messages, OUTPUT: answered.messages or span.is_error}
+    gaps += not_captured(span, found, SWITCH, gaps)
+    offered = tool_definitions(attributes.get("gen_ai.tool.definitions"))
+    told = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
+    return ModelCall(
+        span,
+        input=revealed(asked.messages, span, SWITCH, gaps),
+        output=revealed(answered.messages, span, SWITCH, gaps),
+        choices=answered.choices,
+        tools=offered or asked.tools,
+        model=told or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=answered.response_id,
+        usage=usage({**attributes, "cached": _cached(span)}, "cached"),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        is_delta=asked.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def _cached(span: Span) -> int:
+    found = parse(span.attributes.get(TOKENS)).value
+    details = found.get("input_token_details") if isinstance(found, Mapping) else None
+    return integer(details.get("cache_read")) if isinstance(details, Mapping) else 0
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
+    arguments, returned = (
+        None if hidden(attributes.get(key)) else uncut(attributes.get(key))
+        for key in (INPUT, OUTPUT)
+    )
+    if not arguments and not returned and not span.is_error:
+        # A tool without arguments that returns nothing looks the same, but is rare.
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+        arguments = None
+    said = tool_message(returned)
+    call_id = attributes.get("gen_ai.tool.call.id") or (said or {}).get("tool_call_id")
+    return ToolRun(
+        span,
+        name=str(attributes.get("gen_ai.tool.name") or attributes.get(NAME) or span.name),
+        call_id=str(call_id or ""),
+        arguments=_arguments(arguments),
+        result=_result(span, returned, said),
+        is_error=span.is_error or (said or {}).get("status") == "error",
+        gaps=tuple(gaps),
+    )
+
+
+def _arguments(value: Any) -> Any:
+    """Return a tool's arguments; LangChain may give them as one text under ``input``."""
+    if isinstance(value, Mapping) and set(value) == {"input"}:
+        inner = parse(value["input"]).value
+        return inner if isinstance(inner, Mapping) else value
+    return value
+
+
+def _result(span: Span, returned: Any, said: Mapping[str, Any] | None) -> str | None:
+    if said is not None:
+        return text_of(said.get("content"))
+    if isinstance(returned, Mapping) and set(returned) == {"output"}:
+        return text_of(returned["output"])
+    if returned:
+        return text_of(returned)
+    return f"Error: {_reason(span)}" if span.is_error else None
+
+
+def _reason(span: Span) -> str:
+    """Return why a run failed: LangSmith writes the exception's repr and its traceback as one."""
+    text = error_text(span).split("Traceback (most recent call last)", 1)[0].strip()
+    found = _REPR.fullmatch(text)
+    return found["text"] if found else text
+
+
+def _chain(span: Span) -> AgentRun | Wrapper:
+    attributes = span.attributes
+    name = str(attributes.get(NAME) or span.name)
+    node = name if attributes.get(NODE) == name else ""
+    if attributes.get(AGENT) != name and (span.parent_id or not _is_state(span)):
+        return Wrapper(span, node=node)
+    asked = _state(span, INPUT)
+    transcript = _state(span, OUTPUT)
+    return AgentRun(
+        span,
+        name=name,
+        input=tuple(m for m in asked if m.role == "user")[-1:],
+        output=tuple(m for m in transcript if m.role == "assistant")[-1:],
+        transcript=tuple(transcript),
+        transcript_new_from=_new_from(asked, transcript),
+        node=node,
+    )
+
+
+def _is_state(span: Span) -> bool:
+    """Return whether a chain takes and gives a graph's messages."""
+    found = [parse(span.attributes.get(key)).value for key in (INPUT, OUTPUT)]
+    return all(isinstance(value, Mapping) and "messages" in value for value in found)
+
+
+def _state(span: Span, key: str) -> list[Message]:
+    value = parse(span.attributes.get(key)).value
+    found = value.get("messages") if isinstance(value, Mapping) else None
+    return messages(found, span) if isinstance(found, list) else []
+
+
+def _new_from(asked: list[Message], transcript: list[Message]) -> int | None:
+    """Return where in a graph's messages the first of those that it was given stands last."""
+    spoken = [message for message in transcript if message.role != "system"]
+    first = next((message for message in asked if message.role != "system"), None)
+    if first is None:
+        return None
+    places = [i for i, m in enumerate(spoken) if (m.role, m.content) == (first.role, first.content)]
+    return places[-1] if places else None
+
+
+LANGSMITH = Dialect("langsmith", claims, read)

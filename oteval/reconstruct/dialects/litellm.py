@@ -1,0 +1,146 @@
+"""LiteLLM's own OpenTelemetry callback (scope ``litellm``), in its library and its proxy.
+
+A call is one ``litellm_request`` span, or the proxy's span of the request, with messages of parts
+that keep OpenAI's ``tool_calls`` and ``tool_call_id`` beside them. The calls an answer asks for
+stand apart, without ids, in ``gen_ai.completion.N.function_call.*``; the ids are known from the
+next call's input. Before version 1.81 the messages are flat (``gen_ai.prompt.N.role``). The child
+``raw_gen_ai_request`` says the same once more and is left out. Read from captures and from
+https://github.com/BerriAI/litellm (``litellm/integrations/opentelemetry.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import Gap, Span, Usage
+from ..content import choices, from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import ModelCall, Reading, Wrapper
+from ..values import hidden, parse
+from .base import Dialect, Logs, attribute_gaps, integer, model_failure, revealed, usage
+from .flat import nested
+
+__all__ = ["LITELLM"]
+
+SWITCH = (
+    "leave litellm.turn_off_message_logging and the callback's message_logging at their defaults"
+)
+UPGRADE = "upgrade LiteLLM: before 1.81 it leaves the calls of earlier answers out"
+UNWRITTEN = "LiteLLM writes no answers of calls of the kind {kind}"
+SCOPE, RAW = "litellm", "raw_gen_ai_request"
+KIND, USAGE = "llm.request.type", "metadata.usage_object"
+INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+SYSTEM = "gen_ai.system_instructions"
+OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
+TOOLS = "llm.request.functions."
+# The proxy writes on the span that is there, whosever it is.
+_MARKS = ("litellm.call_id", "metadata.user_api_key_hash")
+# With a leading "a" where the call is asynchronous.
+_MODEL_KINDS = frozenset(
+    (
+        "chat",
+        "completion",
+        "text_completion",
+        "responses",
+        "anthropic_messages",
+        "generate_content",
+        "generate_content_stream",
+    )
+)
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether LiteLLM wrote the span, or on it."""
+    if span.scope == SCOPE or span.name == RAW:
+        return True
+    return any(key in span.attributes for key in _MARKS)
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return the model call that the span is, if it is one."""
+    kind = str(span.attributes.get(KIND) or "")
+    is_model = kind in _MODEL_KINDS or kind.removeprefix("a") in _MODEL_KINDS
+    if span.name == RAW or not (is_model or (not kind and INPUT in span.attributes)):
+        return Wrapper(span)
+    return _model_call(span, kind)
+
+
+def _model_call(span: Span, kind: str) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT, SYSTEM), SWITCH) + model_failure(span)
+    sent = [*_listed(attributes.get(SYSTEM)), *_listed(attributes.get(INPUT))]
+    sent = sent or nested(attributes, OLD_INPUT)
+    received = _answers(attributes)
+    answer, others = choices(received)
+    gaps += _missing(span, sent, received, kind)
+    return ModelCall(
+        span,
+        input=revealed(from_messages(sent, span), span, SWITCH, gaps),
+        output=revealed(from_messages(answer, span, "assistant"), span, SWITCH, gaps),
+        choices=revealed(from_messages(others, span, "assistant"), span, SWITCH, gaps),
+        tools=_definitions(attributes),
+        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=str(attributes.get("gen_ai.response.id") or ""),
+        usage=_usage(attributes),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    found = parse(value).value
+    return found if isinstance(found, list) else []
+
+
+def _answers(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the answers with the calls that stand beside them; they are of the first."""
+    flat = [item for item in nested(attributes, OLD_OUTPUT) if isinstance(item, Mapping)]
+    calls = [item["function_call"] for item in flat if "function_call" in item]
+    found = [item for item in _listed(attributes.get(OUTPUT)) if isinstance(item, Mapping)]
+    found = found or [item for item in flat if "role" in item or "content" in item]
+    if not calls:
+        return found
+    first = found[0] if found else {"role": "assistant"}
+    return [{**first, "tool_calls": calls}, *found[1:]]
+
+
+def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> list[Gap]:
+    if any(hidden(span.attributes.get(key)) for key in (INPUT, OUTPUT)):
+        return []
+    switch = ""
+    if not sent and not received:
+        switch = SWITCH
+    elif not received and not span.is_error and OUTPUT not in span.attributes:
+        switch = UNWRITTEN.format(kind=kind or "unknown")
+    elif INPUT not in span.attributes and any(_is_bare(item) for item in sent):
+        switch = UPGRADE
+    return [gap("content_not_captured", span.span_id, switch=switch)] if switch else []
+
+
+def _is_bare(item: Any) -> bool:
+    """Return whether a flat message is an answer of which only the role was written."""
+    return isinstance(item, Mapping) and dict(item) == {"role": "assistant"}
+
+
+def _definitions(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    found = nested(attributes, TOOLS)
+    return tool_definitions(
+        [
+            {"type": "function", **item, "parameters": parse(item.get("parameters")).value}
+            for item in found
+            if isinstance(item, Mapping)
+        ]
+    )
+
+
+def _usage(attributes: Mapping[str, Any]) -> Usage:
+    found = parse(attributes.get(USAGE)).value
+    details = found.get("prompt_tokens_details") if isinstance(found, Mapping) else None
+    cached = integer(details.get("cached_tokens")) if isinstance(details, Mapping) else 0
+    return replace(usage(attributes), cached_tokens=cached)
+
+
+LITELLM = Dialect("litellm", claims, read)

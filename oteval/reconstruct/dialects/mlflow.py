@@ -1,0 +1,133 @@
+"""MLflow Tracing: ``mlflow.spanType``, ``mlflow.spanInputs`` and ``mlflow.spanOutputs``.
+
+Every value is JSON text, text in quotes too. A model call's inputs and outputs are the client
+library's request and response. Source: mlflow's ``tracing/constant.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...jsontext import loads
+from ...model import Span, Usage
+from ..content import tool_definitions
+from ..gaps import gap
+from ..langchain import model_of, tool_message
+from ..provider_calls import answer_of, request_of, said_last
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    integer,
+    model_failure,
+    not_captured,
+    only_argument,
+    result_text,
+    revealed,
+    uncut,
+)
+
+__all__ = ["MLFLOW"]
+
+SWITCH = (
+    "leave inputs and outputs in the spans (mlflow.tracing.configure(span_processors=...) or the "
+    "traced code takes them out)"
+)
+TYPE = "mlflow.spanType"
+INPUT, OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
+MODEL, TOOLS, TOKENS = "mlflow.llm.model", "mlflow.chat.tools", "mlflow.chat.tokenUsage"
+_MODEL_TYPES = ("CHAT_MODEL", "LLM")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether MLflow wrote the span."""
+    return TYPE in span.attributes or INPUT in span.attributes
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the span's type says it is."""
+    kind = str(_decoded(span.attributes.get(TYPE))).upper()
+    if kind in _MODEL_TYPES:
+        return _model_call(span)
+    if kind == "TOOL":
+        return _tool(span)
+    if kind == "AGENT":
+        return _agent(span)
+    return Wrapper(span)
+
+
+def _decoded(value: Any) -> Any:
+    """Return an attribute without MLflow's own encoding; text that is cut stays as it is."""
+    try:
+        return loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
+    returned = _decoded(attributes.get(OUTPUT))
+    asked = request_of(attributes.get(INPUT), span)
+    answered = answer_of(attributes.get(OUTPUT), span)
+    found = {INPUT: asked.messages, OUTPUT: answered.messages or span.is_error}
+    gaps += not_captured(span, found, SWITCH, gaps)
+    return ModelCall(
+        span,
+        input=revealed(asked.messages, span, SWITCH, gaps),
+        output=revealed(answered.messages, span, SWITCH, gaps),
+        choices=answered.choices,
+        tools=asked.tools or tool_definitions(_decoded(attributes.get(TOOLS))),
+        model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),
+        response_id=answered.response_id,
+        usage=_usage(parse(attributes.get(TOKENS)).value),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        is_delta=asked.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def _usage(tokens: Any) -> Usage:
+    found = tokens if isinstance(tokens, Mapping) else {}
+    return Usage(
+        integer(found.get("input_tokens")),
+        integer(found.get("output_tokens")),
+        integer(found.get("cache_read_input_tokens")),
+        1,
+    )
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
+    if INPUT not in attributes and OUTPUT not in attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    returned = _decoded(attributes.get(OUTPUT))
+    said = tool_message(uncut(returned))
+    given = uncut(attributes.get(INPUT))
+    return ToolRun(
+        span,
+        name=span.name,
+        call_id=str((said or {}).get("tool_call_id") or ""),
+        arguments=None if hidden(given) else given,
+        result=result_text(span, returned if said is None else said.get("content")),
+        is_error=span.is_error or (said or {}).get("status") == "error",
+        gaps=tuple(gaps),
+    )
+
+
+def _agent(span: Span) -> AgentRun:
+    asked = only_argument(_decoded(span.attributes.get(INPUT)))
+    answered = _decoded(span.attributes.get(OUTPUT))
+    return AgentRun(
+        span,
+        name=span.name,
+        input=said_last(asked, span, "user"),
+        output=said_last(answered, span, "assistant"),
+    )
+
+
+MLFLOW = Dialect("mlflow", claims, read)

@@ -1,0 +1,124 @@
+"""Semantic Kernel, Python (scopes ``semantic_kernel.*``) and .NET (``Microsoft.SemanticKernel*``).
+
+Source: ``utils/telemetry/model_diagnostics`` and ``InternalUtilities/src/Diagnostics`` of
+https://github.com/microsoft/semantic-kernel. A model call's messages are events, one a message,
+whose body is JSON text: log records in Python, ordered by ``CHAT_MESSAGE_INDEX``; span events with
+``gen_ai.event.content`` in .NET. Before, there were two span events, ``gen_ai.content.prompt`` and
+``gen_ai.content.completion``. The agent's span holds OpenAI's messages, and its answer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...model import Message, Span
+from ..content import EVENT_ROLES, from_messages
+from ..gaps import gap
+from ..readings import ModelCall, Reading, ToolRun, Wrapper
+from ..values import parse
+from . import genai
+from .base import Dialect, Logs, attribute_gaps, integer, model_failure
+from .genai_events import Emitted, model_call
+
+__all__ = ["SEMANTIC_KERNEL"]
+
+SWITCH = (
+    "set SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true (in .NET, the "
+    "switch Microsoft.SemanticKernel.Experimental.GenAI.EnableOTelDiagnosticsSensitive); in "
+    "Python, load the log records beside the spans"
+)
+SCOPES = ("semantic_kernel.", "Microsoft.SemanticKernel")
+FUNCTION_SCOPE = "semantic_kernel.functions."
+INDEX = "CHAT_MESSAGE_INDEX"
+CONTENT = "gen_ai.event.content"
+PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
+MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completions"}
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the kernel itself wrote the span."""
+    return span.scope.startswith(SCOPES)
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is; a function's may have none."""
+    operation = str(span.attributes.get("gen_ai.operation.name") or "")
+    if operation in MODEL_OPERATIONS or operation.removesuffix(".streaming") in MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    if operation == "execute_tool":
+        return genai.read_tool(span, SWITCH)
+    if operation == "invoke_agent":
+        return genai.read_agent(span, logs)
+    if not operation and span.scope.startswith(FUNCTION_SCOPE):
+        missing = gap("content_not_captured", span.span_id, switch=SWITCH)
+        return ToolRun(span, name=span.name, is_error=span.is_error, gaps=(missing,))
+    return Wrapper(span)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
+        call = genai.read_model_call(span, logs, SWITCH)
+    elif any(event.name in (PROMPT, COMPLETION) for event in span.events):
+        call = _old_call(span)
+    else:
+        call = model_call(span, _emitted(span, logs), SWITCH)
+    attributes, used = span.attributes, call.usage
+    # .NET writes -1 for a count that it does not know.
+    used = replace(
+        used,
+        input_tokens=used.input_tokens or integer(attributes.get("gen_ai.response.prompt_tokens")),
+        output_tokens=used.output_tokens
+        or integer(attributes.get("gen_ai.response.completion_tokens")),
+    )
+    return replace(call, usage=used)
+
+
+def _emitted(span: Span, logs: Logs) -> list[Emitted]:
+    """Return the message events, those sent in the order of their index."""
+    records = [record for record in logs if record.event_name in EVENT_ROLES]
+    records.sort(
+        key=lambda record: (
+            integer(record.attributes.get(INDEX)),
+            record.time_ns or record.observed_ns,
+            record.seq,
+        )
+    )
+    found = [Emitted(record.event_name, record.body) for record in records]
+    found += [
+        Emitted(event.name, event.attributes.get(CONTENT, event.attributes))
+        for event in span.events
+        if event.name in EVENT_ROLES
+    ]
+    return found
+
+
+def _old_call(span: Span) -> ModelCall:
+    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    sent, received = _old_content(span, PROMPT), _old_content(span, COMPLETION, "assistant")
+    if not sent and not received:
+        gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is no JSON"))
+    call = model_call(span, [], SWITCH)
+    return replace(
+        call,
+        input=tuple(sent),
+        output=tuple(received[:1]),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
+
+
+def _old_content(span: Span, name: str, role: str = "user") -> list[Message]:
+    """Return the messages of one of the two old events: a JSON list, or a prompt's text."""
+    key = name.replace(".content", "")
+    values = [event.attributes.get(key) for event in span.events if event.name == name]
+    value: Any = parse(values[0]).value if values else None
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        return []  # .NET's old format is no JSON
+    if isinstance(value, list):
+        value = [item for item in value if isinstance(item, Mapping)]
+    return from_messages(value, span, role)
+
+
+SEMANTIC_KERNEL = Dialect("semantic-kernel", claims, read)

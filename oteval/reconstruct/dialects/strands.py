@@ -1,0 +1,183 @@
+"""Strands Agents in its three forms (scope ``strands.telemetry.tracer``).
+
+``invoke_agent`` over ``execute_event_loop_cycle`` over ``chat`` and ``execute_tool``. By default
+each message is a span event whose text is a list of Bedrock Converse blocks; with the latest
+conventions, messages of parts are in several details events, or in the span's attributes. On a
+tool's span ``gen_ai.tool.message`` holds the arguments and ``gen_ai.choice`` the result.
+
+Facts: https://github.com/strands-agents/sdk-python (``strands/telemetry/tracer.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import Event, Gap, Message, Span
+from ..content import EVENT_ROLES, from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments, text_of
+from . import genai
+from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+from .converse import from_blocks, result_of
+
+__all__ = ["CACHED", "SCOPE", "STRANDS", "agent_tools", "has_failed"]
+
+SWITCH = (
+    "Strands writes content to span events: keep those (on AgentCore, load the log records too) or "
+    "set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental,gen_ai_span_attributes_only; of "
+    "its tokens, gen_ai_unredacted_attributes must name what is to be seen"
+)
+SCOPE, PROVIDER = "strands.telemetry.tracer", "strands-agents"
+CACHED = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens")
+CHOICE = "gen_ai.choice"
+_STATUS = ("gen_ai.tool.status", "tool.status")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Strands wrote the span, and nothing rewrote it for OpenInference."""
+    attributes = span.attributes
+    if "openinference.span.kind" in attributes:
+        return False
+    # In TypeScript, scope and provider are the service's name.
+    is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes
+    provider = semconv.first(attributes, semconv.PROVIDER)
+    return is_timed or span.scope == SCOPE or provider == PROVIDER
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is; cycles, swarms and graphs only hold others."""
+    operation = str(span.attributes.get("gen_ai.operation.name", ""))
+    if operation in genai.MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    if operation == "execute_tool":
+        return _tool(span, logs)
+    if operation == "invoke_agent":
+        return _agent(span, logs)
+    return Wrapper(span)
+
+
+def _events(span: Span) -> list[Event]:
+    return [event for event in span.events if event.name in EVENT_ROLES]
+
+
+def _split(span: Span, events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
+    """Return the messages sent and received that a span's events hold."""
+    sent: list[Message] = []
+    received: list[Message] = []
+    for event in events:
+        if event.name == CHOICE:
+            received += from_blocks("assistant", event.attributes.get("message"), span)
+        else:
+            # A message with results may hold a user's text too.
+            role = "user" if event.name == "gen_ai.tool.message" else EVENT_ROLES[event.name]
+            sent += from_blocks(role, event.attributes.get("content"), span)
+    return sent, received
+
+
+def _event_gaps(span: Span, events: Sequence[Event]) -> list[Gap]:
+    gaps = []
+    if span.dropped_events:
+        reason = (
+            f"the emitter dropped {span.dropped_events} of them; raise "
+            "OTEL_SPAN_EVENT_COUNT_LIMIT (default 128)"
+        )
+        gaps.append(gap("content_unreadable", span.span_id, key="span events", reason=reason))
+    for event in events:
+        values = (event.attributes.get("content"), event.attributes.get("message"))
+        if any(value is not None and parse(value).truncated for value in values):
+            gaps.append(gap("content_truncated", span.span_id, key=event.name))
+    return gaps
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    events = _events(span)
+    if not events:
+        call = genai.read_model_call(span, logs, SWITCH)
+        return replace(
+            call,
+            input=tuple(map(_plain, call.input)),
+            output=tuple(map(_plain, call.output)),
+            usage=usage(span.attributes, *CACHED),
+        )
+    sent, received = _split(span, events)
+    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span) + _event_gaps(span, events)
+    sent, received = (list(revealed(found, span, SWITCH, gaps)) for found in (sent, received))
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
+        usage=usage(span.attributes, *CACHED),
+        whole=all(found.code == "model_call_failed" for found in gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _plain(message: Message) -> Message:
+    """Return a message with a tool's result as text, not as the list of its blocks."""
+    if message.role != "tool":
+        return message
+    return replace(message, content=text_of(result_of(message.content)))
+
+
+def has_failed(span: Span) -> bool:
+    """Return whether a tool's span says that it failed."""
+    return span.is_error or semconv.first(span.attributes, _STATUS) == "error"
+
+
+def _tool(span: Span, logs: Logs) -> ToolRun:
+    tool = genai.read_tool(span, SWITCH)
+    found = {event.name: event.attributes for event in _events(span)}
+    given = found.get("gen_ai.tool.message", {}).get("content")
+    result = found.get(CHOICE, {}).get("message", span.attributes.get(genai.RESULT))
+    gaps = list(tool.gaps)
+    if given is not None or result is not None:
+        gaps = [g for g in gaps if g.code != "content_not_captured"]
+        gaps += _event_gaps(span, _events(span))
+    if hidden(given) or hidden(found.get(CHOICE, {}).get("message")):
+        key = "the content of messages"
+        gaps.append(gap("redacted", span.span_id, key=key, switch=SWITCH))
+    if result is None:
+        result = _detailed_result(span, logs)
+    return replace(
+        tool,
+        arguments=tool.arguments if given is None else parse_arguments(given),
+        result=result_text(span, result_of(result)),
+        is_error=tool.is_error or has_failed(span),
+        gaps=tuple(gaps),
+    )
+
+
+def _detailed_result(span: Span, logs: Logs) -> str | None:
+    """Return the result that the message of a details event holds, as that of a failure."""
+    value = parse(genai.content_of(span, logs).get(genai.OUTPUT)).value
+    results = (m.content for m in from_messages(value, span) if m.role == "tool")
+    return next(results, None)
+
+
+def _agent(span: Span, logs: Logs) -> AgentRun:
+    agent = genai.read_agent(span, logs)
+    sent, received = _split(span, _events(span))
+    sent, received = (list(revealed(found, span, SWITCH, [])) for found in (sent, received))
+    return replace(
+        agent,
+        input=agent.input or tuple(sent),
+        output=agent.output or tuple(received),
+        tools=agent_tools(span),
+    )
+
+
+def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
+    """Return the definitions of an agent's tools, or what is known without them: their names."""
+    found = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
+    names = parse(span.attributes.get("gen_ai.agent.tools")).value
+    if found or not isinstance(names, list):
+        return found
+    return tuple({"type": "function", "name": name} for name in names if isinstance(name, str))
+
+
+STRANDS = Dialect("strands", claims, read)

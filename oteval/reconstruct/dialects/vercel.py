@@ -1,0 +1,214 @@
+"""Vercel AI SDK: ``ai.operationId`` (versions 3 to 6) and the scope ``gen_ai`` (version 7).
+
+Until version 6 a root such as ``ai.generateText`` holds model calls (``….doGenerate``,
+``….doStream``) with messages in the SDK's own form, and ``ai.toolCall`` spans. Version 7 writes the
+current GenAI conventions; its root names the final text before the calls that led to it, so of a
+root's answer only the text is taken. Read from captures and from https://github.com/vercel/ai
+(``packages/otel``; documented at https://ai-sdk.dev/docs/ai-sdk-core/telemetry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import Gap, Message, Span, Usage
+from ..content import from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments, text_of
+from . import genai
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    integer,
+    model_failure,
+    result_text,
+    revealed,
+    usage,
+)
+from .vercel_messages import call_part, messages_of
+
+__all__ = ["VERCEL"]
+
+SWITCH = "pass experimental_telemetry: {recordInputs: true, recordOutputs: true}"
+SWITCH_7 = "pass telemetry: {recordInputs: true, recordOutputs: true}"
+SCOPE_7 = "gen_ai"
+
+OPERATION = "ai.operationId"
+ROOTS = frozenset(("ai.generateText", "ai.streamText", "ai.generateObject", "ai.streamObject"))
+MODEL_CALLS = frozenset(f"{root}.{call}" for root in ROOTS for call in ("doGenerate", "doStream"))
+
+NAME = "ai.telemetry.functionId"
+PROMPT, MESSAGES, TOOLS = "ai.prompt", "ai.prompt.messages", "ai.prompt.tools"
+# Version 3 says ``ai.result``.
+TEXT = ("ai.response.text", "ai.result.text")
+OBJECT = ("ai.response.object", "ai.result.object")
+CALLS = ("ai.response.toolCalls", "ai.result.toolCalls")
+REASONING, FILES = "ai.response.reasoning", "ai.response.files"
+ANSWER = (*TEXT, *OBJECT, *CALLS, REASONING, FILES)
+ARGUMENTS, RESULT = "ai.toolCall.args", "ai.toolCall.result"
+MODEL = ("gen_ai.response.model", "ai.response.model", "gen_ai.request.model", "ai.model.id")
+RESPONSE_ID = ("gen_ai.response.id", "ai.response.id")
+TOKENS_IN = ("ai.usage.inputTokens", "ai.usage.promptTokens")
+TOKENS_OUT = ("ai.usage.outputTokens", "ai.usage.completionTokens")
+CACHED = ("ai.usage.cachedInputTokens", "ai.usage.inputTokenDetails.cacheReadTokens")
+METADATA = "ai.response.providerMetadata"
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the AI SDK itself wrote the span."""
+    if OPERATION in span.attributes:
+        return True
+    return span.scope == SCOPE_7 and "gen_ai.operation.name" in span.attributes
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is."""
+    if OPERATION not in span.attributes:
+        return _read_7(span, logs)
+    operation = str(span.attributes[OPERATION])
+    if operation in ROOTS:
+        return _root(span)
+    if operation in MODEL_CALLS:
+        return _model_call(span)
+    return _tool(span) if operation == "ai.toolCall" else Wrapper(span)
+
+
+def _root(span: Span) -> AgentRun:
+    attributes = span.attributes
+    prompt = parse(attributes.get(PROMPT)).value
+    asked: list[Message] = []
+    if isinstance(prompt, Mapping):
+        asked += messages_of(prompt.get("system"), span, "system")
+        asked += messages_of(prompt.get("prompt"), span)
+        asked += messages_of(prompt.get("messages"), span)
+    answer = text_of(semconv.first(attributes, (*TEXT, *OBJECT)))
+    said = [] if answer is None or hidden(answer) else [{"role": "assistant", "content": answer}]
+    return AgentRun(
+        span,
+        name=str(attributes.get(NAME) or ""),
+        input=tuple(asked),
+        output=tuple(from_messages(said, span)),
+    )
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (MESSAGES, *CALLS, *OBJECT), SWITCH) + model_failure(span)
+    sent = messages_of(parse(attributes.get(MESSAGES)).value, span)
+    received = _answer(span)
+    gaps += _missing(span, MESSAGES in attributes, any(key in attributes for key in ANSWER), SWITCH)
+    if not sent and not gaps:
+        gaps.append(gap("content_unreadable", span.span_id, key=MESSAGES, reason="no messages"))
+    return ModelCall(
+        span,
+        input=revealed(sent, span, SWITCH, gaps),
+        output=revealed(received, span, SWITCH, gaps),
+        tools=_definitions(attributes.get(TOOLS)),
+        model=str(semconv.first(attributes, MODEL) or ""),
+        response_id=str(semconv.first(attributes, RESPONSE_ID) or ""),
+        usage=_usage(attributes),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
+
+
+def _missing(span: Span, has_input: bool, has_output: bool, switch: str) -> list[Gap]:
+    """Return the gap of a call whose input or output, which are switched apart, is not there."""
+    if has_input and (has_output or span.is_error):
+        return []
+    return [gap("content_not_captured", span.span_id, switch=switch)]
+
+
+def _answer(span: Span) -> list[Message]:
+    attributes = span.attributes
+    text = semconv.first(attributes, (*TEXT, *OBJECT))
+    reasoning = attributes.get(REASONING)
+    calls = parse(semconv.first(attributes, CALLS)).value
+    files = parse(attributes.get(FILES)).value
+    parts: list[Any] = [{"type": "reasoning", "text": text_of(reasoning)}] if reasoning else []
+    parts += [] if text is None else [{"type": "text", "text": text}]
+    parts += [call_part(item) for item in _listed(calls) if isinstance(item, Mapping)]
+    parts += _listed(files)
+    if not parts and not any(key in attributes for key in TEXT):
+        return []
+    return from_messages([{"role": "assistant", "parts": parts}], span)
+
+
+def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    return tool_definitions([parse(item).value for item in _listed(parse(value).value)])
+
+
+def _usage(attributes: Mapping[str, Any]) -> Usage:
+    found = usage(attributes, *CACHED)
+    cached = found.cached_tokens
+    if not any(key in attributes for key in CACHED):
+        # Version 4 leaves it to the provider.
+        metadata = parse(attributes.get(METADATA)).value
+        openai = metadata.get("openai") if isinstance(metadata, Mapping) else None
+        cached = integer(openai.get("cachedPromptTokens")) if isinstance(openai, Mapping) else 0
+    return replace(
+        found,
+        input_tokens=found.input_tokens or integer(semconv.first(attributes, TOKENS_IN)),
+        output_tokens=found.output_tokens or integer(semconv.first(attributes, TOKENS_OUT)),
+        cached_tokens=cached,
+    )
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), SWITCH)
+    if ARGUMENTS not in attributes and RESULT not in attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    arguments, result = attributes.get(ARGUMENTS), parse(attributes.get(RESULT))
+    return ToolRun(
+        span,
+        name=str(attributes.get("ai.toolCall.name") or span.name),
+        call_id=str(attributes.get("ai.toolCall.id") or ""),
+        arguments=None if arguments is None else parse_arguments(arguments),
+        # A result that is text is JSON text of it.
+        result=result_text(
+            span, result.value if isinstance(result.value, str) else attributes.get(RESULT)
+        ),
+        is_error=span.is_error,
+        gaps=tuple(gaps),
+    )
+
+
+def _read_7(span: Span, logs: Logs) -> Reading:
+    operation = str(span.attributes["gen_ai.operation.name"])
+    if operation == "invoke_agent":
+        run = genai.read_agent(span, logs)
+        said = (replace(m, tool_calls=()) for m in run.output if m.role == "assistant")
+        # The span's name ends with the model's, which is no agent's.
+        name = str(span.attributes.get("gen_ai.agent.name") or "")
+        return replace(run, name=name, output=tuple(said))
+    if operation == "execute_tool":
+        return genai.read_tool(span, SWITCH_7)
+    if operation not in genai.MODEL_OPERATIONS:
+        return Wrapper(span)
+    call = genai.read_model_call(span, logs, SWITCH_7)
+    call = replace(call, input=tuple(m for m in call.input if not _is_approval(m)))
+    content = genai.content_of(span, logs)
+    missing = _missing(span, genai.INPUT in content, genai.OUTPUT in content, SWITCH_7)
+    if not missing or missing[0] in call.gaps:
+        return call
+    return replace(call, whole=False, gaps=(*call.gaps, *missing))
+
+
+def _is_approval(message: Message) -> bool:
+    """Return whether a message of a tool only approves a call, and is no result of it."""
+    if message.role != "tool" or message.content or message.tool_call_id:
+        return False
+    return any("approval" in str(part.get("type")) for part in message.parts)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+VERCEL = Dialect("vercel-ai", claims, read)

@@ -1,0 +1,249 @@
+"""Calls that two instrumentations recorded are counted once.
+
+A framework's instrumentation and its model client's may both write a span for the same call: one
+inside the other, or, where the framework's span is not the current one, in a trace of its own. Two
+spans are the same call when one's time lies within the other's and they share what the provider
+gave it: the answer's id, a tool call's id; or the words. What one instrumentation recorded twice is
+two calls, and so are calls of agents in different traces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..jsontext import canonical
+from ..model import Gap, Message
+from .gaps import gap
+from .merge import key_of
+from .readings import ModelCall, ToolRun
+from .runs import Run
+from .tree import order
+
+__all__ = ["call_keys", "fold_nested", "without_duplicates"]
+
+# By the id of a call's object, what stands in its place: another, or nothing.
+_Changes = dict[int, ModelCall | None]
+
+
+def call_keys(call: ModelCall) -> Iterator[str]:
+    """Yield what two recordings of one model call share, while their times overlap."""
+    if call.response_id:
+        yield f"response {call.response_id}"
+    asked = next((m.tool_calls[0].id for m in call.output if m.tool_calls), "")
+    if asked:
+        yield f"asked {asked}"
+    elif call.output and call.input and call.output[-1].content:
+        yield f"said {_digest(call.input[-1])}{_digest(call.output[-1])}"
+
+
+def _digest(message: Message) -> str:
+    text = (message.content or "").strip()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _tool_keys(run: ToolRun) -> Iterator[str]:
+    if run.call_id:
+        yield f"ran {run.call_id}"
+    if run.arguments is not None:
+        yield f"said {run.name} {canonical(run.arguments)}"
+
+
+def fold_nested(run: Run) -> None:
+    """Count model calls inside another model call of a run once.
+
+    They are attempts at it, or another instrumentation's account of it. Where one says what the
+    outer does not, the outer only groups them.
+
+    Args:
+        run: The run; its calls and gaps are changed.
+    """
+    inside: dict[int, list[ModelCall]] = defaultdict(list)
+    outers = {id(outer): outer for outer, _ in run.nested}
+    for outer, inner in run.nested:
+        if outer.span.start_ns <= inner.span.start_ns and inner.span.end_ns <= outer.span.end_ns:
+            inside[id(outer)].append(inner)
+    counts: dict[str, int] = defaultdict(int)
+    changes: _Changes = {}
+    for key, inner_calls in inside.items():
+        outer = outers[key]
+        if _only_groups(outer, inner_calls):
+            changes[key] = None
+            continue
+        for call in inner_calls:
+            changes[id(call)] = None
+            counts[call.span.scope] += call.span.scope != outer.span.scope
+        changes[key] = _completed(outer, inner_calls)
+    run.nested = []
+    _change(run, changes)
+    _note(run, counts)
+
+
+def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
+    said = [key_of(message) for message in outer.output]
+    return bool(said) and any(
+        call.whole and call.output and said != [key_of(message) for message in call.output]
+        for call in inner_calls
+    )
+
+
+def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
+    """Return a call, or where its content is missing, what another recording of it has."""
+    for other in others:
+        if other.whole and other.output and not kept.whole:
+            kept = replace(other, span=kept.span, tools=kept.tools or other.tools)
+    return kept
+
+
+def _change(run: Run, changes: _Changes) -> None:
+    """Put calls in the place of others, or take them out, and their gaps with them."""
+    lost: set[Gap] = set()
+    kept: list[ModelCall] = []
+    for call in run.model_calls:
+        new = changes.get(id(call), call)
+        if new is not call:
+            lost.update(call.gaps)
+        if new is not None:
+            kept.append(new)
+    run.model_calls = kept
+    if lost:
+        still = {found for call in kept for found in call.gaps}
+        run.gaps = [found for found in run.gaps if found not in lost or found in still]
+
+
+def _note(run: Run, counts: dict[str, int]) -> None:
+    found = {scope: count for scope, count in sorted(counts.items()) if count}
+    if found:
+        names = ", ".join(scope or "an unnamed scope" for scope in found)
+        span_id = run.root.span.span_id
+        run.gaps.append(gap("duplicate_call", span_id, count=sum(found.values()), scopes=names))
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    """A call in the run that holds it, and the recording of it that is kept."""
+
+    run: Run
+    call: ModelCall | ToolRun
+    same: _Member | None = None
+
+    @property
+    def kept(self) -> _Member:
+        member = self
+        while member.same is not None:
+            member = member.same
+        return member
+
+    def preference(self) -> tuple[bool, int, tuple[int, int, str]]:
+        """Return the key by which one of two recordings is kept: an agent's, then the longer."""
+        span = self.call.span
+        return (self.run.agent is None, span.start_ns - span.end_ns, order(span))
+
+
+def without_duplicates(runs: list[Run]) -> list[Run]:
+    """Return the runs with each call in one of them; those with nothing left are taken out.
+
+    Args:
+        runs: The runs of several traces; they are changed.
+    """
+    calls = [_Member(run, call) for run in runs for call in run.model_calls]
+    tools = [_Member(run, tool) for run in runs for tool in run.tool_runs]
+    if len({member.call.span.scope for member in (*calls, *tools)}) < 2:
+        return runs  # nobody records the same call twice
+    _find(calls, lambda call: call_keys(call) if isinstance(call, ModelCall) else ())
+    _find(tools, lambda tool: _tool_keys(tool) if isinstance(tool, ToolRun) else ())
+    _take_out_tools([member for member in tools if member.same is not None], runs)
+    holders = _take_out_calls([member for member in calls if member.same is not None])
+    return _without_emptied(runs, holders)
+
+
+def _find(
+    members: Sequence[_Member], keys_of: Callable[[ModelCall | ToolRun], Iterable[str]]
+) -> None:
+    """Link the recordings of the same call to the one that is kept."""
+    by_key: dict[str, list[_Member]] = defaultdict(list)
+    for member in members:
+        for key in keys_of(member.call):
+            by_key[f"{key} {member.call.span.service}"].append(member)
+    for group in by_key.values():
+        if len(group) > 1:
+            _link(group)
+
+
+def _link(group: list[_Member]) -> None:
+    group.sort(key=lambda m: (m.call.span.start_ns, -m.call.span.end_ns, order(m.call.span)))
+    outer = group[0]
+    for member in group[1:]:
+        span, around = member.call.span, outer.call.span
+        if span.end_ns > around.end_ns:
+            outer = member
+        elif span.scope != around.scope:
+            kept, double = sorted((member.kept, outer.kept), key=_Member.preference)
+            if kept is not double and _may_be_same(kept, double):
+                double.same = kept
+
+
+def _may_be_same(kept: _Member, double: _Member) -> bool:
+    """Return whether one process may have recorded both; an agent's run is told in one trace."""
+    one, other = kept.call.span, double.call.span
+    if one.trace_id == other.trace_id:
+        return True
+    return double.run.agent is None and one.resource == other.resource
+
+
+def _take_out_calls(doubles: Sequence[_Member]) -> dict[int, Run]:
+    """Take out what is recorded twice, and return which run holds the calls of which."""
+    runs: dict[int, Run] = {}
+    holders: dict[int, Run] = {}
+    changes: dict[int, _Changes] = defaultdict(dict)
+    counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    others: dict[int, tuple[_Member, list[ModelCall]]] = {}
+    for member in doubles:
+        kept, call = member.kept, member.call
+        assert isinstance(call, ModelCall)
+        runs.update({id(member.run): member.run, id(kept.run): kept.run})
+        holders[id(member.run)] = kept.run
+        changes[id(member.run)][id(call)] = None
+        counts[id(kept.run)][call.span.scope] += 1
+        others.setdefault(id(kept), (kept, []))[1].append(call)
+        _keep_trace(kept.run, call)
+    for kept, calls in others.values():
+        assert isinstance(kept.call, ModelCall)
+        changes[id(kept.run)][id(kept.call)] = _completed(kept.call, calls)
+    for key, found in changes.items():
+        _change(runs[key], found)
+        _note(runs[key], counts[key])
+    return holders
+
+
+def _keep_trace(run: Run, call: ModelCall) -> None:
+    trace_id = call.span.trace_id
+    if trace_id != run.root.span.trace_id and trace_id not in run.duplicate_traces:
+        run.duplicate_traces.append(trace_id)
+
+
+def _take_out_tools(doubles: Sequence[_Member], runs: Sequence[Run]) -> None:
+    if not doubles:
+        return
+    kept_for = {id(member.call): member.kept.call for member in doubles}
+    for run in runs:
+        run.tool_runs = [tool for tool in run.tool_runs if id(tool) not in kept_for]
+        kept = kept_for.get(id(run.parent_tool))
+        if isinstance(kept, ToolRun):
+            run.parent_tool = kept
+
+
+def _without_emptied(runs: list[Run], holders: dict[int, Run]) -> list[Run]:
+    gone = {
+        id(run): holders[id(run)]
+        for run in runs
+        if id(run) in holders and not run.model_calls and not run.tool_runs
+    }
+    left = [run for run in runs if id(run) not in gone]
+    for run in left:
+        while run.parent is not None and id(run.parent) in gone:
+            above = gone[id(run.parent)]
+            run.parent = above if above is not run else run.parent.parent
+    return left

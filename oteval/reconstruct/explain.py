@@ -1,0 +1,246 @@
+"""What became of each span of a trace: who read it, what it gave, why it gave nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import Gap, LogRecord, Span, Trajectory, trajectory_id
+from ..semconv import first
+from .conversation import trajectories_of
+from .dialects import read_span
+from .duplicates import without_duplicates
+from .readings import AgentRun, ModelCall, Reading, ToolRun
+from .runs import Run
+from .tree import Node, build
+
+__all__ = ["Explanation", "SpanAccount", "account_for"]
+
+_KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
+# What a span that no dialect claims may be, by the attributes that tell.
+_HTTP = ("http.request.method", "http.method")
+_URL = ("url.full", "http.url", "http.target", "url.path")
+_OTHERS = {
+    "a database call": ("db.system", "db.system.name"),
+    "a remote call": ("rpc.system", "rpc.system.name"),
+    "messaging": ("messaging.system",),
+}
+
+
+@dataclass(frozen=True)
+class SpanAccount:
+    """What became of one span.
+
+    Attributes:
+        span: The span.
+        depth: How many spans of its trace it is inside of.
+        dialect: The dialect that read it, or "".
+        kind: ``agent``, ``model call``, ``tool``, or "" for what only surrounds those.
+        holds: What it holds, in words.
+        trajectory_id: The trajectory it is of, or "".
+        messages: The indices in that trajectory of the messages that come from it.
+        note: Why nothing comes from it, or "".
+        gaps: What is missing of it.
+    """
+
+    span: Span
+    depth: int
+    dialect: str
+    kind: str
+    holds: str
+    trajectory_id: str
+    messages: tuple[int, ...]
+    note: str
+    gaps: tuple[Gap, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "span_id": self.span.span_id,
+            "parent_id": self.span.parent_id or None,
+            "name": self.span.name,
+            "scope": self.span.scope,
+            "depth": self.depth,
+            "dialect": self.dialect or None,
+            "kind": self.kind or None,
+            "holds": self.holds,
+            "trajectory_id": self.trajectory_id or None,
+            "messages": list(self.messages),
+            "note": self.note,
+            "gaps": [gap.as_dict() for gap in self.gaps],
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What became of a trace.
+
+    Attributes:
+        trace_id: The trace.
+        accounts: Its spans, parents before children.
+        log_records: How many log records it has.
+        trajectories: The trajectories that its spans are in.
+    """
+
+    trace_id: str
+    accounts: tuple[SpanAccount, ...]
+    log_records: int
+    trajectories: tuple[Trajectory, ...]
+
+    @property
+    def gaps(self) -> dict[tuple[str, str], list[str]]:
+        """The spans of each gap, by its code and what it says."""
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for gap in dict.fromkeys(gap for t in self.trajectories for gap in t.gaps):
+            found[(gap.code, gap.detail)].append(gap.span_id)
+        return dict(found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval explain --json`` prints."""
+        return {
+            "trace_id": self.trace_id,
+            "spans": [account.as_dict() for account in self.accounts],
+            "log_records": self.log_records,
+            "trajectories": [t.id for t in self.trajectories],
+            "gaps": [
+                {"code": code, "detail": detail, "span_ids": spans}
+                for (code, detail), spans in self.gaps.items()
+            ],
+        }
+
+
+def account_for(
+    trace_id: str,
+    spans: Sequence[Span],
+    logs: Mapping[str, Sequence[LogRecord]],
+    runs: list[Run],
+) -> Explanation:
+    """Return what became of each span of a trace.
+
+    Args:
+        trace_id: The trace.
+        spans: Its spans.
+        logs: Its log records by span id.
+        runs: The runs of all traces that belong together with it.
+    """
+    kept = without_duplicates(runs)
+    trajectories = [t for t in trajectories_of(kept) if trace_id in t.trace_ids]
+    book = _Book(trace_id, kept, trajectories)
+    accounts = []
+    for root in build(spans):
+        depths = {id(root): 0}
+        for node in root.walk():
+            if node.parent is not None and node is not root:
+                depths[id(node)] = depths[id(node.parent)] + 1
+            if node.is_stand_in:
+                continue
+            found = read_span(node.span, logs.get(node.span.span_id, ()))
+            accounts.append(book.account(node, depths[id(node)], *found))
+    count = sum(len(records) for records in logs.values())
+    return Explanation(trace_id, tuple(accounts), count, tuple(trajectories))
+
+
+class _Book:
+    """Where each span of a trace came to."""
+
+    def __init__(self, trace_id: str, runs: Sequence[Run], found: Sequence[Trajectory]) -> None:
+        self.trace_id = trace_id
+        self.used: set[str] = set()
+        for run in runs:
+            self.used.update(call.span.span_id for call in run.model_calls)
+            self.used.update(tool.span.span_id for tool in run.tool_runs)
+        self.gaps: dict[str, list[Gap]] = defaultdict(list)
+        self.messages: dict[str, tuple[str, list[int]]] = {}
+        self.roots: dict[str, str] = {}
+        known = {trajectory.id for trajectory in found}
+        for run in runs:
+            name = trajectory_id(run.root.span.trace_id, run.root.span.span_id)
+            if name in known:
+                self.roots.update((span.span_id, name) for span in run.spans)
+        for trajectory in found:
+            self._take(trajectory)
+
+    def _take(self, trajectory: Trajectory) -> None:
+        for index, message in enumerate(trajectory.own_messages, trajectory.new_from):
+            if message.trace_id == self.trace_id:
+                place = self.messages.setdefault(message.span_id, (trajectory.id, []))
+                place[1].append(index)
+        for gap in trajectory.gaps:
+            self.gaps[gap.span_id].append(gap)
+
+    def account(self, node: Node, depth: int, dialect: str, reading: Reading) -> SpanAccount:
+        """Return what became of one span."""
+        span = node.span
+        name, messages = self.messages.get(span.span_id, (self.roots.get(span.span_id, ""), []))
+        return SpanAccount(
+            span,
+            depth,
+            dialect,
+            _KINDS.get(type(reading), ""),
+            _holds(reading),
+            name,
+            tuple(messages),
+            "" if messages else self._note(node, dialect, reading),
+            tuple(dict.fromkeys(self.gaps.get(span.span_id, ()))),
+        )
+
+    def _note(self, node: Node, dialect: str, reading: Reading) -> str:
+        span = node.span
+        if not dialect:
+            return _other(span)
+        if isinstance(reading, AgentRun):
+            return "" if span.span_id in self.roots else "it only surrounds other agents"
+        if isinstance(reading, (ModelCall, ToolRun)):
+            if self.gaps.get(span.span_id):
+                return ""
+            if span.span_id in self.used:
+                return "it adds no message to what other spans tell"
+            return "the same call is told by another span; it is counted once"
+        return "a node of the graph" if reading.node else "it only surrounds other spans"
+
+
+def _other(span: Span) -> str:
+    if any(key in span.attributes for key in _HTTP):
+        where = str(first(span.attributes, _URL) or "").partition("?")[0]
+        return f"ignored: an HTTP request{where and f' to {where}'}, without what was said"
+    for text, keys in _OTHERS.items():
+        if any(key in span.attributes for key in keys):
+            return f"ignored: {text}"
+    return "ignored: no dialect knows it"
+
+
+def _holds(reading: Reading) -> str:
+    if isinstance(reading, ModelCall):
+        return _holds_of_call(reading)
+    if isinstance(reading, ToolRun):
+        return _holds_of_tool(reading)
+    if isinstance(reading, AgentRun):
+        told = [
+            *(["what it was asked"] if reading.input else []),
+            *(["what it answered"] if reading.output else []),
+            *([f"a transcript of {len(reading.transcript)}"] if reading.transcript else []),
+        ]
+        return ", ".join([*([reading.name] if reading.name else []), *told])
+    return reading.node
+
+
+def _holds_of_call(call: ModelCall) -> str:
+    if not call.input and not call.output:
+        return "no messages"
+    asked = sum(len(message.tool_calls) for message in call.output)
+    sent, received = len(call.input), len(call.output)
+    told = [f"{sent} {'message' if sent == 1 else 'messages'} sent", f"{received} received"]
+    calls = "call" if asked == 1 else "calls"
+    return ", ".join([*told, *([f"{asked} {calls} asked for"] if asked else [])])
+
+
+def _holds_of_tool(run: ToolRun) -> str:
+    told = [
+        *(["arguments"] if run.arguments is not None else []),
+        *(["result"] if run.result is not None else []),
+        *(["call id"] if run.call_id else []),
+        *(["failed"] if run.is_error else []),
+    ]
+    return f"{run.name}: {', '.join(told) or 'nothing but its name'}"

@@ -1,0 +1,213 @@
+"""Model calls as the client libraries hold them: the request's keyword arguments and the response.
+
+Some instrumentations pass them on as they are. Read are OpenAI's chat completions and Responses
+API, Anthropic's messages, LangChain's results, and plain lists of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..model import Message, Span
+from .content import from_messages, tool_definitions
+from .langchain import generations, messages
+from .values import Parsed, hidden, parse
+
+__all__ = ["Answer", "Request", "answer_of", "request_of", "said_last"]
+
+_SYSTEM = ("system", "instructions")
+_MESSAGES = ("messages", "input", "choices", "generations", "output", "content", "tool_calls")
+_CALL_ITEMS = ("function_call", "custom_tool_call")
+
+
+class Request(NamedTuple):
+    """What a model was asked.
+
+    Attributes:
+        messages: The messages, the system prompt first.
+        tools: Definitions of the tools offered.
+        is_delta: Whether the provider keeps what was said before.
+    """
+
+    messages: list[Message]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    is_delta: bool = False
+
+
+class Answer(NamedTuple):
+    """What a model answered.
+
+    Attributes:
+        messages: The answer.
+        choices: Other answers to the same request.
+        response_id: The provider's id of it, or "".
+        model: The model that says to have answered, or "".
+    """
+
+    messages: list[Message]
+    choices: tuple[Message, ...] = ()
+    response_id: str = ""
+    model: str = ""
+
+
+def request_of(value: Any, span: Span) -> Request:
+    """Return the request that an attribute holds.
+
+    Args:
+        value: The attribute.
+        span: The span that holds it.
+    """
+    parsed = parse(value)
+    value = parsed.value
+    if not isinstance(value, Mapping):
+        found, offered = _without_tools(value)
+        return Request(messages(found, span) if found else [], offered)
+    said = _uncut(_asked(value, span), parsed)
+    system = next((value[key] for key in _SYSTEM if value.get(key)), None)
+    if system is not None and not any(m.role == "system" for m in said):
+        said = [*from_messages([{"role": "system", "content": system}], span), *said]
+    return Request(
+        said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
+    )
+
+
+def _uncut(said: list[Message], parsed: Parsed) -> list[Message]:
+    """Return messages without the last, where that is what a cut goes through."""
+    cut_key = next(reversed(parsed.value), "") if parsed.truncated else ""
+    return said[:-1] if cut_key in _MESSAGES else said
+
+
+def _asked(value: Mapping[str, Any], span: Span) -> list[Message]:
+    """Return the messages of a request's fields, whatever the API calls them."""
+    for key in ("messages", "input", "prompts", "prompt"):
+        found = parse(value.get(key)).value
+        if isinstance(found, list) and key in ("messages", "input"):
+            return messages(_items(found), span)
+        if isinstance(found, list):
+            return messages(found, span)
+        if isinstance(found, str) and found:
+            return messages([found], span)
+    return messages([value], span) if "role" in value or "lc" in value else []
+
+
+def _items(found: list[Any]) -> list[Any]:
+    """Return items of the Responses API as messages; what is a message stays as it is."""
+    items: list[Any] = []
+    thoughts: list[Any] = []
+    for item in found:
+        if isinstance(item, Mapping) and item.get("type") == "reasoning" and "role" not in item:
+            thoughts.append(item)
+            continue
+        message = _item(item)
+        if thoughts and isinstance(message, Mapping) and message.get("role") == "assistant":
+            message = {**message, "content": [*thoughts, *_parts(message.get("content"))]}
+            thoughts = []
+        items.append(message)
+    return [*items, {"role": "assistant", "content": thoughts}] if thoughts else items
+
+
+def _parts(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [] if content is None else [{"type": "text", "text": content}]
+
+
+def _item(item: Any) -> Any:
+    kind = item.get("type") if isinstance(item, Mapping) and "role" not in item else None
+    if not isinstance(kind, str):
+        return item
+    if kind in _CALL_ITEMS:
+        # The result names the call's id, not the item's own.
+        arguments = item.get("arguments", item.get("input"))
+        call_id = item.get("call_id") or item.get("id")
+        part = {**item, "type": "function_call", "id": call_id, "arguments": arguments}
+        return {"role": "assistant", "content": [part]}
+    if kind.endswith("_call_output"):
+        part = {**item, "type": "function_call_output", "id": "", "content": item.get("output")}
+        return {"role": "tool", "content": [part]}
+    return {"role": "assistant", "content": [item]} if kind.endswith("_call") else item
+
+
+def _without_tools(value: Any) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
+    """Return a list of messages without the tool definitions that Langfuse puts at its end."""
+    if not isinstance(value, list):
+        return value, ()
+    offered = tuple(found for item in value if (found := _definition(item)))
+    return [item for item in value if not _definition(item)], offered
+
+
+def _definition(item: Any) -> Mapping[str, Any] | None:
+    if not isinstance(item, Mapping) or item.get("role") != "tool" or "tool_call_id" in item:
+        return None
+    found = item.get("content")
+    is_one = isinstance(found, Mapping) and not {"function", "input_schema"}.isdisjoint(found)
+    return found if is_one else None
+
+
+def answer_of(value: Any, span: Span) -> Answer:
+    """Return the response that an attribute holds.
+
+    Args:
+        value: The attribute.
+        span: The span that holds it.
+    """
+    parsed = parse(value)
+    value = parsed.value
+    if not isinstance(value, Mapping):
+        said = messages(_items(value) if isinstance(value, list) else value, span, "assistant")
+        return Answer(said if value else [])
+    answers = generations(value, span) or _choices(value.get("choices"), span)
+    if not answers:
+        answers = [_said(value, span)]
+    answers[-1] = _uncut(answers[-1], parsed)
+    return Answer(
+        answers[0],
+        tuple(message for answer in answers[1:] for message in answer[:1]),
+        _text(value.get("id")),
+        _text(value.get("model")),
+    )
+
+
+def _choices(found: Any, span: Span) -> list[list[Message]]:
+    items = found if isinstance(found, list) else []
+    said = [item.get("message", item.get("text")) for item in items if isinstance(item, Mapping)]
+    return [messages([item], span, "assistant") for item in said if item]
+
+
+def _said(value: Mapping[str, Any], span: Span) -> list[Message]:
+    for key in ("output", "message", "output_text"):
+        found = parse(value.get(key)).value
+        if isinstance(found, list):
+            return messages(_items(found), span, "assistant")
+        if isinstance(found, Mapping):
+            return _said(found, span) or messages([found], span, "assistant")
+        if isinstance(found, str) and found:
+            return messages([found], span, "assistant")
+    found = value.get("messages")
+    if isinstance(found, list):
+        return messages(found, span, "assistant")[-1:]
+    if {"content", "tool_calls", "parts"}.isdisjoint(value) and "lc" not in value:
+        return []
+    # Anthropic's message is of type "message".
+    return messages([{**value, "role": value.get("role") or "assistant"}], span, "assistant")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def said_last(value: Any, span: Span, role: str) -> tuple[Message, ...]:
+    """Return what a role said last, in one text, a message, or a list of messages.
+
+    Args:
+        value: The parsed value; a graph's state counts by its messages.
+        span: The span that holds it.
+        role: Who says it.
+    """
+    if isinstance(value, str):
+        return tuple(messages([value], span, role)) if value and not hidden(value) else ()
+    if isinstance(value, Mapping):
+        value = value.get("messages", [value] if {"role", "lc"} & set(value) else None)
+    found = messages(value, span, role) if isinstance(value, list) else []
+    return tuple([message for message in found if message.role == role][-1:])

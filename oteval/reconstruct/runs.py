@@ -1,0 +1,76 @@
+"""What a run is: the spans of one agent run, read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..model import Gap, Span
+from .readings import AgentRun, ModelCall, ToolRun
+from .tree import Node
+
+__all__ = ["Run", "Visit"]
+
+
+class Visit(NamedTuple):
+    """One run of a node of a graph.
+
+    Attributes:
+        span: Its span.
+        node: The node's name; inside another, after that one's and a colon.
+    """
+
+    span: Span
+    node: str
+
+
+@dataclass(eq=False)
+class Run:
+    """The spans of one agent run, read.
+
+    Attributes:
+        root: The span that the run hangs on.
+        agent: The agent's reading, or None for a run without an agent span.
+        parent: The run that started this one, or None.
+        parent_tool: The tool run inside which it was started, or None.
+        conversation_id: The conversation's id: of the root, else of the run's spans, else of the
+            run above.
+        model_calls: The run's model calls, in order of start.
+        tool_runs: The run's tool runs, in order of start, those inside others left out.
+        gaps: What is missing.
+        dialects: The dialects its spans were read with, in order of first use.
+        spans: All spans that are the run's own.
+        unread: Those that no dialect reads.
+        has_children: Whether other runs were started in it.
+        nested: Model calls inside others, with the outermost first.
+        visits: The nodes of a graph that ran in it, in order of start.
+        node: The node of the parent's graph that it was started in, or "".
+        duplicate_traces: The traces that only tell again what the run's own do.
+    """
+
+    root: Node
+    agent: AgentRun | None = None
+    parent: Run | None = None
+    parent_tool: ToolRun | None = None
+    conversation_id: str = ""
+    model_calls: list[ModelCall] = field(default_factory=list)
+    tool_runs: list[ToolRun] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    dialects: dict[str, None] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    unread: list[Span] = field(default_factory=list)
+    has_children: bool = False
+    nested: list[tuple[ModelCall, ModelCall]] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list)
+    node: str = ""
+    duplicate_traces: list[str] = field(default_factory=list)
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether the run only holds other runs."""
+        return self.has_children and not (self.model_calls or self.tool_runs or self.visits)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing tells that there is an agent at all."""
+        return not (self.agent or self.model_calls or self.tool_runs or self.has_children)

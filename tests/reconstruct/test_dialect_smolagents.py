@@ -1,0 +1,301 @@
+"""smolagents: spans by hand, as OpenInference writes them for its two kinds of agents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oteval.model import Event, Span
+from oteval.reconstruct import reconstruct
+
+from .builders import brief, codes, only, span, texts
+
+SCOPE = "openinference.instrumentation.smolagents"
+KIND = "openinference.span.kind"
+TASK = [("system", "s"), ("user", "New task:\nq")]
+CALLS = [("k1", {"city": "Paris"}), ("k2", {"city": "Tokyo"})]
+
+
+def oi(name: str, start: int, kind: str, attributes: dict[str, Any], **fields: Any) -> Span:
+    return span(name, start, scope=SCOPE, attributes={KIND: kind, **attributes}, **fields)
+
+
+def run(name: str = "a", start: int = 1, **fields: Any) -> Span:
+    attributes = {
+        "input.value": '{"task": "q", "stream": false, "reset": true}',
+        "smolagents.task": "q",
+        "smolagents.tools_names": ["get_weather", "final_answer"],
+        "output.value": "done",
+        **fields.pop("attributes", {}),
+    }
+    fields.setdefault("title", "ToolCallingAgent.run")
+    return oi(name, start, "AGENT", attributes, **fields)
+
+
+def step(name: str, start: int, **fields: Any) -> Span:
+    fields.setdefault("parent", "a")
+    return oi(name, start, "CHAIN", {"input.value": "{}"}, title="Step 1", **fields)
+
+
+def model(
+    name: str,
+    start: int,
+    sent: list[tuple[str, str]],
+    text: str | None = None,
+    calls: list[tuple[str, Any]] | None = None,
+    **fields: Any,
+) -> Span:
+    """Return a model call: what was sent in flat keys, the answer's text in one part."""
+    attributes: dict[str, Any] = {"llm.model_name": "m", "llm.token_count.prompt": 9}
+    for i, (role, content) in enumerate(sent):
+        attributes[f"llm.input_messages.{i}.message.role"] = role
+        attributes[f"llm.input_messages.{i}.message.content"] = content
+    out = "llm.output_messages.0.message."
+    attributes[f"{out}role"] = "assistant"
+    if text is not None:
+        attributes[f"{out}contents.0.message_content.type"] = "text"
+        attributes[f"{out}contents.0.message_content.text"] = text
+    for i, (id_, arguments) in enumerate(calls or ()):
+        call = f"{out}tool_calls.{i}.tool_call."
+        attributes[f"{call}id"] = id_
+        attributes[f"{call}function.name"] = "get_weather"
+        attributes[f"{call}function.arguments"] = json.dumps(arguments)
+    return oi(name, start, "LLM", {**attributes, **fields.pop("attributes", {})}, **fields)
+
+
+def used(name: str, start: int, given: Any, result: Any = None, **fields: Any) -> Span:
+    attributes = {
+        "tool.name": "get_weather",
+        "tool.parameters": '{"city": {"type": "string"}, "unit": {"type": "string"}}',
+        "input.value": given if isinstance(given, str) else json.dumps(given),
+    }
+    if result is not None:
+        attributes["output.value"] = result
+    attributes.update(fields.pop("attributes", {}))
+    return oi(name, start, "TOOL", attributes, title="SimpleTool", **fields)
+
+
+def called(*calls: tuple[str, Any], of: str = "get_weather") -> tuple[str, str]:
+    """Return the framework's text of a step's calls: a Python repr."""
+    functions = [
+        {"id": id_, "type": "function", "function": {"name": of, "arguments": arguments}}
+        for id_, arguments in calls
+    ]
+    return ("tool-call", f"Calling tools:\n{functions}")
+
+
+def kwargs(**arguments: Any) -> dict[str, Any]:
+    return {"args": [], "sanitize_inputs_outputs": True, "kwargs": arguments}
+
+
+def test_a_tool_calling_agent_is_read():
+    """Its memory's texts become calls and results, so that a call and its echo are one message."""
+    observed = ("tool-response", "Observation:\nsunny\nrainy")
+    found = only(
+        run(),
+        step("s1", 2),
+        model("c", 3, TASK, "I look.", CALLS, parent="s1"),
+        used("t", 4, kwargs(city="Paris"), "sunny", parent="s1"),
+        used("u", 5, kwargs(city="Tokyo"), "rainy", parent="s1"),
+        step("s2", 6),
+        model(
+            "d",
+            7,
+            [*TASK, ("assistant", "I look."), called(*CALLS), observed],
+            None,
+            [("k3", {"city": "Oslo"})],
+            parent="s2",
+        ),
+        used("v", 8, kwargs(city="Oslo"), "cold", parent="s2"),
+        step("s3", 9),
+        model(
+            "e",
+            10,
+            [
+                *TASK,
+                ("assistant", "I look."),
+                called(*CALLS),
+                observed,
+                called(("k3", {"city": "Oslo"})),
+                ("tool-response", "Call id: k3\nObservation:\ncold"),
+            ],
+            "a",
+            parent="s3",
+        ),
+    )
+
+    assert brief(found.messages) == [
+        *TASK,
+        ("assistant", [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]),
+        ("tool", "sunny"),
+        ("tool", "rainy"),
+        ("assistant", [("get_weather", {"city": "Oslo"})]),
+        ("tool", "cold"),
+        ("assistant", "a"),
+    ]
+    assert found.messages[2].content == "I look."
+    assert [m.tool_call_id for m in found.messages if m.role == "tool"] == ["k1", "k2", "k3"]
+    assert (found.gaps, found.rewrites, found.dialects) == ((), (), ("smolagents",))
+    assert (found.agent, found.models) == ("ToolCallingAgent", ("m",))
+    assert (found.usage.model_calls, found.usage.input_tokens) == (3, 27)
+
+
+CODE = "Thought: look.\n<code>\nget_weather('Paris')\nget_weather('Tokyo')\n"
+
+
+def test_a_code_agents_tools_are_its_answers_calls():
+    """The model asks by code: the tools that ran are its calls, the observation a user's text."""
+    echo = ("assistant", f"{CODE}</code>")
+    ran = called(("call_1", "get_weather('Paris')"), of="python_interpreter")
+    observed = ("tool-response", "Observation:\nExecution logs:\nsunny")
+    found = only(
+        run(title="CodeAgent.run"),
+        step("s1", 2),
+        model("c", 3, TASK, CODE, parent="s1"),
+        used("t", 4, {"args": ["Paris"], "kwargs": {}}, "sunny", parent="s1"),
+        used("u", 5, {"args": ["Tokyo"], "kwargs": {}}, "rainy", parent="s1"),
+        step("s2", 6),
+        model("d", 7, [*TASK, echo, ran, observed], "All sunny.", parent="s2"),
+    )
+
+    assert brief(found.messages) == [
+        *TASK,
+        ("assistant", [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]),
+        ("tool", "sunny"),
+        ("tool", "rainy"),
+        ("user", "Observation:\nExecution logs:\nsunny"),
+        ("assistant", "All sunny."),
+    ]
+    assert found.messages[2].content == CODE
+    assert (found.agent, found.gaps, found.rewrites) == ("CodeAgent", (), ())
+
+
+def test_the_raw_request_is_read_where_messages_have_no_keys():
+    """Messages that are objects have no flat keys: the request's own form stands in."""
+    request = {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "q"}], "tool_calls": None},
+            {"role": "tool-call", "content": [{"type": "text", "text": called(CALLS[0])[1]}]},
+            {"role": "tool-response", "content": [{"type": "text", "text": "Error:\nno"}]},
+        ]
+    }
+    found = only(
+        run(), model("c", 2, [], "a", parent="a", attributes={"input.value": json.dumps(request)})
+    )
+
+    assert brief(found.messages) == [
+        ("user", "q"),
+        ("assistant", [("get_weather", {"city": "Paris"})]),
+        ("tool", "Error:\nno"),
+        ("assistant", "a"),
+    ]
+    assert found.messages[2].is_error
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        (kwargs(city="Paris"), {"city": "Paris"}),
+        ({"args": ["Paris", "C"], "kwargs": {}}, {"city": "Paris", "unit": "C"}),
+        ({"args": ["Paris"], "kwargs": {"unit": "C"}}, {"city": "Paris", "unit": "C"}),
+        ({"args": [{"city": "Paris"}], "kwargs": {}}, {"city": "Paris"}),
+        ({"args": [{"odd": 1}], "kwargs": {}}, {"city": {"odd": 1}}),
+        ({"args": [1, 2, 3], "kwargs": {}}, {"city": 1, "unit": 2, "args": [3]}),
+        (kwargs(), {}),
+        ({"args": 5, "kwargs": "odd"}, {}),
+        ("{'args': (), 'kwargs': {'city': 'Paris'}, 'sanitize_inputs_outputs': True}", None),
+        ("{'args': ['Paris'], 'kwargs': {}, 'sanitize_inputs_outputs': False}", None),
+        ({"city": "Paris"}, {"city": "Paris"}),
+        ("plain", "plain"),
+    ],
+)
+def test_a_tools_arguments_have_their_names(given: Any, arguments: Any):
+    """Positional arguments get the names of the tool's inputs; JSON and a Python repr are read."""
+    found = only(run(), used("t", 2, given, "r", parent="a"))
+
+    (call,) = found.messages[1].tool_calls
+    assert call.arguments == ({"city": "Paris"} if arguments is None else arguments)
+
+
+def test_a_tool_that_failed_is_an_error():
+    """The span's exception is the result."""
+    failed = Event("exception", 2, {"exception.message": "no such city"})
+    found = only(run(), used("t", 2, kwargs(), parent="a", status_code=2, events=(failed,)))
+
+    result = found.messages[2]
+    assert (result.content, result.is_error) == ("Error: no such city", True)
+    assert codes(found) == ["no_model_spans"]
+
+
+def test_a_result_that_is_not_recorded_is_a_gap():
+    """Of a tool that returns an image or anything, the span has no result, and says so."""
+    found = only(run(), used("t", 2, kwargs(), parent="a"))
+
+    assert found.messages[2].content is None
+    assert set(codes(found)) == {"content_not_captured", "no_model_spans"}
+    assert any("output_type" in gap.detail for gap in found.gaps)
+
+
+def test_a_run_without_model_spans_is_told_by_its_span():
+    """The task and the answer are had, not the arguments of the Python method."""
+    assert brief(only(run()).messages) == [("user", "q"), ("assistant", "done")]
+
+
+def test_a_managed_agent_is_a_run_of_its_own():
+    """It runs inside a step of the agent that manages it."""
+    outer, inner = reconstruct(
+        [
+            run(title="CodeAgent.run"),
+            step("s1", 2),
+            model("c", 3, TASK, "<code>search('x')</code>", parent="s1"),
+            run("b", 4, parent="s1", attributes={"smolagents.task": "x"}),
+            model("d", 5, [("system", "s"), ("user", "x")], "y", parent="b"),
+        ]
+    )
+
+    assert (inner.parent_id, inner.agent, texts(inner)) == (
+        outer.id,
+        "ToolCallingAgent",
+        ["s", "x", "y"],
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Calling tools:\n", "Calling tools:\n[7]", "Calling tools:\n[{'a'", "Calling"]
+)
+def test_texts_that_tell_no_calls_stay_texts(text: str):
+    """What cannot be read as calls is what the assistant says."""
+    sent = [*TASK, ("tool-call", text), ("tool-response", "Observation:\nr")]
+
+    found = only(run(), model("c", 2, sent, "a", parent="a"))
+
+    assert brief(found.messages) == [
+        *TASK,
+        ("assistant", text),
+        ("user", "Observation:\nr"),
+        ("assistant", "a"),
+    ]
+
+
+@pytest.mark.parametrize("value", [7, "[", "__REDACTED__", "[5]", '{"task": 7}'])
+def test_malformed_values_survive(value: Any):
+    """Whatever stands where content is expected, there is a trajectory."""
+    odd = {
+        "input.value": value,
+        "output.value": value,
+        "smolagents.task": value,
+        "tool.parameters": value,
+    }
+
+    found = reconstruct(
+        [
+            run(attributes=odd),
+            model("c", 2, [], parent="a", attributes=odd),
+            used("t", 3, kwargs(), parent="a", attributes=odd),
+        ]
+    )
+
+    assert [t.agent for t in found] == ["ToolCallingAgent"]
+    assert all(m.content != "__REDACTED__" for t in found for m in t.messages)

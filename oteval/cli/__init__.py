@@ -22,7 +22,7 @@ from .export import export
 from .ingest import ingest
 from .reference import reference
 from .score import score, scores
-from .view import diff, show, trajectories, variants
+from .view import diff, explain, show, trajectories, variants
 
 __all__ = ["cli", "main"]
 
@@ -40,7 +40,7 @@ def cli(debug: bool) -> None:
 
 
 for _command in (
-    *(demo, ingest, trajectories, show, score, scores, diff),
+    *(demo, ingest, trajectories, show, explain, score, scores, diff),
     *(reference, variants, config, export),
 ):
     cli.add_command(_command)

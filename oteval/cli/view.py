@@ -1,4 +1,4 @@
-"""``oteval trajectories``, ``show``, ``diff`` and ``variants``: what the database holds."""
+"""``oteval trajectories``, ``show``, ``explain``, ``diff``, ``variants``: what is in the store."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from ..pipeline import align, first_divergence
+from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
-from ..show import diff_view, trajectories_table, trajectory_view, variants_table
+from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
 from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
 
-__all__ = ["diff", "show", "trajectories", "variants"]
+__all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
 
 @click.command()
@@ -58,6 +59,27 @@ def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) 
             else:
                 length = 10**9 if full else 1000
                 out().print(trajectory_view(trajectory, scores, whole=whole, length=length))
+    return 0
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="TRACE...")
+@db_option
+@json_option
+def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
+    """Say what became of each span of a trace, and how to get what is missing.
+
+    For each span: the dialect that read it, what it holds, the messages that come from it, or why
+    none do; then the gaps with the variable or option that closes them. TRACE is a trace's id or
+    the beginning of one, or the id of a span or trajectory in it.
+    """
+    with open_store(db) as store:
+        for name in names:
+            found = explain_trace(store, name)
+            if as_json:
+                print_json(found.as_dict())
+            else:
+                out().print(explanation_view(found))
     return 0
 
 

@@ -1,26 +1,32 @@
 """The stages put together: what the command line and other programs call.
 
-`loading` brings files into a store and reconstructs them, `scoring` scores what a store holds,
-`exporting` writes it out. Nothing is decided here; each stage owns its logic.
+`loading` brings files into a store, `reconstructing` makes trajectories of them, `scoring` scores
+them, `exporting` writes them out. Nothing is decided here; each stage owns its logic.
 """
 
 from __future__ import annotations
 
 from ..evaluate.alignment import Pair, align, first_divergence
 from ..evaluate.gates import GateResult, Tally
+from ..reconstruct import Explanation, SpanAccount
 from .exporting import export_jsonl, export_parquet
-from .loading import FileReport, LoadReport, load, refresh
-from .scoring import ScoreRun, check_gates, prepare, read_messages, score, variants
+from .loading import FileReport, LoadReport, load
+from .reconstructing import explain, refresh
+from .references import read_messages
+from .scoring import ScoreRun, check_gates, prepare, score, variants
 
 __all__ = [
+    "Explanation",
     "FileReport",
     "GateResult",
     "LoadReport",
     "Pair",
     "ScoreRun",
+    "SpanAccount",
     "Tally",
     "align",
     "check_gates",
+    "explain",
     "export_jsonl",
     "export_parquet",
     "first_divergence",

@@ -1,24 +1,22 @@
-"""Files into a store, and what is in it into trajectories."""
+"""Files into a store."""
 
 from __future__ import annotations
 
-import gc
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..decoding import DecodedPart, decode_parts
 from ..errors import InputError
-from ..ingest import Batch, Part, Problem, read, size, split
-from ..model import LogRecord, Span, Trajectory
-from ..reconstruct import failed_trajectory, reconstruct
+from ..ingest import Batch, Part, Problem, Table, read, size, split
+from ..model import Span
 from ..store import Store, Written
+from ..store.exported import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
+from .memory import rare_cycle_search
 
-__all__ = ["FileReport", "LoadReport", "load", "refresh"]
+__all__ = ["FileReport", "LoadReport", "load"]
 
 # As many rows as a row group of the store has: then DuckDB writes each once, in a third of the
 # time that half ones take.
@@ -29,6 +27,11 @@ CHUNK = 1024
 # From this size on (bytes) the processes that decode a file's parts pay for their start.
 BIG = 64 << 20
 PART = 4 << 20
+# The Parquet files that `exporting` writes.
+EXPORTED = (
+    Table(frozenset(SPAN_NAMES), exported_spans),
+    Table(frozenset(LOG_NAMES), exported_logs),
+)
 
 Progress = Callable[[int, int | None], None]
 
@@ -97,7 +100,7 @@ def load(
 
     Args:
         store: Where to.
-        paths: OTLP files; "-" is standard input.
+        paths: Files of traces or logs; "-" is standard input.
         on_progress: Called with the bytes read of the current file and its size.
     """
     report = LoadReport()
@@ -115,7 +118,7 @@ def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> 
     total = size(file.path)
     parts = split(file.path, PART) if (total or 0) >= BIG else []
     # One thread decodes and builds rows, another inserts: DuckDB works without the interpreter.
-    with ThreadPoolExecutor(1) as executor, _rare_cycle_search(), store.few_buffers():
+    with ThreadPoolExecutor(1) as executor, rare_cycle_search(), store.few_buffers():
         writer = _Writer(store, executor, file.written)
         try:
             done = _take_parts(writer, file, parts) if parts else _take_batches(writer, file)
@@ -129,7 +132,7 @@ def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> 
 
 def _take_batches(writer: _Writer, file: FileReport) -> Iterator[int]:
     """Read a file, and yield how many of its bytes are read."""
-    for batch in read(file.path, chunk=CHUNK):
+    for batch in read(file.path, chunk=CHUNK, tables=EXPORTED):
         file.spans += len(batch.spans)
         file.logs += len(batch.logs)
         _note(file, batch.problems)
@@ -145,20 +148,6 @@ def _take_parts(writer: _Writer, file: FileReport, parts: Sequence[Part]) -> Ite
         _note(file, found.problems)
         writer.take_part(found)
         yield part.end
-
-
-@contextmanager
-def _rare_cycle_search() -> Iterator[None]:
-    """Let Python search for reference cycles seldom while millions of values come by.
-
-    At the default thresholds the search takes 40% of the time of loading, and finds nothing.
-    """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 def _note(file: FileReport, problems: Sequence[Problem]) -> None:
@@ -214,62 +203,3 @@ class _Writer:
             self._written.add(self._batch.written)
         while self._queued:
             self._written.add(self._queued.popleft().result())
-
-
-def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
-    """Reconstruct the traces that spans or log records came to since last time.
-
-    Args:
-        store: The store.
-        on_progress: Called with the number of traces done and to do.
-
-    Returns:
-        How many trajectories are new or changed.
-    """
-    changed, done = 0, 0
-    total = store.pending.count() if on_progress else 0
-    with _rare_cycle_search():
-        for page in store.pending.pages():
-            changed += _reconstruct_page(store, page)
-            done += len(page)
-            if on_progress:
-                on_progress(done, max(done, total))
-    return changed
-
-
-def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
-    """Reconstruct a page of traces with those that continue them or that they continue."""
-    traces = list(page)
-    while True:
-        found = _reconstructed(*store.spans.of_traces(traces))
-        more = set(_linked(store, found)) - set(traces)
-        if not more:
-            return store.trajectories.write(found, traces)
-        traces.extend(sorted(more))
-
-
-def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
-    """Reconstruct traces together; where that fails, each by itself, and say which one failed.
-
-    A trace that oteval cannot cope with must not keep all others out of reach.
-    """
-    try:
-        return reconstruct(spans, logs)
-    except Exception:
-        by_trace: dict[str, list[Span]] = {}
-        for span in spans:
-            by_trace.setdefault(span.trace_id, []).append(span)
-        if len(by_trace) == 1:
-            return [failed_trajectory(spans, traceback.format_exc(limit=-1).splitlines()[-1])]
-        found: list[Trajectory] = []
-        for trace_id, members in by_trace.items():
-            found += _reconstructed(members, [log for log in logs if log.trace_id == trace_id])
-        return found
-
-
-def _linked(store: Store, found: Sequence[Trajectory]) -> list[str]:
-    """Return the traces that hang together with some trajectories by their messages alone."""
-    loose = [t for t in found if not t.conversation_id or t.follows]
-    chains = {t.chain for t in loose if t.chain}
-    follows = {t.follows for t in loose if t.follows}
-    return store.pending.linked(sorted(chains - follows), sorted(follows - chains))

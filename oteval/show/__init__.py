@@ -6,6 +6,7 @@ characters made visible, never as markup.
 
 from __future__ import annotations
 
+from .explanation import explanation_view
 from .reports import junit_report, markdown_report
 from .tables import (
     load_summary,
@@ -20,6 +21,7 @@ from .text import one_line
 
 __all__ = [
     "diff_view",
+    "explanation_view",
     "junit_report",
     "load_summary",
     "markdown_report",

@@ -12,13 +12,13 @@ from types import TracebackType
 
 from .connection import BUFFERS, FEW_BUFFERS, MEMORY, connect
 from .matching import Matching
-from .pending import Pending
+from .pending import Pending, Range
 from .references import References
 from .scores import Scores
 from .spans import Spans, Written
 from .trajectories import Trajectories
 
-__all__ = ["MEMORY", "Store", "Written"]
+__all__ = ["MEMORY", "Range", "Store", "Written"]
 
 
 class Store:

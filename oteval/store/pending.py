@@ -7,6 +7,7 @@ its traces is on it, and so is every trace that shares one with that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -14,10 +15,23 @@ import pyarrow as pa
 from .query import number
 from .spans import NEWEST
 
-__all__ = ["Pending"]
+__all__ = ["Pending", "Range"]
 
 _STAGE = "reconstruct"
+_KEYS = pa.schema([("key", pa.int64()), ("is_loose", pa.bool_())])
 _FETCHED = 10_000
+
+
+class Range(NamedTuple):
+    """A stretch of time.
+
+    Attributes:
+        first: Where it begins (ns).
+        last: Where it ends (ns).
+    """
+
+    first: int
+    last: int
 
 
 class Pending:
@@ -178,3 +192,58 @@ class Pending:
         for name in wanted:
             self._connection.unregister(f"wanted_{name}")
         return [trace_id for (trace_id,) in rows]
+
+    def recorded_again(self, keys: Sequence[int], loose: Sequence[int], times: Range) -> list[str]:
+        """Return the traces that may tell of the same model calls, with their conversations.
+
+        Args:
+            keys: What runs of agents have; only runs without an agent are looked for.
+            loose: What runs without an agent have.
+            times: The time (ns) that the runs to be found must overlap.
+        """
+        if not keys and not loose:
+            return []
+        wanted = {"key": [*keys, *loose], "is_loose": [False] * len(keys) + [True] * len(loose)}
+        self._connection.register("wanted", pa.table(wanted, schema=_KEYS))
+        rows = self._connection.execute(
+            """
+            SELECT DISTINCT unnest(trace_ids) FROM (
+                SELECT trace_ids, agent, unnest(call_keys) AS key FROM current_trajectories
+                WHERE start_ns <= $last AND end_ns >= $first
+            ) stored
+            SEMI JOIN wanted ON wanted.key = stored.key AND (wanted.is_loose OR stored.agent = '')
+            """,
+            {"first": times.first, "last": times.last},
+        ).fetchall()
+        self._connection.unregister("wanted")
+        return [trace_id for (trace_id,) in rows]
+
+    def told_with(self, trace_ids: Sequence[str]) -> list[str]:
+        """Return the traces that the stored runs of some traces are made of."""
+        self._connection.register("wanted", pa.table({"trace_id": pa.array(trace_ids)}))
+        rows = self._connection.execute(
+            "SELECT DISTINCT unnest(trace_ids) FROM current_trajectories "
+            "SEMI JOIN wanted USING (trace_id) WHERE len(trace_ids) > 1"
+        ).fetchall()
+        self._connection.unregister("wanted")
+        return [trace_id for (trace_id,) in rows]
+
+    def with_conversations(self, trace_ids: Sequence[str]) -> list[str]:
+        """Return traces and all others that share conversations with them, also by others."""
+        found = set(trace_ids)
+        while True:
+            wanted = pa.table({"trace_id": pa.array(sorted(found), pa.string())})
+            self._connection.register("wanted", wanted)
+            rows = self._connection.execute(
+                """
+                SELECT DISTINCT trace_id FROM spans SEMI JOIN (
+                    SELECT conversation_id FROM spans SEMI JOIN wanted USING (trace_id)
+                    WHERE conversation_id IS NOT NULL
+                ) USING (conversation_id)
+                """
+            ).fetchall()
+            self._connection.unregister("wanted")
+            more = {trace_id for (trace_id,) in rows} - found
+            if not more:
+                return sorted(found)
+            found |= more

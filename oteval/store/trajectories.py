@@ -59,6 +59,7 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("strict_names", _BIG),
         ("strict_calls", _BIG),
         ("overlapping", pa.bool_()),
+        ("call_keys", pa.list_(_BIG)),
     ]
 )
 _PAGE = 1000
@@ -103,6 +104,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "strict_names": signature.strict_names,
         "strict_calls": signature.strict_calls,
         "overlapping": signature.overlapping,
+        "call_keys": list(trajectory.call_keys),
     }
     row["fingerprint"] = hashlib.blake2b(dumps(row).encode(), digest_size=12).hexdigest()
     return row
@@ -147,6 +149,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         attributes=restore(row["attributes"]),
         chain=row["chain"],
         follows=row["follows"],
+        call_keys=tuple(row["call_keys"] or ()),
         rev=row["rev"],
     )
 
@@ -278,7 +281,8 @@ class Trajectories:
             row
             for (row,) in self._connection.execute(
                 "SELECT trajectory_id FROM current_trajectories "
-                "WHERE starts_with(trajectory_id, ?) OR trace_id = ? OR span_id = ? "
+                "WHERE starts_with(trajectory_id, ?) OR list_contains(trace_ids, ?) "
+                "OR span_id = ? "
                 "ORDER BY start_ns LIMIT 6",
                 [name, name, name],
             ).fetchall()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.errors import InputError
-from oteval.pipeline import load, loading, refresh
+from oteval.pipeline import load, loading, reconstructing, refresh
 from oteval.store import Store
 
 from ..make import TRACES, told
@@ -136,8 +136,8 @@ def test_a_fault_in_the_middle_keeps_what_came_before(
     """An error while a file is read is its error, and the spans before it are counted."""
     read = loading.read
 
-    def failing(path: str, *, chunk: int):
-        for number, batch in enumerate(read(path, chunk=chunk)):
+    def failing(path: str, **options: Any):
+        for number, batch in enumerate(read(path, **options)):
             if number == 3:
                 raise InputError(f"{path}: cannot be read (gone)")
             yield batch
@@ -224,7 +224,7 @@ def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
 ):
     """One trace on which oteval itself fails has the gap that says so; the others are whole."""
     load(store, [TRACES / "genai_openai_chat.json", TRACES / "httpx_only.json"])
-    real = loading.reconstruct
+    real = reconstructing.reconstruct
     bad = next(iter(store.spans.export().read_all()["trace_id"].to_pylist()))
 
     def fails(spans: Any, logs: Any = ()) -> Any:
@@ -232,7 +232,7 @@ def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
             raise KeyError("surprise")
         return real(spans, logs)
 
-    monkeypatch.setattr(loading, "reconstruct", fails)
+    monkeypatch.setattr(reconstructing, "reconstruct", fails)
     refresh(store)
 
     found = {t.root_span.trace_id: t for t in store.trajectories.read()}

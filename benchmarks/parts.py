@@ -25,7 +25,16 @@ from typing import Any
 
 from . import report
 
-PARTS = ("match", "stored_matching", "ingest", "memory", "reconstruct", "imports", "cli")
+PARTS = (
+    "match",
+    "stored_matching",
+    "ingest",
+    "memory",
+    "reconstruct",
+    "conversations",
+    "imports",
+    "cli",
+)
 MISSING_PEER = (
     "agentevals is not here to compare with: pip install 'oteval[peers]', or name an interpreter "
     "that has it with --peer PYTHON"

@@ -260,15 +260,23 @@ class Trajectory:
             run = run.history
         return tuple(message for tail in reversed(runs) for message in tail)
 
+    @cached_property
+    def _count(self) -> int:
+        """How many messages there are; each run's is worked out once, and without recursion."""
+        line = [self]
+        while (before := line[-1].history) is not None and "_count" not in vars(before):
+            line.append(before)
+        count = before._count if before else 0
+        for run in reversed(line):
+            count += len(run.tail)
+            vars(run)["_count"] = count
+        return count
+
     @property
     def own_messages(self) -> tuple[Message, ...]:
         """The messages of this run alone."""
         # Not by way of `messages`, which would hold every turn's whole history in memory.
-        before, run = 0, self.history
-        while run is not None:
-            before += len(run.tail)
-            run = run.history
-        start = self.new_from - before
+        start = self.new_from - (self.history._count if self.history else 0)
         return self.tail[start:] if start >= 0 else self.messages[self.new_from :]
 
     def as_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..reconstruct import explain as explain_trace
 from ..store import Range, Store
 from .memory import rare_cycle_search
 
-__all__ = ["explain", "refresh"]
+__all__ = ["explain", "refresh", "refresh_traces"]
 
 
 def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
@@ -35,6 +35,22 @@ def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None)
             if on_progress:
                 on_progress(done, max(done, total))
     return changed
+
+
+def refresh_traces(store: Store, trace_ids: Sequence[str]) -> list[str]:
+    """Reconstruct some traces with all that hang together with them.
+
+    Args:
+        store: The store.
+        trace_ids: The traces.
+
+    Returns:
+        Every trace that was reconstructed.
+    """
+    with rare_cycle_search():
+        together = _together(store, store.pending.with_conversations(trace_ids))
+        store.trajectories.write(together.trajectories, together.trace_ids)
+    return together.trace_ids
 
 
 def explain(store: Store, name: str) -> Explanation:

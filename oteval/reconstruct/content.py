@@ -218,20 +218,25 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
 
     The Responses API, and what is built on it, writes parallel calls as one message each.
     """
-    joined: list[Message] = []
+    groups: list[list[Message]] = []
     for message in messages:
-        last = joined[-1] if joined else None
-        if last and last.role == "assistant" == message.role and message.tool_calls:
-            texts = [text for text in (last.content, message.content) if text]
-            joined[-1] = replace(
-                last,
-                content="\n".join(texts) or None,
-                tool_calls=last.tool_calls + message.tool_calls,
-                parts=last.parts + message.parts,
-            )
+        is_said = message.role == "assistant" and bool(groups) and groups[-1][0].role == "assistant"
+        if is_said and message.tool_calls:
+            groups[-1].append(message)
         else:
-            joined.append(message)
-    return joined
+            groups.append([message])
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: list[Message]) -> Message:
+    if len(group) == 1:
+        return group[0]
+    return replace(
+        group[0],
+        content="\n".join(message.content for message in group if message.content) or None,
+        tool_calls=tuple(call for message in group for call in message.tool_calls),
+        parts=tuple(part for message in group for part in message.parts),
+    )
 
 
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:

@@ -9,6 +9,7 @@ bring tool results back belong to the run that asked for them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,8 +50,14 @@ class _Stitcher:
         self.by_chain: dict[tuple[str, str, str], Builder] = {}
 
     def take(self, run: Run) -> None:
-        inputs = [spoken(call.input, call.span.start_ns) for call in run.model_calls]
-        first = next((sent for sent in inputs if sent), [])
+        # One after another: all at once, they would take as much memory as all that was sent.
+        inputs = (spoken(call.input, call.span.start_ns) for call in run.model_calls)
+        begun: list[list[Entry]] = []
+        for sent in inputs:
+            begun.append(sent)
+            if sent:
+                break
+        first = begun[-1] if begun else []
         chain = chain_of(first) if run.parent is None else ""
         before = self._predecessor(run, chain) if run.parent is None else None
         if before is not None and _only_brings_results(before, run, first):
@@ -61,7 +68,7 @@ class _Stitcher:
             builder.follows = "" if run.conversation_id else chain
             self.builders.append(builder)
         self.by_run[id(run)] = builder
-        fill(builder, run, inputs)
+        fill(builder, run, itertools.chain(begun, inputs))
         self._register(builder)
 
     def _predecessor(self, run: Run, chain: str) -> Builder | None:
@@ -202,11 +209,7 @@ def _short_attributes(span: Span) -> dict[str, Any]:
 
 def _parent_call_id(parent: Builder, run: Run) -> str:
     tool = run.parent_tool
-    if tool is None:
-        return ""
-    entries = parent.thread.entries[parent.start : parent.end]
-    calls = (call for entry in entries for call in entry.message.tool_calls)
-    return next((call.id for call in calls if call.span_id == tool.span.span_id), tool.call_id)
+    return "" if tool is None else parent.call_ids.get(tool.span.span_id, tool.call_id)
 
 
 def _gaps(builder: Builder) -> tuple[Gap, ...]:

@@ -220,8 +220,8 @@ def _take_out_calls(doubles: Sequence[_Member]) -> dict[int, Run]:
 
 def _keep_trace(run: Run, call: ModelCall) -> None:
     trace_id = call.span.trace_id
-    if trace_id != run.root.span.trace_id and trace_id not in run.duplicate_traces:
-        run.duplicate_traces.append(trace_id)
+    if trace_id != run.root.span.trace_id:
+        run.duplicate_traces[trace_id] = None
 
 
 def _take_out_tools(doubles: Sequence[_Member], runs: Sequence[Run]) -> None:

@@ -7,8 +7,9 @@ first input tells of them, and `new_from` is where its own messages begin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ..model import Gap, Message, Rewrite, Trajectory
 from .gaps import gap
@@ -37,9 +38,13 @@ class Builder:
         turn: The run's number in its conversation.
         gaps: What is missing of the conversation.
         tool_gaps: What is missing of the tools' calls.
+        settled: The entry before which the tools' calls have all that will come.
+        settled_gaps: Of `tool_gaps`, those of the calls before that.
+        waiting: The tool runs that are of no call before that.
         rewrites: History that later calls replaced, and answers that none went on with.
         choices: Of `rewrites`, the choices besides the last answer shown, or None.
         system: The system prompts shown.
+        prompt_changed: Whether another was sent than those.
         chain: The chain up to the run's last answer.
         trajectory: What became of it.
     """
@@ -55,9 +60,13 @@ class Builder:
     turn: int = 1
     gaps: list[Gap] = field(default_factory=list)
     tool_gaps: list[Gap] = field(default_factory=list)
+    settled: int = 0
+    settled_gaps: list[Gap] = field(default_factory=list)
+    waiting: list[ToolRun] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
     choices: Rewrite | None = None
     system: list[str | None] = field(default_factory=list)
+    prompt_changed: bool = False
     chain: str = ""
     trajectory: Trajectory | None = None
 
@@ -65,6 +74,15 @@ class Builder:
     def root(self) -> Run:
         """The run that the trajectory is named for."""
         return self.runs[0]
+
+    @cached_property
+    def call_ids(self) -> dict[str, str]:
+        """The ids of the calls by the spans of their tools; for when no more is filled in."""
+        found: dict[str, str] = {}
+        for entry in self.thread.entries[self.start : self.end]:
+            for call in entry.message.tool_calls:
+                found.setdefault(call.span_id, call.id)
+        return found
 
     @property
     def tail(self) -> list[Entry]:
@@ -92,7 +110,7 @@ def known_before(run: Run, sent: Sequence[Entry]) -> int:
     return known
 
 
-def fill(builder: Builder, run: Run, inputs: Sequence[Sequence[Entry]]) -> None:
+def fill(builder: Builder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
     """Work a run into its trajectory.
 
     Args:
@@ -119,10 +137,10 @@ def _turn(builder: Builder) -> int:
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
         return 1 + sum(1 for entry in before if entry.message.role == "user")
-    own = [entry for entry in builder.own if entry.is_spoken]
-    told = bool(own) and own[0].message.role != "user"
+    first = next((entry for entry in builder.own if entry.is_spoken), None)
+    told = first is not None and first.message.role != "user"
     # Where the run's first message is not known, a result before it waits for an answer.
-    goes_on = told and (own[0].key != "" or _waits(builder))
+    goes_on = told and ((first is not None and first.key != "") or _waits(builder))
     return builder.history.turn + (0 if goes_on else 1)
 
 
@@ -157,7 +175,10 @@ def choose(builder: Builder, sent: Sequence[Entry]) -> None:
     thread.put(rewrite.at, [Entry(chosen, found, shown.time_ns)])
     others = tuple(m for m in rewrite.messages if m is not chosen)
     changed = replace(rewrite, messages=(shown.message, *others))
-    builder.rewrites[builder.rewrites.index(rewrite)] = builder.choices = changed
+    place = next(
+        i for i in reversed(range(len(builder.rewrites))) if builder.rewrites[i] is rewrite
+    )
+    builder.rewrites[place] = builder.choices = changed
 
 
 def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
@@ -167,19 +188,24 @@ def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
     if not prompts or texts == builder.system:
         return
     if builder.system:
-        if not any(found.code == "system_prompt_changed" for found in builder.gaps):
-            builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
+        _note_changed_prompt(builder, call)
         return
     history = builder.history
     same_agent = history is not None and agent_name(history.root) == agent_name(run)
     if history is not None and (history.system == texts or same_agent):
         if history.system and history.system != texts:
-            builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
+            _note_changed_prompt(builder, call)
         builder.system = history.system or texts
         return
     builder.system = texts
     shown = [Entry(message, key_of(message), call.span.start_ns) for message in prompts]
     builder.thread.put(builder.start, [*shown, *builder.tail])
+
+
+def _note_changed_prompt(builder: Builder, call: ModelCall) -> None:
+    if not builder.prompt_changed:
+        builder.prompt_changed = True
+        builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
 
 
 def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[Entry]) -> None:
@@ -292,13 +318,28 @@ def _place_own(builder: Builder) -> None:
 
 
 def _complete(builder: Builder) -> None:
-    """Work in what the tools' spans hold, and note which calls have no result."""
-    before, _ = complete(builder.thread.entries[builder.start : builder.new_from], ())
-    tool_runs = [tool for run in builder.runs for tool in run.tool_runs]
-    own, builder.tool_gaps = complete(builder.own, tool_runs)
-    builder.thread.put(builder.start, [*before, *own])
+    """Work in what the tools' spans hold, and note which calls have no result.
+
+    Of a run that was brought results before, only the last calls and what follows them are looked
+    at again, so that many such runs stay linear.
+    """
+    thread, tool_runs = builder.thread, [*builder.waiting, *builder.runs[-1].tool_runs]
+    start = builder.settled
+    if not builder.new_from <= start <= thread.changed or len(builder.runs) == 1:
+        start, builder.settled_gaps = builder.new_from, []
+        tool_runs = [tool for run in builder.runs for tool in run.tool_runs]
+        before = complete(thread.entries[builder.start : start], ()).entries
+        thread.put(builder.start, [*before, *builder.own])
+    done = complete(thread.entries[start:], tool_runs)
+    thread.put(start, done.entries)
+    builder.settled = thread.changed = start + done.settled
+    builder.settled_gaps += done.gaps
+    builder.tool_gaps = [*builder.settled_gaps, *done.open_gaps]
+    calls = (call for entry in done.entries[: done.settled] for call in entry.message.tool_calls)
+    placed = {call.span_id for call in calls}
+    builder.waiting = [tool for tool in tool_runs if tool.span.span_id not in placed]
     if builder.history is not None:
-        _fill_gaps_of(builder.history, own)
+        _fill_gaps_of(builder.history, builder.own)
 
 
 def _fill_gaps_of(history: Builder, own: Sequence[Entry]) -> None:

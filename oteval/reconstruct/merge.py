@@ -143,22 +143,25 @@ class Thread:
         entries: Its messages.
         spoken: The indices of those that are no system prompts.
         links: The chain up to each of those, as far as it has been asked for.
+        answers: The numbers of those that are the assistant's.
+        changed: The first entry that was put in another's place since this was last set.
     """
 
     entries: list[Entry] = field(default_factory=list)
     spoken: list[int] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+    changed: int = 0
 
     def fork(self, length: int) -> Thread:
         """Return a thread of its own with the first `length` entries."""
         count = bisect_left(self.spoken, length)
-        return Thread(self.entries[:length], self.spoken[:count], self.links[:count])
+        answers = self.answers[: bisect_left(self.answers, count)]
+        return Thread(self.entries[:length], self.spoken[:count], self.links[:count], answers)
 
     def chain(self) -> str:
         """Return the hash over the messages up to the last of the assistant, or ""."""
-        last = len(self.spoken) - 1
-        while last >= 0 and not _is_answer(self._entry(last)):
-            last -= 1
+        last = self.answers[-1] if self.answers else -1
         for at in range(len(self.links), last + 1):
             before = self.links[-1] if self.links else ""
             self.links.append(_link(before, self._entry(at)))
@@ -229,22 +232,29 @@ class Thread:
             index = self.spoken[at]
             if index < floor:
                 continue
-            if not self.entries[index].key:
+            old = self.entries[index]
+            if not old.key:
                 self.entries[index] = sent[offset]
                 del self.links[at:]
             else:
-                self.entries[index] = _with_ids(self.entries[index], sent[offset])
+                self.entries[index] = _with_ids(old, sent[offset])
+            if self.entries[index] is not old:
+                self.changed = min(self.changed, index)
         self.extend(sent[found.known :])
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Append entries."""
         for entry in entries:
             if entry.is_spoken:
+                if _is_answer(entry):
+                    self.answers.append(len(self.spoken))
                 self.spoken.append(len(self.entries))
             self.entries.append(entry)
 
     def put(self, start: int, entries: Iterable[Entry]) -> None:
         """Replace the entries from `start` on."""
         count = bisect_left(self.spoken, start)
+        del self.answers[bisect_left(self.answers, count) :]
         del self.entries[start:], self.spoken[count:], self.links[count:]
+        self.changed = min(self.changed, start)
         self.extend(entries)

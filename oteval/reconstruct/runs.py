@@ -63,7 +63,7 @@ class Run:
     nested: list[tuple[ModelCall, ModelCall]] = field(default_factory=list)
     visits: list[Visit] = field(default_factory=list)
     node: str = ""
-    duplicate_traces: list[str] = field(default_factory=list)
+    duplicate_traces: dict[str, None] = field(default_factory=dict)
 
     @property
     def is_wrapper(self) -> bool:

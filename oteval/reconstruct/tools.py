@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
+from typing import NamedTuple
 
 from ..jsontext import canonical
 from ..model import Gap, Message, ToolCall
@@ -20,7 +21,7 @@ from .gaps import gap
 from .merge import Entry, key_of
 from .readings import ToolRun
 
-__all__ = ["complete"]
+__all__ = ["Completed", "complete"]
 
 # How a failed call's result begins, where no span of the tool says whether it failed.
 _ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
@@ -44,8 +45,24 @@ class _Exchange:
     results: list[Entry] = field(default_factory=list)
 
 
-def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> tuple[list[Entry], list[Gap]]:
-    """Return a run's messages with its tool runs worked in, and what is missing still.
+class Completed(NamedTuple):
+    """A run's messages with its tool runs worked in.
+
+    Attributes:
+        entries: The messages.
+        gaps: What is missing of those before `settled`.
+        open_gaps: What is missing of the others, and of tool runs that no call asked for.
+        settled: Where the last message with calls is, whose results may still come.
+    """
+
+    entries: list[Entry]
+    gaps: list[Gap]
+    open_gaps: list[Gap]
+    settled: int
+
+
+def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
+    """Return a run's messages with its tool runs worked in.
 
     Args:
         entries: The run's own messages.
@@ -55,13 +72,17 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> tuple[list[En
     for exchange in exchanges:
         _pair_results(exchange)
     left = _match_runs([a for exchange in exchanges for a in exchange.answers], runs)
-    gaps = _place_left(exchanges, left)
+    unmatched = _place_left(exchanges, left)
     done: list[Entry] = []
+    gaps: list[Gap] = []
+    settled, count = 0, 0
     for exchange in exchanges:
+        if exchange.answers:
+            settled, count = len(done), len(gaps)
         done.extend(_render(exchange, gaps))
         for answer in exchange.answers:
             gaps.extend(_unfilled(answer))
-    return done, gaps
+    return Completed(done, gaps[:count], [*unmatched, *gaps[count:]], settled)
 
 
 def _unfilled(answer: _Answered) -> Sequence[Gap]:
@@ -194,9 +215,11 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
         return [exchange.entry, *exchange.results]
     entry = exchange.entry
     calls = tuple(_call(answer) for answer in exchange.answers)
-    message = replace(entry.message, tool_calls=calls)
-    # A message of which only the role was known stays open to what a later input says of it.
-    key = key_of(message) if entry.key else ""
+    message, key = entry.message, entry.key
+    if calls != message.tool_calls:
+        message = replace(message, tool_calls=calls)
+        # A message of which only the role was known stays open to what a later input says of it.
+        key = key_of(message) if key else ""
     rendered = [Entry(message, key, entry.time_ns, entry.is_open)]
     paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
     for result in exchange.results:

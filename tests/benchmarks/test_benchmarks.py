@@ -12,6 +12,7 @@ import pytest
 from benchmarks import (
     cli,
     clock,
+    conversations,
     imports,
     ingest,
     match,
@@ -249,3 +250,23 @@ def test_the_runner_measures_in_a_process_of_its_own():
     options = argparse.Namespace(quick=True, peer=None, peer_cli=None)
 
     assert run.measured("imports", options)["bare"] > 0
+
+
+def test_conversations_hold_time_against_bytes():
+    """Each shape has bytes, seconds and memory by size, and the slope of the line through them."""
+    found = conversations.measure(turns=[40, 80], calls=[10, 20], repeats=1)
+
+    for shape in ("turns", "run"):
+        small, big = found[shape]["points"]
+        assert big["bytes"] > small["bytes"] > 0
+        assert small["peak"] > small["spans_peak"] * 0.5 > 0
+    assert len(conversations.rows(found)) == 10
+    assert [row.target for row in conversations.rows(found)][4] == "at most 1.15"
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_a_slope_tells_linear_from_quadratic(power: float):
+    """Seconds that grow with a power of the bytes have that power as their slope."""
+    points = [{"bytes": size, "cpu_s": 3e-9 * size**power} for size in (10, 100, 5_000)]
+
+    assert conversations.slope(points) == pytest.approx(power)

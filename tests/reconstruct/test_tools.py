@@ -201,6 +201,20 @@ def test_a_tool_that_nobody_asked_for_is_a_gap():
     assert found.gaps[0].span_id == "t1"
 
 
+def test_a_gap_stays_one_short_line_whatever_it_names():
+    """A tool's name of several lines and thousands of letters is cut where a gap names it."""
+    found = run(
+        chat("c1", 2, [user("q")], said("a"), parent="a"),
+        tool("t1", 3, of="warm\n\u2028" + "up" * 5000, args="{}", result="r", parent="a"),
+    )
+
+    (only_gap,) = found.gaps
+    assert only_gap.detail.startswith("the tool warm up")
+    assert "... ran without" in only_gap.detail
+    assert len(only_gap.detail) < 1200
+    assert len(only_gap.detail.splitlines()) == 1
+
+
 def test_tools_after_an_answer_that_was_not_captured_are_its_calls():
     """Without content, the tools that ran after a model call are what it asked for."""
     found = run(

@@ -28,6 +28,7 @@ from .base import (
     Dialect,
     Logs,
     attribute_gaps,
+    has_prefix,
     integer,
     model_failure,
     result_text,
@@ -57,9 +58,7 @@ _AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+)
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether ADK wrote the span."""
-    return span.scope == "gcp.vertex.agent" or any(
-        key.startswith(_PREFIX) for key in span.attributes
-    )
+    return span.scope == "gcp.vertex.agent" or has_prefix(span.attributes, _PREFIX)
 
 
 def read(span: Span, logs: Logs) -> Reading:

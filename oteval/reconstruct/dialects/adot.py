@@ -48,6 +48,8 @@ class _Said(NamedTuple):
 
 def claims(span: Span, logs: Logs) -> bool:
     """Return whether a log record holds the content of a span that can be told what it is."""
+    if not logs:
+        return False
     is_known = span.scope == SCOPE or _operation(span) in _MODELS + _TOOLS + _AGENTS
     return is_known and any(_is_content(record.body) for record in logs)
 

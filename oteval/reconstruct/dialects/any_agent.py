@@ -26,6 +26,7 @@ INPUT, ARGUMENTS = "gen_ai.input.messages", "gen_ai.tool.args"
 OUTPUTS = ("gen_ai.output", "genai.output")
 MODEL_OPERATION = "call_llm"
 _CALL_NAMES, _CALL_ARGUMENTS = ("tool.name", "name"), ("tool.args", "arguments")
+_MARKS = frozenset({*OUTPUTS, ARGUMENTS})
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -34,7 +35,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return (
         span.scope == "any_agent"
         or attributes.get("gen_ai.operation.name") == MODEL_OPERATION
-        or any(key in attributes for key in (*OUTPUTS, ARGUMENTS))
+        or not _MARKS.isdisjoint(attributes)
     )
 
 

@@ -33,13 +33,15 @@ CONTENT = (INPUT, OUTPUT, SYSTEM)
 # The gaps that say already why there are no messages.
 _LOSSES = frozenset({"redacted", "content_truncated"})
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
-_KEYS = ("gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name")
+_KEYS = frozenset(
+    {"gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name"}
+)
 
 
 def claims(span: Span, logs: Logs) -> bool:
     """Return whether the span carries the current conventions' attributes or event."""
     attributes = span.attributes
-    return any(key in attributes for key in _KEYS) or any(
+    return not _KEYS.isdisjoint(attributes) or any(
         record.event_name == DETAILS_EVENT for record in logs
     )
 

@@ -16,7 +16,16 @@ from ...model import Message, Span, Usage
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure, result_text, revealed
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    has_prefix,
+    integer,
+    model_failure,
+    result_text,
+    revealed,
+)
 from .haystack_messages import definitions, messages_of
 
 __all__ = ["HAYSTACK"]
@@ -34,7 +43,7 @@ AGENT_INPUT, AGENT_OUTPUT = "haystack.agent.input", "haystack.agent.output"
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether Haystack wrote the span."""
-    return span.name.startswith(PREFIX) or any(key.startswith(PREFIX) for key in span.attributes)
+    return span.name.startswith(PREFIX) or has_prefix(span.attributes, PREFIX)
 
 
 def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001

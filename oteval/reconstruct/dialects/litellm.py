@@ -37,7 +37,7 @@ SYSTEM = "gen_ai.system_instructions"
 OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
 TOOLS = "llm.request.functions."
 # The proxy writes on the span that is there, whosever it is.
-_MARKS = ("litellm.call_id", "metadata.user_api_key_hash")
+_MARKS = frozenset({"litellm.call_id", "metadata.user_api_key_hash"})
 # With a leading "a" where the call is asynchronous.
 _MODEL_KINDS = frozenset(
     (
@@ -56,7 +56,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether LiteLLM wrote the span, or on it."""
     if span.scope == SCOPE or span.name == RAW:
         return True
-    return any(key in span.attributes for key in _MARKS)
+    return not _MARKS.isdisjoint(span.attributes)
 
 
 def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001

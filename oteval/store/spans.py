@@ -238,7 +238,7 @@ class Spans:
         return found, records
 
     def traces_of(self, name: str) -> list[str]:
-        """Return the traces that a trace id, the beginning of one, or a span id means; 5 at most."""
+        """Return the traces (5 at most) that the beginning of their id or a span id means."""
         rows = self._connection.execute(
             "SELECT DISTINCT trace_id FROM spans "
             "WHERE starts_with(trace_id, ?) OR span_id = ? ORDER BY ALL LIMIT 5",

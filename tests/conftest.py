@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from oteval.store import Store
 
 from .reconstruct.summary import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary", "store"]
+
+# What a property holds does not depend on how busy the machine is.
+settings.register_profile("oteval", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("oteval")
 
 
 @pytest.fixture

@@ -6,7 +6,10 @@
     ├── StoreError          the database cannot be used
     │   ├── StoreLocked     another process holds it
     │   ├── StoreTooNew     a newer oteval wrote it
-    │   └── NotAStore       the file is no oteval database
+    │   ├── NotAStore       the file is no oteval database
+    │   └── ArchiveMissing  a file that it moved old rows to is not there
+    ├── JudgeError          a judge could not be asked, or gave no verdict
+    │   └── BudgetSpent     what it may cost is spent; it was not asked
     ├── NotFound            an id or name that nothing has
     └── NothingEvaluated    a run that had nothing, or too little, to evaluate
 
@@ -17,8 +20,11 @@ This module imports nothing of the package.
 from __future__ import annotations
 
 __all__ = [
+    "ArchiveMissing",
+    "BudgetSpent",
     "ConfigError",
     "InputError",
+    "JudgeError",
     "NotAStore",
     "NotFound",
     "NothingEvaluated",
@@ -55,6 +61,18 @@ class StoreTooNew(StoreError):
 
 class NotAStore(StoreError):
     """The file is not a DuckDB database, or not one of oteval's."""
+
+
+class ArchiveMissing(StoreError):
+    """A file of archived rows is not there, or cannot be read; the message names it."""
+
+
+class JudgeError(OtevalError):
+    """A judge could not be asked, or what it answered is no verdict; the message says why."""
+
+
+class BudgetSpent(JudgeError):
+    """A judge was not asked, because what it may cost is spent."""
 
 
 class NotFound(OtevalError, LookupError):

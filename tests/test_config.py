@@ -123,11 +123,11 @@ salt: x
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_mach\n",
-            "x.yaml:2: evaluators.0: 'type' must be python or trajectory_match",
+            "x.yaml:2: evaluators.0: 'type' must be one of budget, cost, final_answer, ",
         ),
         (
             "evaluators:\n  - name: a\n",
-            "x.yaml:2: evaluators.0: 'type' must be python or trajectory_match",
+            "x.yaml:2: evaluators.0: 'type' must be one of budget, cost, final_answer, ",
         ),
         (
             "evaluators:\n  - name: a\n    type: trajectory_match\n",

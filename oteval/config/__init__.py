@@ -7,10 +7,14 @@ JSON schema of the file is ``oteval config schema``.
 from __future__ import annotations
 
 from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config
+from .live import Completion, Endpoint, Forward, Limits, Metrics, Redaction, resolved
+from .retention import DEFAULT_ARCHIVE, Retention
 from .rules import (
     RULES,
     BaseRule,
     DatasetReference,
+    ExampleReference,
+    JudgeRule,
     MatchRule,
     PythonRule,
     ReferenceSource,
@@ -21,19 +25,30 @@ from .rules import (
 )
 
 __all__ = [
+    "DEFAULT_ARCHIVE",
     "DEFAULT_PATH",
     "RULES",
     "BaseRule",
+    "Completion",
     "Config",
     "DatasetReference",
+    "Endpoint",
+    "ExampleReference",
+    "Forward",
     "Gate",
+    "JudgeRule",
+    "Limits",
     "MatchRule",
+    "Metrics",
     "PythonRule",
+    "Redaction",
     "ReferenceSource",
+    "Retention",
     "Rule",
     "StoredReference",
     "Where",
     "load_config",
     "parse_config",
+    "resolved",
     "seconds",
 ]

@@ -10,7 +10,29 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from ..errors import ConfigError
-from .rules import RULES, DatasetReference, Rule, StoredReference, Strict, Where
+from .checks import TokenPrice
+from .live import (
+    Completion,
+    Endpoint,
+    EndpointOrUrl,
+    Forward,
+    ForwardOrUrl,
+    Limits,
+    Metrics,
+    MetricsOrUrl,
+    Redaction,
+)
+from .retention import Retention
+from .rules import (
+    RULES,
+    DatasetReference,
+    ExampleReference,
+    JuryMember,
+    Rule,
+    StoredReference,
+    Strict,
+    Where,
+)
 
 __all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config"]
 
@@ -35,6 +57,27 @@ class Config(Strict):
     evaluators: list[Rule] = Field(min_length=1, description="What is evaluated.")
     gates: list[Gate] = Field(default_factory=list, description="What must hold.")
     salt: str = Field("oteval", description="Changes which traces a sample draws.")
+    completion: Completion = Field(
+        Completion(), description="Live: when a trace is complete and scored."
+    )
+    budgets: dict[str, Limits] = Field(
+        default_factory=dict, description="Live: what evaluators may use, by their names."
+    )
+    forward: ForwardOrUrl | None = Field(
+        None, description="Live: where traces go on to, with their scores."
+    )
+    events: EndpointOrUrl | None = Field(
+        None, description="Live: where scores go as gen_ai.evaluation.result log events."
+    )
+    metrics: MetricsOrUrl | None = Field(
+        None, description="Live: where metrics are sent over OTLP, beside /metrics."
+    )
+    redact: list[Redaction] = Field(
+        default_factory=list, description="Live: what is taken out before anything is kept."
+    )
+    retention: Retention | None = Field(
+        None, description="When spans move from the database into Parquet files."
+    )
 
 
 def load_config(path: str | Path) -> Config:
@@ -102,7 +145,7 @@ def _refuse_repeated_keys(node: yaml.Node | None, source: str) -> None:
 
 
 def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
-    """Refuse evaluators of the same name, and gates of none."""
+    """Refuse evaluators of the same name, and gates and budgets of none."""
     names: list[str] = []
     for index, rule in enumerate(config.evaluators):
         if rule.name in names:
@@ -110,18 +153,26 @@ def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
             raise ConfigError(f"{source}:{line}: two evaluators are called {rule.name!r}")
         names.append(rule.name)
     for index, gate in enumerate(config.gates):
-        if gate.evaluator not in names:
-            line, _ = _line(root, ["gates", index, "evaluator"])
-            near = difflib.get_close_matches(gate.evaluator, names, 1) or names
-            raise ConfigError(
-                f"{source}:{line}: no evaluator is called {gate.evaluator!r}; "
-                f"did you mean {near[0]!r}?"
-            )
+        _check_name(gate.evaluator, names, ["gates", index, "evaluator"], root, source)
+    for name in config.budgets:
+        _check_name(name, names, ["budgets", name], root, source)
+
+
+def _check_name(
+    name: str, names: list[str], path: list[Any], root: yaml.Node | None, source: str
+) -> None:
+    if name not in names:
+        line, _ = _line(root, path)
+        near = difflib.get_close_matches(name, names, 1) or names
+        raise ConfigError(
+            f"{source}:{line}: no evaluator is called {name!r}; did you mean {near[0]!r}?"
+        )
 
 
 def _explain(error: Any, root: yaml.Node | None, source: str) -> str:
     """Return one line that names the line, the key and what to do."""
-    path = [step for step in error["loc"] if step not in _TAGS]
+    places = list(enumerate(error["loc"]))
+    path = [step for at, step in places if step not in _TAGS and (at != 2 or step not in RULES)]
     line, known_path = _line(root, path)
     place = f"{source}:{line}"
     key = ".".join(str(step) for step in known_path) or "the file"
@@ -131,14 +182,25 @@ def _explain(error: Any, root: yaml.Node | None, source: str) -> str:
     if error["type"] == "missing":
         return f"{place}: {path[-1]!r} is missing in {'.'.join(map(str, path[:-1])) or 'the file'}"
     if error["type"] in ("union_tag_not_found", "union_tag_invalid"):
-        known = " or ".join(sorted(RULES))
-        return f"{place}: {key}: 'type' must be {known}"
+        meant = difflib.get_close_matches(str(error.get("ctx", {}).get("tag", "")), RULES, 1)
+        near = f"; did you mean {meant[0]!r}?" if meant else ""
+        return f"{place}: {key}: 'type' must be one of {', '.join(sorted(RULES))}{near}"
     message = error["msg"].removeprefix("Value error, ")
     return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
 
 
 # What pydantic puts into an error's place beside the keys of the file.
-_TAGS = {*RULES, "str", "StoredReference", "DatasetReference", "list[str]", "int", "float", "bool"}
+_TAGS = {
+    "str",
+    "JuryMember",
+    "StoredReference",
+    "DatasetReference",
+    "ExampleReference",
+    "list[str]",
+    "int",
+    "float",
+    "bool",
+}
 
 
 def _line(root: yaml.Node | None, path: list[Any]) -> tuple[int, list[Any]]:
@@ -179,7 +241,16 @@ def _nearest(place: tuple[Any, ...]) -> str:
 _MODELS: dict[str, type[BaseModel]] = {
     "where": Where,
     "not": Where,
+    "prices": TokenPrice,
+    "jury": JuryMember,
     "gates": Gate,
+    "completion": Completion,
+    "budgets": Limits,
+    "forward": Forward,
+    "events": Endpoint,
+    "metrics": Metrics,
+    "redact": Redaction,
     "StoredReference": StoredReference,
     "DatasetReference": DatasetReference,
+    "ExampleReference": ExampleReference,
 }

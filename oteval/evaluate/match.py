@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol
 from ..errors import ConfigError
 from .args import ArgsMatch
 from .compare import Verdict, acompare, compare
+from .observed import observed
 from .rules import Exact, Ignore
 from .spec import MatchSpec, make_spec
 
@@ -83,7 +84,7 @@ class MatchEvaluator:
         Raises:
             InputError: A side is no trajectory; the text names the place.
         """
-        return self.result(compare(outputs, reference_outputs, self.spec))
+        return observed(self.result(compare(outputs, reference_outputs, self.spec)))
 
     def result(self, verdict: Verdict) -> dict[str, Any]:
         """Return a verdict as this evaluator's result."""
@@ -232,7 +233,7 @@ def _as_async(made: MatchEvaluator) -> AsyncMatchEvaluator:
         inputs: Any = None,  # noqa: ARG001
         **extra: Any,  # noqa: ARG001
     ) -> dict[str, Any]:
-        return made.result(await acompare(outputs, reference_outputs, made.spec))
+        return observed(made.result(await acompare(outputs, reference_outputs, made.spec)))
 
     evaluator.__name__ = evaluator.__qualname__ = made.key
     evaluator.evaluator = made  # type: ignore[attr-defined]

@@ -23,7 +23,18 @@ from .messages import to_messages
 from .rules import Custom, Rule
 from .spec import MatchSpec
 
-__all__ = ["FunctionJudge", "Judge", "MatchJudge", "Scorer", "is_drawn", "version_of"]
+__all__ = [
+    "CONTENT_GAPS",
+    "FunctionJudge",
+    "Judge",
+    "MatchJudge",
+    "NotEvaluated",
+    "Result",
+    "Scorer",
+    "is_drawn",
+    "refuse_unseen",
+    "version_of",
+]
 
 # Gaps after which calls may be missing from the messages.
 CONTENT_GAPS = frozenset(
@@ -82,7 +93,10 @@ class Result:
 
 
 class Judge(Protocol):
-    """What judges one trajectory."""
+    """What judges one trajectory.
+
+    One that has something to say of a run without messages has `needs_messages` false.
+    """
 
     def judge(
         self, trajectory: Trajectory, messages: Sequence[Message], reference: Reference | None
@@ -114,7 +128,7 @@ class MatchJudge:
         """Return the verdict of the match."""
         if reference is None:
             raise NotEvaluated("there is no reference")
-        _refuse_unseen(trajectory, messages)
+        refuse_unseen(trajectory, messages)
         wanted = to_messages(list(reference.messages), "reference_outputs")
         found = self._compared(trajectory, messages, wanted, self.evaluator.spec)
         if not found.passed:
@@ -157,7 +171,7 @@ class MatchJudge:
         )
 
 
-def _refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
+def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     """Refuse a run whose calls may be unseen: content is missing and no tool's span shows them."""
     lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
     seen = any(call.span_id for message in messages for call in message.tool_calls)
@@ -300,7 +314,7 @@ class Scorer:
         try:
             if problem:
                 raise NotEvaluated(problem)
-            if not messages:
+            if not messages and getattr(self.judge, "needs_messages", True):
                 reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
                 raise NotEvaluated(reasons or "the run has no messages")
             found = self.judge.judge(trajectory, messages, reference)
@@ -310,7 +324,13 @@ class Scorer:
             raise
         # Also what is no Exception: a function that calls sys.exit() must not end the scoring.
         except BaseException as error:
-            return replace(blank, status="error", comment=f"{type(error).__name__}: {error}")
+            known = getattr(error, "metadata", None)
+            return replace(
+                blank,
+                status="error",
+                comment=f"{type(error).__name__}: {error}",
+                metadata=dict(known) if isinstance(known, Mapping) else {},
+            )
         return replace(
             blank,
             status="ok",

@@ -24,7 +24,7 @@ from .calls import CallTable
 from .messages import field, to_messages
 from .spec import MatchSpec
 
-__all__ = ["failed_calls", "select", "write_tools"]
+__all__ = ["failed_calls", "is_error", "results_of", "select", "write_tools"]
 
 
 def select(
@@ -105,7 +105,20 @@ def failed_calls(messages: Iterable[Message], error_pattern: re.Pattern[str]) ->
     Returns:
         Indexes among all calls of the trajectory.
     """
-    failed: set[int] = set()
+    results = results_of(messages).items()
+    return {index for index, result in results if is_error(result, error_pattern)}
+
+
+def results_of(messages: Iterable[Message]) -> dict[int, Message]:
+    """Return the results of a trajectory's calls by the calls' indexes.
+
+    Args:
+        messages: The trajectory.
+
+    Returns:
+        The tool messages; a call without a result is not in it.
+    """
+    found: dict[int, Message] = {}
     batches: list[dict[int, tuple[str, str]]] = []
     index, answered = 0, True
     for message in messages:
@@ -118,10 +131,10 @@ def failed_calls(messages: Iterable[Message], error_pattern: re.Pattern[str]) ->
         if message.role != "tool":
             continue
         answered = True
-        found = _answered(batches, message)
-        if found is not None and _is_error(message, error_pattern):
-            failed.add(found)
-    return failed
+        place = _answered(batches, message)
+        if place is not None:
+            found[place] = message
+    return found
 
 
 def _answered(batches: list[dict[int, tuple[str, str]]], result: Message) -> int | None:
@@ -146,5 +159,6 @@ def _by_order(call_id: str, name: str, result: Message) -> bool:
     return unnumbered and (not result.name or result.name == name)
 
 
-def _is_error(result: Message, error_pattern: re.Pattern[str]) -> bool:
+def is_error(result: Message, error_pattern: re.Pattern[str]) -> bool:
+    """Return whether a tool message says that the call failed, by a flag or by its text."""
     return result.is_error or error_pattern.search(result.content or "") is not None

@@ -12,6 +12,8 @@ Times are nanoseconds since the Unix epoch; ids are lower-case hex, as in OTLP/J
 
 from __future__ import annotations
 
+from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id
+from .label import Label
 from .score import Reference, Score, Status
 from .telemetry import Attributes, Event, Link, LogRecord, Span
 from .trajectory import (
@@ -28,14 +30,20 @@ from .trajectory import (
 
 __all__ = [
     "Attributes",
+    "Dataset",
     "Event",
+    "Example",
+    "Experiment",
+    "Feedback",
     "Gap",
+    "Label",
     "Link",
     "LogRecord",
     "Message",
     "Reference",
     "Rewrite",
     "Role",
+    "Run",
     "Score",
     "Span",
     "SpanRef",
@@ -43,5 +51,7 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "Usage",
+    "Vote",
+    "example_id",
     "trajectory_id",
 ]

@@ -23,16 +23,19 @@ class Reference:
         name: Its name in the store or configuration.
         messages: The messages, in any form `oteval.evaluate.messages` accepts.
         source: Where it came from: a file's path or a trajectory's id.
+        steps: The nodes of each turn, for an evaluator of graphs; None where it has no graph.
     """
 
     name: str
     messages: tuple[Any, ...]
     source: str = ""
+    steps: tuple[tuple[str, ...], ...] | None = None
 
     @property
     def fingerprint(self) -> str:
         """A hash of the content; part of an evaluator's version."""
-        text = canonical([m.as_dict() if isinstance(m, Message) else m for m in self.messages])
+        messages = [m.as_dict() if isinstance(m, Message) else m for m in self.messages]
+        text = canonical(messages if self.steps is None else [messages, self.steps])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

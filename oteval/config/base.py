@@ -1,0 +1,156 @@
+"""What every evaluator of oteval.yaml has, and the parts that several types share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from ..selection import Condition, Selection, parse_condition
+
+__all__ = [
+    "BaseRule",
+    "DatasetReference",
+    "ExampleReference",
+    "ReferenceSource",
+    "StoredReference",
+    "Strict",
+    "Texts",
+    "Where",
+    "seconds",
+]
+
+Texts = str | list[str]
+
+
+class Strict(BaseModel):
+    """A part of the file: a key that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _texts(value: Texts | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+class Where(Strict):
+    """Which trajectories an evaluator looks at; all that is given must hold."""
+
+    agent: Texts | None = Field(None, description="Agent name, or a list of them.")
+    service: Texts | None = Field(None, description="service.name of the resource, or a list.")
+    model: Texts | None = Field(None, description="Model that answered, or a list.")
+    conversation: Texts | None = Field(None, description="Conversation id, or a list.")
+    attributes: dict[str, str | int | float | bool | list[str]] = Field(
+        default_factory=dict, description="Attributes of the root span or its resource."
+    )
+    conditions: list[str] = Field(
+        default_factory=list, description="Comparisons such as 'errors>0' or 'tool=refund'."
+    )
+    not_: Where | None = Field(None, alias="not", description="What must not hold.")
+
+    @field_validator("conditions")
+    @classmethod
+    def _check_conditions(cls, value: list[str]) -> list[str]:
+        for text in value:
+            parse_condition(text)
+        return value
+
+    def selection(self) -> Selection:
+        """Return the selection it spells out."""
+        conditions: tuple[Condition, ...] = tuple(parse_condition(text) for text in self.conditions)
+        return Selection(
+            agents=_texts(self.agent),
+            services=_texts(self.service),
+            models=_texts(self.model),
+            conversations=_texts(self.conversation),
+            attributes={
+                key: tuple(value) if isinstance(value, list) else (str(value),)
+                for key, value in self.attributes.items()
+            },
+            conditions=conditions,
+            excluded=self.not_.selection() if self.not_ else None,
+        )
+
+
+class StoredReference(Strict):
+    """A reference kept in the store: a trajectory, or a name given by `oteval reference add`."""
+
+    trajectory: str | None = Field(None, description="A trajectory's id.")
+    name: str | None = Field(None, description="A name given by `oteval reference add`.")
+
+    @model_validator(mode="after")
+    def _one(self) -> StoredReference:
+        if (self.trajectory is None) == (self.name is None):
+            raise ValueError("give either trajectory or name")
+        return self
+
+
+class DatasetReference(Strict):
+    """References by case: a JSON-lines file, each line with the key's value and messages."""
+
+    dataset: str = Field(description="A JSON-lines file: {KEY: value, messages: [...]} a line.")
+    key: str = Field("test.case.id", description="The attribute that names a run's case.")
+
+
+class ExampleReference(Strict):
+    """The reference of the example that a run belongs to, in an experiment."""
+
+    example: Literal[True] = Field(description="In experiments: the example's own reference.")
+
+
+def _reference_kind(value: Any) -> str:
+    if isinstance(value, (DatasetReference, ExampleReference, StoredReference)):
+        return type(value).__name__
+    if isinstance(value, dict):
+        if "example" in value:
+            return "ExampleReference"
+        return "DatasetReference" if {"dataset", "key"} & set(value) else "StoredReference"
+    return "str"
+
+
+# Told apart by its shape, so that an error is about what was meant.
+ReferenceSource = Annotated[
+    Annotated[str, Tag("str")]
+    | Annotated[StoredReference, Tag("StoredReference")]
+    | Annotated[DatasetReference, Tag("DatasetReference")]
+    | Annotated[ExampleReference, Tag("ExampleReference")],
+    Discriminator(_reference_kind),
+]
+
+
+class BaseRule(Strict):
+    """What all types of evaluators have."""
+
+    name: str = Field(min_length=1, description="Unique; the score's name.")
+    where: Where = Field(Where(), description="Which trajectories it looks at.")
+    sample: float = Field(1.0, ge=0.0, le=1.0, description="The share of traces that is scored.")
+    scope: Literal["turn", "conversation"] = Field(
+        "turn", description="Whether it sees the run's own messages or the whole conversation."
+    )
+
+
+def seconds(value: str | float) -> float:
+    """Return a duration in seconds: a number, or a text such as ``500ms``, ``5s``, ``2m``, ``1h``.
+
+    Raises:
+        ValueError: The text is no duration.
+    """
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    text = str(value).strip()
+    for unit, factor in units.items():
+        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
+            return float(text[: -len(unit)]) * factor
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m") from None

@@ -1,0 +1,156 @@
+"""What `oteval serve` needs beside the evaluators: completion, limits, forwarding, redaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from .base import Strict, seconds
+
+__all__ = [
+    "Completion",
+    "Endpoint",
+    "EndpointOrUrl",
+    "Forward",
+    "ForwardOrUrl",
+    "Limits",
+    "Metrics",
+    "MetricsOrUrl",
+    "Redaction",
+    "Seconds",
+    "resolved",
+]
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError("write a duration, for instance 5s or 2m")
+    found = seconds(value)
+    if not 0 <= found < float("inf"):
+        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m")
+    return found
+
+
+Seconds = Annotated[float, BeforeValidator(_duration, json_schema_input_type=float | str)]
+"""A duration in seconds; the file may say 500ms, 5s, 2m, 1h or 1d."""
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class Completion(Strict):
+    """When a trace counts as complete and is scored; a later span makes a new revision."""
+
+    quiet: Seconds = Field(
+        5.0, description="So long after its last span, when the root span has ended."
+    )
+    idle: Seconds = Field(300.0, description="So long after its last span, root or not.")
+    max_age: Seconds = Field(3600.0, description="So long after its first span, in any case.")
+    backfill: Seconds = Field(
+        86400.0,
+        description="How old a complete trace may be for an evaluator that is new to score it; "
+        "`oteval score` scores older ones.",
+    )
+
+
+class Endpoint(Strict):
+    """An OTLP/HTTP endpoint."""
+
+    url: str = Field(description="Its base URL; /v1/traces, /v1/logs or /v1/metrics is added.")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Headers; ${NAME} is taken from the environment."
+    )
+    gzip: bool = Field(False, description="Whether requests are compressed.")
+    timeout: Seconds = Field(10.0, gt=0, description="How long a request may take.")
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        if not re.match(r"https?://[^/\s]+", value):
+            raise ValueError(f"{value!r} is no URL; write http://HOST:PORT or https://HOST")
+        return value.rstrip("/")
+
+
+def _from_url(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value
+
+
+class Forward(Endpoint):
+    """Where traces go on to, each with its scores."""
+
+    deadline: Seconds = Field(
+        30.0, description="How long a span may wait for scores before it goes on without."
+    )
+    quota: int = Field(
+        4 << 30, ge=1 << 20, description="The most bytes that may wait on disk to be sent on."
+    )
+
+
+class Metrics(Endpoint):
+    """Where the metrics are sent, beside being on /metrics."""
+
+    interval: Seconds = Field(60.0, gt=0, description="How often.")
+
+
+# In the file a URL alone is enough for each.
+EndpointOrUrl = Annotated[
+    Endpoint, BeforeValidator(_from_url, json_schema_input_type=Endpoint | str)
+]
+ForwardOrUrl = Annotated[Forward, BeforeValidator(_from_url, json_schema_input_type=Forward | str)]
+MetricsOrUrl = Annotated[Metrics, BeforeValidator(_from_url, json_schema_input_type=Metrics | str)]
+
+
+class Limits(Strict):
+    """What an evaluator that takes its time may use in live scoring."""
+
+    concurrency: int = Field(4, ge=1, le=256, description="How many of its calls run at once.")
+    max_per_minute: float | None = Field(None, gt=0, description="Calls a minute.")
+    max_cost_per_day: float | None = Field(
+        None, ge=0, description="US dollars a day (UTC); over it, nothing is asked until the next."
+    )
+    timeout: Seconds | None = Field(
+        None, gt=0, description="After how long a call is given up; 60s unless the rule says."
+    )
+    attempts: int = Field(4, ge=1, description="How often a run is tried when the evaluator fails.")
+
+
+class Redaction(Strict):
+    """What is taken out of everything that comes in, before anything is written to disk."""
+
+    keys: list[str] = Field(
+        default_factory=list, description="Attribute names, * for any text: their values go."
+    )
+    pattern: str | None = Field(
+        None, description="A regular expression: what it matches in any text goes."
+    )
+    replace: str = Field("[redacted]", description="What stands there instead.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Redaction:
+        if not self.keys and self.pattern is None:
+            raise ValueError("give keys or a pattern")
+        if self.pattern is not None:
+            try:
+                matches_nothing = re.compile(self.pattern).match("")
+            except re.error as error:
+                raise ValueError(f"pattern: no regular expression: {error}") from None
+            if matches_nothing:
+                raise ValueError("pattern: it matches the empty text, so it would be everywhere")
+        return self
+
+
+def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with ``${NAME}`` replaced by the environment's values.
+
+    Raises:
+        ValueError: A variable is not set; the message names it and the header.
+    """
+    found = {}
+    for name, value in headers.items():
+        for variable in _VARIABLE.findall(value):
+            if variable not in environment:
+                raise ValueError(f"header {name!r}: the environment has no {variable}")
+        found[name] = _VARIABLE.sub(lambda match: environment[match[1]], value)
+    return found

@@ -1,0 +1,91 @@
+"""The JSON schemas of tools' arguments, out of every form in which tools are defined.
+
+OpenAI's ``{"type": "function", "function": {...}}``, the flat form of OpenAI's responses and of
+OpenTelemetry's GenAI conventions, Anthropic's ``input_schema``, MCP's ``inputSchema``, Bedrock's
+``toolSpec``, Gemini's ``functionDeclarations`` and Pydantic AI's ``parameters_json_schema``. A
+schema may be JSON text. Gemini writes types in capitals, and ``nullable``; both are made JSON
+schema's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...jsontext import loads
+from ..messages import field
+
+__all__ = ["schemas_of"]
+
+_SCHEMAS = (
+    *("parameters", "input_schema", "inputSchema", "parametersJsonSchema"),
+    *("parameters_json_schema", "args_schema"),
+)
+_LISTS = ("functionDeclarations", "function_declarations")
+_TYPES = {"OBJECT", "ARRAY", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "NULL"}
+_DEEPEST = 100
+
+
+def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | None]:
+    """Return the schema of each tool's arguments; None where its definition has none.
+
+    Args:
+        tools: Definitions in any form, also mixed.
+
+    Returns:
+        Schemas by tool. Of two definitions of a tool the later counts, but one without a schema
+        never hides one with it.
+    """
+    found: dict[str, Mapping[str, Any] | bool | None] = {}
+    for tool in _each(tools):
+        name = field(tool, "name") or field(tool, "type")
+        if isinstance(name, str):
+            schema = _schema(tool)
+            found[name] = found.get(name) if schema is None else schema
+    return found
+
+
+def _each(tools: Iterable[Any]) -> Iterator[Any]:
+    """Yield definitions without what they are wrapped in."""
+    for tool in tools:
+        lists = [field(tool, key) for key in _LISTS]
+        several = next((value for value in lists if isinstance(value, (list, tuple))), None)
+        if several is not None:
+            yield from several
+        else:
+            yield field(tool, "function") or field(tool, "toolSpec") or tool
+
+
+def _schema(tool: Any) -> Mapping[str, Any] | bool | None:
+    for key in _SCHEMAS:
+        value = field(tool, key)
+        if isinstance(value, str):
+            try:
+                value = loads(value)
+            except ValueError:
+                continue
+        if isinstance(value, Mapping) and isinstance(value.get("json"), Mapping):
+            value = value["json"]
+        if isinstance(value, (Mapping, bool)):
+            schema = _plain(value)
+            return schema if isinstance(schema, (Mapping, bool)) else None
+    return None
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a schema in JSON schema's own words."""
+    if depth > _DEEPEST:
+        return value
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    plain = {key: _plain(item, depth + 1) for key, item in value.items()}
+    kind = plain.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        plain["type"] = kind.lower()
+    if plain.get("nullable") is True and isinstance(plain.get("type"), str):
+        plain["type"] = [plain["type"], "null"]
+        if isinstance(plain.get("enum"), list):
+            plain["enum"] = [*plain["enum"], None]
+    return plain

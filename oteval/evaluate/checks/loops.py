@@ -1,0 +1,164 @@
+"""A check for agents that go in circles.
+
+A **cycle** of length n is n calls in a row that are made again right after: the same tools with
+equal arguments, in the same order. A call repeated at once is a cycle of length 1. **Repeats**
+counts how often the calls of a cycle occur one after the other; calls that are made once occur
+once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, NamedTuple
+
+from ..values import canonical_key
+from .base import Call, Check, Found, NotEvaluated, Seen, listed, strings, whole
+
+__all__ = ["Cycle", "Loops", "create_loop_evaluator", "longest_cycle"]
+
+
+class Cycle(NamedTuple):
+    """Calls that repeat.
+
+    Attributes:
+        start: The index of the first call, among those looked at.
+        length: How many calls it has.
+        repeats: How often they occur one after the other.
+    """
+
+    start: int
+    length: int
+    repeats: int
+
+
+def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
+    """Return the cycle that repeats most often; of several the shortest, then the first.
+
+    Args:
+        keys: The calls, equal where the calls are.
+        max_length: The longest cycle to look for.
+
+    Returns:
+        The cycle, or None where there are no calls. Takes time linear in the calls for each
+        length.
+    """
+    best = Cycle(0, 1, 1) if keys else None
+    for length in range(1, min(max_length, len(keys) // 2) + 1):
+        streak = 0
+        for place in range(length, len(keys)):
+            streak = streak + 1 if keys[place] == keys[place - length] else 0
+            repeats = streak // length + 1
+            if best is not None and repeats > best.repeats:
+                best = Cycle(place - streak - length + 1, length, repeats)
+    return best
+
+
+@dataclass(frozen=True)
+class Loops(Check):
+    """Fails where the same calls are made over and over.
+
+    Attributes:
+        key: The score's name.
+        max_repeats: How often the calls of a cycle may occur one after the other.
+        max_equal: How often equal calls may occur in all; None for any number.
+        max_cycle: The longest cycle to look for.
+        ignore_tools: Tools that may be called again and again, for instance to wait.
+    """
+
+    type: ClassVar[str] = "loops"
+
+    key: str = "loops"
+    max_repeats: int = 2
+    max_equal: int | None = None
+    max_cycle: int = 5
+    ignore_tools: tuple[str, ...] = ()
+
+    def check(self, seen: Seen) -> Found:
+        """Look for cycles and for equal calls."""
+        calls = [call for call in seen.calls if not self._ignores(call)]
+        cycle, most = self._measure([_key(call) for call in calls])
+        problems = self._problems(calls, cycle, most)
+        if not problems:
+            unknown = {c.call.name for c in calls if c.call.arguments is None}
+            if unknown:
+                keys = [c.call.name if c.call.name in unknown else _key(c) for c in calls]
+                if self._problems(calls, *self._measure(keys)):
+                    tools = ", ".join(sorted(unknown))
+                    raise NotEvaluated(f"the arguments of {tools} are not in the trace")
+            seen.require_all_calls()
+        figures = {
+            "calls": len(seen.calls),
+            "repeats": cycle.repeats if cycle else 0,
+            "cycle": [call.call.name for call in _of(calls, cycle)] if cycle else [],
+            "most_equal": most[1],
+        }
+        return Found(problems, figures)
+
+    def _ignores(self, call: Call) -> bool:
+        return any(fnmatchcase(call.call.name, one) for one in self.ignore_tools)
+
+    def _measure(self, keys: Sequence[Hashable]) -> tuple[Cycle | None, tuple[int, int]]:
+        """Return the longest cycle, and of the call that occurs most its place and number."""
+        counts = Counter(keys).most_common(1)
+        most = (keys.index(counts[0][0]), counts[0][1]) if counts else (0, 0)
+        return longest_cycle(keys, self.max_cycle), most
+
+    def _problems(
+        self, calls: Sequence[Call], cycle: Cycle | None, most: tuple[int, int]
+    ) -> list[str]:
+        problems = []
+        if cycle is not None and cycle.repeats > self.max_repeats:
+            made = listed(_of(calls, cycle))
+            limit = f"{cycle.repeats} times in a row (at most {self.max_repeats})"
+            problems.append(f"{made} made {limit}")
+        place, count = most
+        if self.max_equal is not None and count > self.max_equal:
+            problems.append(f"{calls[place]} made {count} times (at most {self.max_equal})")
+        return problems
+
+
+def _of(calls: Sequence[Call], cycle: Cycle) -> Sequence[Call]:
+    return calls[cycle.start : cycle.start + cycle.length]
+
+
+def _key(call: Call) -> Hashable:
+    """Return what equal calls share; what cannot be compared equals only itself."""
+    arguments = call.call.arguments
+    key = None if arguments is None else canonical_key(arguments)
+    return (call.call.name, key) if key is not None else (call.call.name, call.index, "unknown")
+
+
+def create_loop_evaluator(
+    *,
+    max_repeats: int = 2,
+    max_equal: int | None = None,
+    max_cycle: int = 5,
+    ignore_tools: Any = None,
+    feedback_key: str = "loops",
+) -> Loops:
+    """Create an evaluator that fails where the same calls are made over and over.
+
+    Args:
+        max_repeats: How often the same calls may be made one after the other: 1 allows no
+            repetition. Calls are the same when tools and arguments are.
+        max_equal: How often equal calls may be made in all, wherever they stand.
+        max_cycle: The greatest number of calls that are taken together as a cycle.
+        ignore_tools: Tools that do not count; ``*`` and ``?`` stand for any text or character.
+        feedback_key: The score's name.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it.
+    """
+    return Loops(
+        feedback_key,
+        whole(max_repeats, "max_repeats", 1),
+        None if max_equal is None else whole(max_equal, "max_equal", 1),
+        whole(max_cycle, "max_cycle", 1),
+        strings(ignore_tools, "ignore_tools"),
+    )

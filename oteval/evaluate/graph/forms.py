@@ -1,0 +1,133 @@
+"""Graph trajectories, and the forms in which people hold them.
+
+A **graph trajectory** is ``{"inputs": [...], "results": [...], "steps": [[node, ...], ...]}``: for
+each turn of a thread what went in, what came out, and the names of the nodes in the order in which
+they ran. Accepted are such a dict, what the LangGraph extraction returns (that dict under
+``outputs``), any object with ``steps``, and our own `Trajectory`, whose conversation is a turn for
+each of its runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from ...errors import InputError
+from ...model import Message, Trajectory
+from ..messages import field
+
+__all__ = ["GraphTrajectory", "Turns", "graph_of", "read_turns", "runs_of", "unwrapped"]
+
+Turns = list[list[str]]
+"""The nodes of each turn."""
+
+
+class GraphTrajectory(TypedDict):
+    """A thread in graph form.
+
+    Attributes:
+        inputs: What went in, one entry a turn.
+        results: What came out, one entry a turn.
+        steps: The nodes of each turn, in the order in which they ran.
+    """
+
+    inputs: list[Any]
+    results: list[Any]
+    steps: Turns
+
+
+def runs_of(trajectory: Trajectory) -> list[Trajectory]:
+    """Return the runs of a trajectory's conversation, the trajectory itself last."""
+    runs: list[Trajectory] = []
+    run: Trajectory | None = trajectory
+    while run is not None:
+        runs.append(run)
+        run = run.history
+    return runs[::-1]
+
+
+def graph_of(trajectory: Trajectory) -> GraphTrajectory:
+    """Return the graph form of a conversation reconstructed from traces.
+
+    Args:
+        trajectory: Its last run.
+
+    Returns:
+        A turn for each run: what the user said, the model's last message, and the nodes. A run
+        of which the trace shows no node has a turn without nodes.
+    """
+    graph: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
+    for run in runs_of(trajectory):
+        own = run.own_messages
+        graph["inputs"].append(_said([m for m in own if m.role == "user"]))
+        graph["results"].append(_said([m for m in own if m.role == "assistant"][-1:]))
+        graph["steps"].append([node for step in run.steps for node in step])
+    return graph
+
+
+def _said(messages: Sequence[Message]) -> dict[str, Any]:
+    return {"messages": [message.as_dict() for message in messages]} if messages else {}
+
+
+def unwrapped(value: Any, place: str) -> Any:
+    """Return a graph trajectory in dict form, out of whatever holds it.
+
+    Args:
+        value: A graph trajectory in any form.
+        place: What error messages call it.
+
+    Raises:
+        InputError: There is none.
+    """
+    if value is None:
+        raise InputError(f"{place} is None; pass a graph trajectory: a dict with 'steps'")
+    if isinstance(value, Trajectory):
+        return graph_of(value)
+    if isinstance(value, Mapping) and "steps" not in value and field(value, "outputs") is not None:
+        return unwrapped(value["outputs"], f"{place}.outputs")
+    return value
+
+
+def read_turns(value: Any, place: str) -> Turns:
+    """Return the nodes of each turn of a graph trajectory.
+
+    Args:
+        value: A graph trajectory in any form.
+        place: What error messages call it.
+
+    Returns:
+        A list of node names for each turn; the caller's own lists are not among them.
+
+    Raises:
+        InputError: The value is no graph trajectory, or is of a trace that does not show which
+            nodes ran; the text names the place.
+    """
+    inner = unwrapped(value, place)
+    steps = field(inner, "steps")
+    if steps is None:
+        keys = ", ".join(map(repr, inner)) if isinstance(inner, Mapping) else type(inner).__name__
+        raise InputError(f"{place} has no steps ({keys or 'empty'}); pass a dict with 'steps'")
+    turns = _turns(steps, f"{place}.steps")
+    if isinstance(value, Trajectory):
+        for turn, run in zip(turns, runs_of(value), strict=True):
+            if not turn:
+                raise InputError(f"{place}: the trace of run {run.id} shows no nodes")
+    return turns
+
+
+def _turns(steps: Any, place: str) -> Turns:
+    if not isinstance(steps, (list, tuple)):
+        raise InputError(f"{place} is a {type(steps).__name__}; a list of turns was expected")
+    turns: Turns = []
+    for i, turn in enumerate(steps):
+        if not isinstance(turn, (list, tuple)):
+            raise InputError(
+                f"{place}[{i}] is a {type(turn).__name__}; a turn is a list of node names"
+            )
+        for j, node in enumerate(turn):
+            if not isinstance(node, str):
+                raise InputError(
+                    f"{place}[{i}][{j}] is a {type(node).__name__}; a node's name was expected"
+                )
+        turns.append(list(turn))
+    return turns

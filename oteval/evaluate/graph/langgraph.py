@@ -1,0 +1,203 @@
+"""Graph trajectories out of LangGraph's checkpoints.
+
+LangGraph keeps the state of a **thread** after each step as a **snapshot**; a thread's history is
+its snapshots, newest first. A turn ends where a snapshot has nothing left to run, or where a task
+was interrupted. Snapshots of subgraphs stand in a namespace of their own; their nodes are named
+``node:inner`` after the node they ran in. What is extracted equals what agentevals 0.0.9 extracts.
+
+Snapshots are known by their attributes; langgraph is not imported, and langchain-core only where a
+snapshot holds one of its messages, so that it is loaded already.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, TypedDict
+
+from ...errors import InputError
+from .forms import GraphTrajectory
+
+__all__ = [
+    "ExtractedThread",
+    "aextract_langgraph_trajectory_from_thread",
+    "extract_langgraph_trajectory_from_snapshots",
+    "extract_langgraph_trajectory_from_thread",
+]
+
+INTERRUPT = "__interrupt__"
+RESUMING = "__resuming__"
+
+
+class ExtractedThread(TypedDict):
+    """What was found in a thread.
+
+    Attributes:
+        inputs: What started each turn: ``{"__start__": input}``, or ``"__resuming__"``.
+        outputs: The graph trajectory; its own inputs are empty.
+    """
+
+    inputs: list[Any]
+    outputs: GraphTrajectory
+
+
+def extract_langgraph_trajectory_from_snapshots(snapshots: Iterable[Any]) -> ExtractedThread:
+    """Return the graph trajectory that a thread's snapshots tell.
+
+    Args:
+        snapshots: LangGraph's ``StateSnapshot`` objects, newest first, as
+            ``graph.get_state_history(config)`` gives them.
+
+    Returns:
+        ``inputs`` and ``outputs``. A turn's result is ``{}`` where it was interrupted, only the
+        last message where the state has ``messages``, else the state.
+
+    Raises:
+        InputError: An item is no snapshot.
+    """
+    history = list(snapshots)
+    inputs: list[Any] = []
+    found: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
+    for i, snapshot in enumerate(history):
+        _check(snapshot, i)
+        interrupted = _is_interrupted(snapshot)
+        if interrupted or not snapshot.next:
+            found["results"].append({} if interrupted else _result(snapshot.values))
+            found["steps"].append([])
+        if not found["steps"]:
+            continue  # the newest turn still runs
+        found["steps"][-1] += _nodes(snapshot)
+        if snapshot.metadata is not None and snapshot.metadata.get("source") == "input":
+            inputs.extend({task.name: task.result} for task in snapshot.tasks)
+        elif i + 1 < len(history) and _is_interrupted(history[i + 1]):
+            inputs.append(RESUMING)
+    _turn_around(inputs, found)
+    if len(inputs) != len(found["results"]):
+        warnings.warn(
+            f"the thread has {len(inputs)} inputs and {len(found['results'])} results; "
+            "the trajectory may not be whole",
+            stacklevel=2,
+        )
+    return {"inputs": inputs, "outputs": found}
+
+
+def _check(snapshot: Any, index: int) -> None:
+    for name in ("next", "tasks", "values", "metadata", "config"):
+        if not hasattr(snapshot, name):
+            raise InputError(
+                f"snapshots[{index}] is a {type(snapshot).__name__} without {name!r}; "
+                "pass what graph.get_state_history(config) returns"
+            )
+
+
+def _is_interrupted(snapshot: Any) -> bool:
+    return any(task.interrupts for task in snapshot.tasks)
+
+
+def _nodes(snapshot: Any) -> list[str]:
+    """Return the nodes of a snapshot's tasks, each after the mark of its interrupt."""
+    namespace = (snapshot.config.get("configurable") or {}).get("checkpoint_ns") or ""
+    outer, inside, _ = namespace.partition(":")
+    prefix = f"{outer}:" if inside else ""
+    nodes = []
+    for task in snapshot.tasks:
+        if task.interrupts:
+            nodes.append(INTERRUPT)
+        nodes.append(f"{prefix}{task.name}")
+    return nodes
+
+
+def _result(values: Any) -> Any:
+    """Return what a turn came to: of a state with messages only the last, the rest is history."""
+    messages = values.get("messages") if isinstance(values, dict) else None
+    if not isinstance(messages, list) or not messages:
+        return values
+    last = messages[-1]
+    if not (hasattr(last, "type") and hasattr(last, "content")):
+        return {"messages": [last]}
+    from langchain_core.messages import BaseMessage
+    from langchain_core.messages.utils import convert_to_openai_messages
+
+    return {
+        "messages": convert_to_openai_messages([last]) if isinstance(last, BaseMessage) else [last]
+    }
+
+
+def _turn_around(inputs: list[Any], found: GraphTrajectory) -> None:
+    """Put the oldest first."""
+    inputs.reverse()
+    found["results"].reverse()
+    found["steps"].reverse()
+    for turn in found["steps"]:
+        turn.reverse()
+
+
+def extract_langgraph_trajectory_from_thread(
+    graph: Any, config: Mapping[str, Any]
+) -> ExtractedThread:
+    """Return the graph trajectory of a thread, its subgraphs' steps included.
+
+    Args:
+        graph: A compiled LangGraph graph with a checkpointer.
+        config: The thread: ``{"configurable": {"thread_id": ...}}``.
+
+    Returns:
+        ``inputs`` and ``outputs``, as `extract_langgraph_trajectory_from_snapshots` returns them.
+
+    Raises:
+        InputError: The graph has no state history.
+    """
+    _check_graph(graph, "get_state_history")
+    return extract_langgraph_trajectory_from_snapshots(_history(graph, config))
+
+
+async def aextract_langgraph_trajectory_from_thread(
+    graph: Any, config: Mapping[str, Any]
+) -> ExtractedThread:
+    """Do what `extract_langgraph_trajectory_from_thread` does, for asynchronous checkpointers.
+
+    Args:
+        graph: A compiled LangGraph graph with a checkpointer.
+        config: The thread: ``{"configurable": {"thread_id": ...}}``.
+
+    Returns:
+        ``inputs`` and ``outputs``, as `extract_langgraph_trajectory_from_snapshots` returns them.
+
+    Raises:
+        InputError: The graph has no state history.
+    """
+    _check_graph(graph, "aget_state_history")
+    return extract_langgraph_trajectory_from_snapshots(
+        [snapshot async for snapshot in _ahistory(graph, config)]
+    )
+
+
+def _check_graph(graph: Any, method: str) -> None:
+    if not hasattr(graph, method):
+        raise InputError(
+            f"graph is a {type(graph).__name__} without {method}; pass a compiled LangGraph graph"
+        )
+
+
+def _history(graph: Any, config: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield a thread's snapshots newest first, those of subgraphs before what they ran in."""
+    for snapshot in graph.get_state_history(config):
+        for inner in _subgraphs(snapshot):
+            yield from _history(graph, inner)
+        yield snapshot
+
+
+async def _ahistory(graph: Any, config: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async for snapshot in graph.aget_state_history(config):
+        for inner in _subgraphs(snapshot):
+            async for below in _ahistory(graph, inner):
+                yield below
+        yield snapshot
+
+
+def _subgraphs(snapshot: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield where the histories of the subgraphs that a snapshot's tasks ran are found."""
+    for task in snapshot.tasks:
+        state = task.state
+        if isinstance(state, Mapping) and (state.get("configurable") or {}).get("checkpoint_ns"):
+            yield state

@@ -1,0 +1,384 @@
+"""The factories of judges, with the names and call shapes of openevals and agentevals.
+
+evaluate = create_trajectory_llm_as_judge(model="openai:gpt-5-mini")
+evaluate(outputs=messages, reference_outputs=reference)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Unpack
+
+from ...errors import ConfigError
+from .budget import Budget
+from .cache import AnswerCache
+from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator, Prepare
+from .making import Options, Settings, make_askers, make_limits
+from .prices import Prices
+from .prompts import TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
+from .rendering import DATA_VARIABLES, Prompt, check_prompt
+from .schema import Schema, custom_schema, verdict_schema
+from .variables import as_given, as_trajectories, trajectory_text
+
+__all__ = [
+    "as_async",
+    "create_async_llm_as_judge",
+    "create_async_trajectory_llm_as_judge",
+    "create_llm_as_judge",
+    "create_trajectory_llm_as_judge",
+    "make_evaluator",
+]
+
+_SETTINGS = frozenset(Settings.__dataclass_fields__) - {"model", "judge", "is_async"}
+
+
+def make_evaluator(
+    *,
+    prompt: Any,
+    key: str,
+    prepare: Prepare,
+    as_text: Callable[[Any], str] | None = None,
+    model: str | None = None,
+    system: str | None = None,
+    judge: Any = None,
+    continuous: bool = False,
+    choices: Sequence[float] | None = None,
+    use_reasoning: bool = True,
+    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
+    output_schema: Any = None,
+    samples: int = 1,
+    harden: bool = True,
+    data_variables: Iterable[str] = (),
+    cache: AnswerCache | bool | None = None,
+    max_cost: float | Budget | None = None,
+    max_concurrency: int | None = None,
+    prices: Mapping[str, Any] | Prices | None = None,
+    is_async: bool = False,
+    **settings: Any,
+) -> JudgeEvaluator:
+    """Return an evaluator that asks judges; what all factories come down to.
+
+    Args:
+        prompt: What the judges are told.
+        key: The score's name.
+        prepare: Makes the prompt's variables of what the evaluator is called with.
+        as_text: Makes the text of a variable of data where it stands in no block.
+        model: As for `create_llm_as_judge`, like all that follows.
+        system: As there.
+        judge: As there.
+        continuous: As there.
+        choices: As there.
+        use_reasoning: As there.
+        few_shot_examples: As there.
+        output_schema: As there.
+        samples: As there.
+        harden: As there.
+        data_variables: As there.
+        cache: As there.
+        max_cost: As there.
+        max_concurrency: As there.
+        prices: As there.
+        is_async: Whether the evaluator is awaited.
+        **settings: Those of `making.Settings`.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it and says what to write.
+    """
+    unknown = sorted(set(settings) - _SETTINGS)
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
+    examples = tuple(few_shot_examples or ())
+    check_prompt(prompt, system, examples)
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ConfigError(f"samples is {samples!r}; expected 1 or more")
+    schema = _schema(prompt, output_schema, continuous, choices, use_reasoning)
+    limits = make_limits(
+        cache=cache, max_cost=max_cost, prices=prices, max_concurrency=max_concurrency
+    )
+    made = Settings(model=model, judge=judge, is_async=is_async, **settings)
+    askers = make_askers(made, limits)
+    if schema.raw and (samples > 1 or len(askers) > 1):
+        raise ConfigError("output_schema: answers of a form of your own cannot be voted on")
+    return JudgeEvaluator(
+        key=key,
+        prompt=Prompt(
+            prompt,
+            system or "",
+            examples,
+            harden,
+            DATA_VARIABLES | frozenset(data_variables),
+            as_text,
+        ),
+        schema=schema,
+        askers=askers,
+        samples=samples,
+        continuous=continuous,
+        prepare=prepare,
+    )
+
+
+def _schema(
+    prompt: Any, output_schema: Any, continuous: bool, choices: Any, use_reasoning: bool
+) -> Schema:
+    structured = getattr(prompt, "schema_", None)
+    if structured is not None and output_schema is not None:
+        raise ConfigError("output_schema: the LangChain prompt has a schema already; give one")
+    wanted = structured if structured is not None else output_schema
+    verdict = verdict_schema(continuous=continuous, choices=choices, use_reasoning=use_reasoning)
+    return verdict if wanted is None else custom_schema(wanted)
+
+
+def as_async(made: JudgeEvaluator) -> AsyncJudgeEvaluator:
+    """Return an evaluator as a coroutine function."""
+
+    async def evaluator(
+        *,
+        outputs: Any = None,
+        reference_outputs: Any = None,
+        inputs: Any = None,
+        **extra: Any,
+    ) -> Any:
+        return await made.ask(
+            outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
+        )
+
+    evaluator.__name__ = evaluator.__qualname__ = made.key
+    evaluator.evaluator = made  # type: ignore[attr-defined]
+    return evaluator  # type: ignore[return-value]
+
+
+def create_llm_as_judge(
+    *,
+    prompt: Any,
+    model: str | None = None,
+    system: str | None = None,
+    feedback_key: str = "score",
+    judge: Any = None,
+    continuous: bool = False,
+    choices: Sequence[float] | None = None,
+    use_reasoning: bool = True,
+    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
+    output_schema: Any = None,
+    **options: Unpack[Options],
+) -> JudgeEvaluator:
+    """Create an evaluator that asks a language model for a verdict.
+
+    Args:
+        prompt: What the judge is told: a text with ``{inputs}``, ``{outputs}``,
+            ``{reference_outputs}`` and names of your own, which are filled in with keywords of the
+            call; a LangChain prompt; or a function of those keywords that returns messages.
+        model: ``openai:NAME``, for any OpenAI-compatible server; another provider's prefix is
+            asked by way of LangChain.
+        system: A system message to put first, with a prompt that is a text.
+        feedback_key: The score's name.
+        judge: An ``OpenAI`` or ``AsyncOpenAI`` client (with `model`), a LangChain chat model or
+            runnable, or a function ``(messages, schema) -> dict``.
+        continuous: Whether the score is a number from 0 to 1 rather than a bool.
+        choices: The numbers the score must be one of.
+        use_reasoning: Whether the judge gives its reasons first; they are the comment.
+        few_shot_examples: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
+        output_schema: A TypedDict, pydantic model or JSON schema. The evaluator then returns an
+            answer of that form in place of a result, and raises `JudgeError` without one.
+        **options: base_url (str): The server; else ``OPENAI_BASE_URL``.
+            api_key (str): Its key; else ``OPENAI_API_KEY``.
+            timeout (float): Seconds to wait for an answer, each time it is tried (60).
+            max_retries (int): How often the client tries again (2).
+            temperature (float): The sampling temperature.
+            seed (int): The sampling seed.
+            stream (bool): Whether answers are streamed.
+            request_options (dict): More of the request, such as ``max_tokens``.
+            structured_output_kwargs (dict): Handed to LangChain's ``with_structured_output``.
+            samples (int): How often the judge is asked; the majority's verdict counts.
+            jury (list): Several models or judges in place of one; the majority's verdict counts.
+            cache (AnswerCache or bool): Where answers are kept; True keeps them in memory.
+            max_cost (float): US dollars this evaluator may spend; then it is not evaluated.
+            max_concurrency (int): How many questions may be under way at once.
+            prices (dict): By model, ``{"input": ..., "output": ...}`` in US dollars per million
+                tokens.
+            harden (bool): Whether what is judged is shown as data between delimiters (True).
+            data_variables (list): More variables of the prompt that hold data.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it and says what to write.
+    """
+    return make_evaluator(
+        prompt=prompt,
+        key=feedback_key,
+        prepare=as_given,
+        model=model,
+        system=system,
+        judge=judge,
+        continuous=continuous,
+        choices=choices,
+        use_reasoning=use_reasoning,
+        few_shot_examples=few_shot_examples,
+        output_schema=output_schema,
+        **options,
+    )
+
+
+def create_async_llm_as_judge(
+    *,
+    prompt: Any,
+    model: str | None = None,
+    system: str | None = None,
+    feedback_key: str = "score",
+    judge: Any = None,
+    continuous: bool = False,
+    choices: Sequence[float] | None = None,
+    use_reasoning: bool = True,
+    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
+    output_schema: Any = None,
+    **options: Unpack[Options],
+) -> AsyncJudgeEvaluator:
+    """Create a coroutine function that does what `create_llm_as_judge`'s evaluator does.
+
+    Args:
+        prompt: As there.
+        model: As there.
+        system: As there.
+        feedback_key: As there.
+        judge: As there; it may be asynchronous.
+        continuous: As there.
+        choices: As there.
+        use_reasoning: As there.
+        few_shot_examples: As there.
+        output_schema: As there.
+        **options: As there.
+
+    Returns:
+        The evaluator; its ``evaluator`` attribute holds the configuration.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it and says what to write.
+    """
+    return as_async(
+        make_evaluator(
+            prompt=prompt,
+            key=feedback_key,
+            prepare=as_given,
+            model=model,
+            system=system,
+            judge=judge,
+            continuous=continuous,
+            choices=choices,
+            use_reasoning=use_reasoning,
+            few_shot_examples=few_shot_examples,
+            output_schema=output_schema,
+            is_async=True,
+            **options,
+        )
+    )
+
+
+def create_trajectory_llm_as_judge(
+    *,
+    prompt: Any = TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE,
+    model: str | None = None,
+    system: str | None = None,
+    feedback_key: str = "trajectory_accuracy",
+    judge: Any = None,
+    continuous: bool = False,
+    choices: Sequence[float] | None = None,
+    use_reasoning: bool = True,
+    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
+    output_schema: Any = None,
+    **options: Unpack[Options],
+) -> JudgeEvaluator:
+    """Create an evaluator that asks a language model about an agent's trajectory.
+
+    ``outputs`` and ``reference_outputs`` may be in any form of `oteval.evaluate.messages`.
+
+    Args:
+        prompt: As for `create_llm_as_judge`. The default compares with a reference; without one
+            use `TRAJECTORY_ACCURACY_PROMPT`.
+        model: As there.
+        system: As there.
+        feedback_key: As there.
+        judge: As there.
+        continuous: As there.
+        choices: As there.
+        use_reasoning: As there.
+        few_shot_examples: As there.
+        output_schema: As there.
+        **options: As there.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it and says what to write.
+    """
+    return make_evaluator(
+        prompt=prompt,
+        key=feedback_key,
+        prepare=as_trajectories,
+        as_text=trajectory_text,
+        model=model,
+        system=system,
+        judge=judge,
+        continuous=continuous,
+        choices=choices,
+        use_reasoning=use_reasoning,
+        few_shot_examples=few_shot_examples,
+        output_schema=output_schema,
+        **options,
+    )
+
+
+def create_async_trajectory_llm_as_judge(
+    *,
+    prompt: Any = TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE,
+    model: str | None = None,
+    system: str | None = None,
+    feedback_key: str = "trajectory_accuracy",
+    judge: Any = None,
+    continuous: bool = False,
+    choices: Sequence[float] | None = None,
+    use_reasoning: bool = True,
+    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
+    output_schema: Any = None,
+    **options: Unpack[Options],
+) -> AsyncJudgeEvaluator:
+    """Create a coroutine function that does what `create_trajectory_llm_as_judge`'s does.
+
+    Args:
+        prompt: As there.
+        model: As there.
+        system: As there.
+        feedback_key: As there.
+        judge: As there; it may be asynchronous.
+        continuous: As there.
+        choices: As there.
+        use_reasoning: As there.
+        few_shot_examples: As there.
+        output_schema: As there.
+        **options: As there.
+
+    Returns:
+        The evaluator; its ``evaluator`` attribute holds the configuration.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it and says what to write.
+    """
+    return as_async(
+        make_evaluator(
+            prompt=prompt,
+            key=feedback_key,
+            prepare=as_trajectories,
+            as_text=trajectory_text,
+            model=model,
+            system=system,
+            judge=judge,
+            continuous=continuous,
+            choices=choices,
+            use_reasoning=use_reasoning,
+            few_shot_examples=few_shot_examples,
+            output_schema=output_schema,
+            is_async=True,
+            **options,
+        )
+    )

@@ -1,0 +1,195 @@
+"""Who is better than whom: Bradley-Terry strengths from wins and ties."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .rates import Interval, mean
+
+__all__ = ["Ranking", "Tallied", "bradley_terry", "rank"]
+
+Matrix = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The strengths of some systems.
+
+    Attributes:
+        strengths: The logarithm of each system's strength; their mean is 0. A system beats
+            another with odds of ``exp(difference)``, ties aside.
+        theta: How readily a tie is given, from 1 (never) on.
+        prior: How many wins each way were added to every pair that was compared.
+    """
+
+    strengths: tuple[float, ...]
+    theta: float
+    prior: float
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """What one example's votes came to.
+
+    Attributes:
+        wins: ``wins[i][j]``: how often i beat j.
+        ties: ``ties[i][j]``: how often they tied; symmetric.
+    """
+
+    wins: list[list[float]]
+    ties: list[list[float]]
+
+
+def bradley_terry(
+    wins: Matrix,
+    ties: Matrix | None = None,
+    *,
+    prior: float | None = None,
+    tolerance: float = 1e-8,
+    rounds: int = 10_000,
+) -> Ranking:
+    """Return Bradley-Terry strengths, with ties by Rao and Kupper's model.
+
+    Source: D. R. Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of
+    Statistics 32 (2004), section 4 for ties; the model is P. V. Rao and L. L. Kupper's (1967):
+    i beats j with g_i / (g_i + theta * g_j). The strengths exist only if no group of systems wins
+    all it plays against the rest; where one does, half a win each way is added to every pair.
+
+    Args:
+        wins: ``wins[i][j]``: how often i beat j.
+        ties: ``ties[i][j]``: how often they tied; symmetric.
+        prior: How many wins to add each way; by default as many as it takes, 0 or 0.5.
+        tolerance: The change of a logarithm from which on it has converged.
+        rounds: The most iterations.
+
+    Raises:
+        ValueError: There are fewer than two systems, or two that nothing connects.
+    """
+    size = len(wins)
+    if size < 2:
+        raise ValueError("a ranking needs two systems or more")
+    tied = ties if ties is not None else [[0.0] * size for _ in range(size)]
+    cells = range(size)
+    # A tie counts as a win for both; the model's theta makes up for it.
+    scored = [[wins[i][j] + tied[i][j] if i != j else 0.0 for j in cells] for i in cells]
+    played = [[scored[i][j] + scored[j][i] for j in cells] for i in cells]
+    if not _connected(played):
+        raise ValueError("some systems were never compared with the others, even indirectly")
+    if prior is None:
+        prior = 0.0 if _connected(scored) else 0.5
+    scored = [[scored[i][j] + (prior if played[i][j] else 0.0) for j in cells] for i in cells]
+    total_ties = sum(tied[i][j] for i in range(size) for j in range(i))
+    return _fitted(scored, total_ties, prior, tolerance, rounds)
+
+
+def _connected(scored: Matrix) -> bool:
+    """Return whether everyone can be reached from everyone along wins."""
+    size = len(scored)
+
+    def reached(forward: bool) -> int:
+        seen, open_ = {0}, [0]
+        while open_:
+            i = open_.pop()
+            for j in range(size):
+                if j not in seen and (scored[i][j] if forward else scored[j][i]) > 0:
+                    seen.add(j)
+                    open_.append(j)
+        return len(seen)
+
+    return reached(True) == size and reached(False) == size
+
+
+def _fitted(scored: Matrix, ties: float, prior: float, tolerance: float, rounds: int) -> Ranking:
+    size = len(scored)
+    theta = 1.0 if not ties else 1.5
+    logs = [0.0] * size
+    for _ in range(rounds):
+        strengths = [math.exp(value) for value in logs]
+        fresh = [math.log(_updated(i, scored, strengths, theta)) for i in range(size)]
+        centre = mean(fresh)
+        fresh = [value - centre for value in fresh]
+        moved = max(abs(a - b) for a, b in zip(fresh, logs, strict=True))
+        logs = fresh
+        if ties:
+            before, theta = theta, _tie_parameter(scored, logs, theta, ties)
+            moved = max(moved, abs(theta - before))
+        if moved < tolerance:
+            break
+    return Ranking(tuple(logs), theta, prior)
+
+
+def _updated(i: int, scored: Matrix, strengths: Sequence[float], theta: float) -> float:
+    """Return a system's strength after one step."""
+    own = strengths[i]
+    won, weight = 0.0, 0.0
+    for j, other in enumerate(strengths):
+        if i != j:
+            won += scored[i][j]
+            weight += scored[i][j] / (own + theta * other)
+            weight += theta * scored[j][i] / (theta * own + other)
+    return won / weight
+
+
+def _tie_parameter(scored: Matrix, logs: Sequence[float], theta: float, ties: float) -> float:
+    strengths = [math.exp(value) for value in logs]
+    total = sum(
+        scored[i][j] * strengths[j] / (strengths[i] + theta * strengths[j])
+        for i in range(len(logs))
+        for j in range(len(logs))
+        if i != j
+    )
+    ratio = ties / total
+    return ratio + math.sqrt(1 + ratio * ratio)
+
+
+def rank(
+    examples: Sequence[Tallied],
+    *,
+    confidence: float = 0.95,
+    resamples: int = 300,
+    seed: int = 0,
+) -> tuple[Ranking, list[Interval]]:
+    """Return the ranking over some examples' votes, and each strength's interval.
+
+    The intervals are percentile bootstrap ones over examples, since an example's votes between
+    several systems are not independent.
+
+    Args:
+        examples: Each example's votes.
+        confidence: The intervals' confidence.
+        resamples: How often to draw examples.
+        seed: Makes the draws repeatable.
+
+    Raises:
+        ValueError: There are no examples, or systems that nothing connects.
+    """
+    if not examples:
+        raise ValueError("there are no votes to rank by")
+    overall = _ranked(examples, None)
+    draw = random.Random(seed)  # noqa: S311
+    drawn: list[tuple[float, ...]] = []
+    for _ in range(resamples):
+        try:
+            # A prior throughout: a draw may happen to have a system that always wins.
+            drawn.append(_ranked(draw.choices(examples, k=len(examples)), 0.5).strengths)
+        except ValueError:  # a draw that leaves two systems unconnected
+            continue
+    tail = (1 - confidence) / 2
+    intervals = []
+    for at, value in enumerate(overall.strengths):
+        found = sorted(strengths[at] for strengths in drawn) or [value]
+        low = found[int(tail * (len(found) - 1))]
+        high = found[math.ceil((1 - tail) * (len(found) - 1))]
+        intervals.append(Interval(min(low, value), max(high, value)))
+    return overall, intervals
+
+
+def _ranked(examples: Sequence[Tallied], prior: float | None) -> Ranking:
+    size = len(examples[0].wins)
+    cells = range(size)
+    wins = [[sum(one.wins[i][j] for one in examples) for j in cells] for i in cells]
+    ties = [[sum(one.ties[i][j] for one in examples) for j in cells] for i in cells]
+    return bradley_terry(wins, ties, prior=prior, tolerance=1e-5)

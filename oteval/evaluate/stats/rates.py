@@ -1,0 +1,173 @@
+"""Shares and their tests: Wilson's interval, exact sign and McNemar tests, pass@k and pass^k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import NormalDist
+from typing import NamedTuple
+
+__all__ = [
+    "Interval",
+    "mcnemar",
+    "pass_at_k",
+    "pass_hat_k",
+    "quantile_of_normal",
+    "sign_test",
+    "wilson",
+]
+
+_NORMAL = NormalDist()
+
+
+class Interval(NamedTuple):
+    """An interval of confidence.
+
+    Attributes:
+        low: Its lower end.
+        high: Its upper end.
+    """
+
+    low: float
+    high: float
+
+
+def quantile_of_normal(probability: float) -> float:
+    """Return the standard normal distribution's quantile of a probability, 0 to 1 exclusive."""
+    return _NORMAL.inv_cdf(probability)
+
+
+def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval:
+    """Return the Wilson score interval of a share.
+
+    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
+    JASA 22 (1927). Unlike the normal interval it is never empty and never leaves 0 to 1.
+    A mean of values in 0 to 1 has at most the variance of a share of the same size, so that the
+    interval of such a mean (`successes` their sum) is a conservative one.
+
+    Args:
+        successes: How many, or the sum of values in 0 to 1.
+        total: Of how many; 0 gives 0 to 1.
+        confidence: The interval's confidence.
+
+    Raises:
+        ValueError: There are fewer than no successes, or more than there are tries.
+    """
+    if not 0 <= successes <= total:
+        raise ValueError(f"{successes} of {total} is no share")
+    if not total:
+        return Interval(0.0, 1.0)
+    z2 = quantile_of_normal(0.5 + confidence / 2) ** 2
+    share = successes / total
+    centre = share + z2 / (2 * total)
+    spread = math.sqrt(z2 * (share * (1 - share) / total + z2 / (4 * total * total)))
+    scale = 1 + z2 / total
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    # At the ends the formula gives 0 and 1 but for rounding.
+    return Interval(
+        0.0 if successes == 0 else max(0.0, low), 1.0 if successes == total else min(1.0, high)
+    )
+
+
+def sign_test(positive: int, negative: int) -> float:
+    """Return the two-sided p-value of the exact binomial test that either sign is as likely.
+
+    Source: W. J. Conover, Practical Nonparametric Statistics (3rd ed.), section 3.4; ties are
+    left out before.
+
+    Args:
+        positive: How many differences are above 0.
+        negative: How many are below.
+    """
+    total = positive + negative
+    smaller = min(positive, negative)
+    if 2 * smaller >= total:  # also none at all
+        return 1.0
+    return min(1.0, 2 * math.exp(_log_tail(total, smaller)))
+
+
+def _log_tail(total: int, upto: int) -> float:
+    """Return the logarithm of P(X <= upto) for X binomial (total, 1/2), upto below half."""
+    # From the largest term down: each is the one before it times k / (total - k + 1).
+    log_first = (
+        math.lgamma(total + 1)
+        - math.lgamma(upto + 1)
+        - math.lgamma(total - upto + 1)
+        - total * math.log(2)
+    )
+    share, ratio = 1.0, 1.0
+    for k in range(upto, 0, -1):
+        ratio *= k / (total - k + 1)
+        share += ratio
+        if ratio < share * 1e-17:
+            break
+    return log_first + math.log(share)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the two-sided p-value of the exact McNemar test of two paired shares.
+
+    Source: Q. McNemar, "Note on the sampling error of the difference between correlated
+    proportions or percentages", Psychometrika 12 (1947), in its exact (binomial) form: given how
+    many pairs disagree, either direction is as likely when the shares are equal.
+
+    Args:
+        only_first: Pairs of which only the first passed.
+        only_second: Pairs of which only the second did.
+    """
+    return sign_test(only_second, only_first)
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """Return the unbiased estimate that at least one of k samples passes.
+
+    Source: Chen et al., "Evaluating large language models trained on code" (2021), equation 1:
+    1 - C(n - c, k) / C(n, k).
+
+    Args:
+        samples: How many samples there are (n).
+        passed: How many of them passed (c).
+        k: Of how many one shall pass, 1 to `samples`.
+
+    Raises:
+        ValueError: `k` or `passed` does not fit.
+    """
+    _check_k(samples, passed, k)
+    return 1.0 - math.comb(samples - passed, k) / math.comb(samples, k)
+
+
+def pass_hat_k(samples: int, passed: int, k: int) -> float:
+    """Return the unbiased estimate that all of k samples pass (pass^k).
+
+    Source: Yao et al., "tau-bench: a benchmark for tool-agent-user interaction in real-world
+    domains" (2024), section 3: C(c, k) / C(n, k).
+
+    Args:
+        samples: How many samples there are (n).
+        passed: How many of them passed (c).
+        k: How many shall pass, 1 to `samples`.
+
+    Raises:
+        ValueError: `k` or `passed` does not fit.
+    """
+    _check_k(samples, passed, k)
+    return math.comb(passed, k) / math.comb(samples, k)
+
+
+def _check_k(samples: int, passed: int, k: int) -> None:
+    if not 1 <= k <= samples:
+        raise ValueError(f"k is {k}: it must be 1 to the number of samples, {samples}")
+    if not 0 <= passed <= samples:
+        raise ValueError(f"{passed} of {samples} samples cannot have passed")
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean of some values, summed without loss.
+
+    Raises:
+        ValueError: There are none.
+    """
+    known = list(values)
+    if not known:
+        raise ValueError("there is no mean of no values")
+    return math.fsum(known) / len(known)

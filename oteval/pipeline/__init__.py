@@ -11,9 +11,11 @@ from ..evaluate.gates import GateResult, Tally
 from ..reconstruct import Explanation, SpanAccount
 from .exporting import export_jsonl, export_parquet
 from .loading import FileReport, LoadReport, load
-from .reconstructing import explain, refresh
+from .reconstructing import explain, refresh, refresh_traces
 from .references import read_messages
-from .scoring import ScoreRun, check_gates, prepare, score, variants
+from .retention import archive_before, retention_tick
+from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
+from .sending import SendReport, send_events, send_logs, send_spans
 
 __all__ = [
     "Explanation",
@@ -22,9 +24,11 @@ __all__ = [
     "LoadReport",
     "Pair",
     "ScoreRun",
+    "SendReport",
     "SpanAccount",
     "Tally",
     "align",
+    "archive_before",
     "check_gates",
     "explain",
     "export_jsonl",
@@ -34,6 +38,12 @@ __all__ = [
     "prepare",
     "read_messages",
     "refresh",
+    "refresh_traces",
+    "retention_tick",
     "score",
+    "score_trajectories",
+    "send_events",
+    "send_logs",
+    "send_spans",
     "variants",
 ]

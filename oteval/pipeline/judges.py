@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config import BaseRule, MatchRule, PythonRule
+from ..config import BaseRule, JudgeRule, MatchRule, PythonRule
 from ..evaluate import create_trajectory_match_evaluator
 from ..evaluate.functions import code_version, load_function
 from ..evaluate.scorer import FunctionJudge, Judge, MatchJudge
+from ..store import Store
+from .check_judges import CHECK_MAKERS
 
 __all__ = ["Made", "judge_of"]
 
@@ -27,16 +29,27 @@ class Made(NamedTuple):
     description: Mapping[str, Any]
 
 
-def judge_of(rule: BaseRule, base: Path) -> Made:
+def judge_of(
+    rule: BaseRule, base: Path, store: Store | None = None, *, again: bool = False
+) -> Made:
     """Return what judges by a rule.
 
     Args:
         rule: The rule.
         base: The folder that paths of the configuration are relative to.
+        store: Where the answers of language models are kept; None keeps none.
+        again: Whether they are asked what they have answered before.
 
     Raises:
         ConfigError: A function cannot be had, or an argument is wrong.
     """
+    if isinstance(rule, JudgeRule):
+        # Imported here: it is slow to import, and few configurations have one.
+        from .llm_judges import make_llm_judge
+
+        return Made(*make_llm_judge(rule, base, store, again=again))
+    if type(rule) in CHECK_MAKERS:
+        return Made(*CHECK_MAKERS[type(rule)](rule, base))
     return _MAKERS[type(rule)](rule, base)
 
 

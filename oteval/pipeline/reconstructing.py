@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..errors import NotFound
@@ -14,6 +15,8 @@ from ..store import Range, Store
 from .memory import rare_cycle_search
 
 __all__ = ["explain", "refresh", "refresh_traces"]
+
+_log = logging.getLogger(__name__)
 
 
 def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
@@ -62,8 +65,11 @@ def explain(store: Store, name: str) -> Explanation:
 
     Raises:
         NotFound: Nothing has the id, or several begin with it.
+        ArchiveMissing: The trace was archived, and the archive is not there.
     """
     trace_id = _trace_of(store, name)
+    if store.spans.unreachable([trace_id]):
+        store.spans.of_traces([trace_id])  # raises, and names the file
     together = _together(store, store.pending.with_conversations([trace_id]))
     return explain_trace(trace_id, together.spans, together.logs)
 
@@ -104,9 +110,9 @@ def _together(store: Store, page: Sequence[str]) -> _Together:
         store: The store.
         page: Whole conversations.
     """
-    traces = list(page)
+    traces = _reachable(store, page)
     while True:
-        traces += sorted(set(store.pending.told_with(traces)) - set(traces))
+        traces += _reachable(store, sorted(set(store.pending.told_with(traces)) - set(traces)))
         spans, logs = store.spans.of_traces(traces)
         found = _reconstructed(spans, logs)
         known = set(traces)
@@ -116,7 +122,22 @@ def _together(store: Store, page: Sequence[str]) -> _Together:
             return _Together(traces, spans, logs, found)
         if again:
             more.update(store.pending.with_conversations(sorted(more | again)))
-        traces += sorted(more - known)
+        added = _reachable(store, sorted(more - known))
+        if not added:
+            return _Together(traces, spans, logs, found)
+        traces += added
+
+
+def _reachable(store: Store, traces: Iterable[str]) -> list[str]:
+    """Return traces less those of which an archived part is not there any more.
+
+    What they were reconstructed to stands: half of their spans would make something worse of it.
+    """
+    names = list(traces)
+    gone = store.spans.unreachable(names)
+    if gone:
+        _log.warning("%d traces are left as they are: their archive is not there", len(gone))
+    return sorted(set(names) - gone) if gone else names
 
 
 def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:

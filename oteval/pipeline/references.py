@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..config import DatasetReference, StoredReference
-from ..errors import ConfigError, InputError
+from ..config import DatasetReference, ExampleReference, StoredReference
+from ..errors import ConfigError, InputError, NotFound
 from ..evaluate import to_messages
+from ..evaluate.graph.forms import graph_of, read_turns
 from ..model import Reference, Trajectory
 from ..store import Store
 
-__all__ = ["References", "read_messages", "references_of"]
+__all__ = ["References", "graph_references_of", "read_json", "read_messages", "references_of"]
 
 
 class References:
@@ -40,10 +42,19 @@ class _One(References):
         return self.reference, ""
 
 
+class _OfExample(References):
+    """The reference of a run's example, which experiments put in the place of this one."""
+
+    fingerprint = "example"
+
+    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
+        return None, "there is no example with a reference; oteval eval --data gives examples"
+
+
 class _Dataset(References):
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, kind: _Kind) -> None:
         self.key, self.path = key, path
-        self.by_case = _read_dataset(path, key)
+        self.by_case = _read_dataset(path, key, kind)
         prints = "".join(self.by_case[case].fingerprint for case in sorted(self.by_case))
         self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
 
@@ -55,19 +66,19 @@ class _Dataset(References):
         return found, "" if found else f"{self.path.name} has no case {case!r}"
 
 
-def _read_dataset(path: Path, key: str) -> dict[str, Reference]:
+def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
     found: dict[str, Reference] = {}
     for number, line in enumerate(_text(path).split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}:{number}"
         case = _json(line, place)
-        if not isinstance(case, dict) or key not in case or "messages" not in case:
-            raise ConfigError(f"{place}: a case needs {key!r} and 'messages'")
+        if not isinstance(case, dict) or key not in case or kind not in case:
+            raise ConfigError(f"{place}: a case needs {key!r} and {kind!r}")
         name = str(case[key])
         if name in found:
             raise ConfigError(f"{place}: case {name!r} stands there already: {found[name].source}")
-        found[name] = _reference(name, case["messages"], place)
+        found[name] = _READ[kind](name, case[kind], place)
     if not found:
         raise ConfigError(f"{path}: holds no cases")
     return found
@@ -79,7 +90,16 @@ def read_messages(path: Path) -> Reference:
     Raises:
         ConfigError: The file cannot be read, or holds no messages.
     """
-    return _reference(path.stem, _json(_text(path), str(path)), str(path))
+    return _reference(path.stem, read_json(path), str(path))
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of a JSON file.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no JSON.
+    """
+    return _json(_text(path), str(path))
 
 
 def _reference(name: str, value: Any, place: str) -> Reference:
@@ -88,6 +108,21 @@ def _reference(name: str, value: Any, place: str) -> Reference:
     except InputError as error:
         raise ConfigError(f"{place}: {error}") from error
     return Reference(name, tuple(messages), place)
+
+
+def _graph(name: str, value: Any, place: str) -> Reference:
+    try:
+        turns = read_turns(value if isinstance(value, dict) else {"steps": value}, "reference")
+    except InputError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    return Reference(name, (), place, tuple(map(tuple, turns)))
+
+
+_Kind = Literal["messages", "steps"]
+_READ: dict[_Kind, Callable[[str, Any, str], Reference]] = {
+    "messages": _reference,
+    "steps": _graph,
+}
 
 
 def _text(path: Path) -> str:
@@ -107,7 +142,9 @@ def _json(text: str, place: str) -> Any:
 
 
 def references_of(
-    source: str | StoredReference | DatasetReference | None, store: Store, base: Path
+    source: str | StoredReference | DatasetReference | ExampleReference | None,
+    store: Store,
+    base: Path,
 ) -> References:
     """Return where the references of an evaluator come from.
 
@@ -122,12 +159,63 @@ def references_of(
     """
     if source is None:
         return References()
+    if isinstance(source, ExampleReference):
+        return _OfExample()
     if isinstance(source, str):
         return _One(read_messages(base / source))
     if isinstance(source, DatasetReference):
-        return _Dataset(base / source.dataset, source.key)
+        return _Dataset(base / source.dataset, source.key, "messages")
     if source.name is not None:
         return _One(store.references.get(source.name))
     assert source.trajectory is not None
     found = store.trajectories.get(source.trajectory)
     return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
+
+
+def graph_references_of(
+    source: str | StoredReference | DatasetReference | ExampleReference,
+    store: Store,
+    base: Path,
+    *,
+    whole: bool,
+) -> References:
+    """Return where the references of an evaluator of graph trajectories come from.
+
+    Args:
+        source: What the configuration says of them.
+        store: Where trajectories are.
+        base: The folder that paths are relative to.
+        whole: Whether a stored trajectory stands for its conversation, not for its run alone.
+
+    Raises:
+        ConfigError: A file cannot be read, or what was found has no steps.
+        NotFound: The store has no such trajectory.
+    """
+    if isinstance(source, ExampleReference):
+        return _OfExample()
+    if isinstance(source, str):
+        path = base / source
+        return _One(_graph(path.stem, read_json(path), str(path)))
+    if isinstance(source, DatasetReference):
+        return _Dataset(base / source.dataset, source.key, "steps")
+    if source.trajectory is not None:
+        found = store.trajectories.get(source.trajectory)
+    else:
+        found = _made_of(str(source.name), store)
+    turns = graph_of(found)["steps"]
+    turns = turns if whole else turns[-1:]
+    if not all(turns):
+        raise ConfigError(f"the trace of trajectory {found.id} shows no nodes")
+    return _One(Reference(found.id, (), f"trajectory {found.id}", tuple(map(tuple, turns))))
+
+
+def _made_of(name: str, store: Store) -> Trajectory:
+    """Return the trajectory that a stored reference was made of; it keeps messages alone."""
+    source = store.references.get(name).source
+    try:
+        return store.trajectories.get(source)
+    except NotFound:
+        raise ConfigError(
+            f"reference {name!r} holds messages of {source} and no steps; "
+            "give {trajectory: ID} or a file with 'steps'"
+        ) from None

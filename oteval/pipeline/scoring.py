@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..config import Config
+from ..config import Config, Rule
+from ..config.checks import GraphMatchRule
 from ..errors import ConfigError, OtevalError
 from ..evaluate.gates import GateResult, Tally, check_gate
 from ..evaluate.scorer import Scorer, version_of
@@ -17,11 +19,14 @@ from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 from .judges import judge_of
-from .references import References, references_of
+from .references import References, graph_references_of, references_of
+from .workers import Workers
 
-__all__ = ["ScoreRun", "check_gates", "prepare", "score", "variants"]
+__all__ = ["ScoreRun", "check_gates", "prepare", "score", "score_trajectories", "variants"]
 
 _PAGE = 1000
+_GIVEN_PAGE = 200
+_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -31,14 +36,31 @@ class Prepared:
     scorer: Scorer
     references: References
 
+    @property
+    def concurrency(self) -> int:
+        """How many trajectories may be judged at once."""
+        return int(getattr(self.scorer.judge, "concurrency", 1))
 
-def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
+    @property
+    def is_asked(self) -> bool:
+        """Whether a language model is asked, which costs, so that verdicts are used again."""
+        return hasattr(self.scorer.judge, "concurrency")
+
+    def close(self) -> None:
+        """Close the connections that the judge opened."""
+        close = getattr(self.scorer.judge, "close", None)
+        if close is not None:
+            close()
+
+
+def prepare(config: Config, store: Store, base: Path, *, again: bool = False) -> list[Prepared]:
     """Return the scorers of a configuration, their references read.
 
     Args:
         config: The configuration.
         store: Where references by name or trajectory are.
         base: The folder that paths of the configuration are relative to.
+        again: Whether language models are asked what they have answered before.
 
     Raises:
         ConfigError: A reference or function cannot be had, or an argument is wrong.
@@ -46,8 +68,8 @@ def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
     prepared = []
     for rule in config.evaluators:
         try:
-            references = references_of(rule.reference, store, base)
-            judge, description = judge_of(rule, base)
+            references = _references(rule, store, base)
+            judge, description = judge_of(rule, base, store, again=again)
         except OtevalError as error:
             raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
         described = {**description, "reference": references.fingerprint, "scope": rule.scope}
@@ -63,6 +85,13 @@ def prepare(config: Config, store: Store, base: Path) -> list[Prepared]:
     return prepared
 
 
+def _references(rule: Rule, store: Store, base: Path) -> References:
+    if isinstance(rule, GraphMatchRule):
+        whole = rule.scope == "conversation"
+        return graph_references_of(rule.reference, store, base, whole=whole)
+    return references_of(rule.reference, store, base)
+
+
 @dataclass
 class ScoreRun:
     """What scoring came to, filled in while it goes on.
@@ -70,15 +99,38 @@ class ScoreRun:
     Attributes:
         tallies: The counts by evaluator, in the configuration's order.
         trajectories: How many trajectories were looked at.
+        asked: How many scores are of language models that were asked, or of the cache.
+        reused: How many scores of language models were there already and were not asked for again.
+        cache_hits: How many scores came of answers that were there already.
+        cost: What the answers cost, in US dollars, as far as prices are known.
     """
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     trajectories: int = 0
+    asked: int = 0
+    reused: int = 0
+    cache_hits: int = 0
+    cost: float = 0.0
 
     @property
     def evaluated(self) -> int:
         """How many scores have a verdict."""
         return sum(counted.evaluated for counted in self.tallies.values())
+
+    @property
+    def errors(self) -> int:
+        """How many evaluations failed."""
+        return sum(counted.errors for counted in self.tallies.values())
+
+    def add(self, score: Score, *, reused: bool = False) -> None:
+        """Count a score."""
+        self.tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
+        self.reused += reused
+        if not reused:
+            self.asked += "asked_as" in score.metadata
+            self.cache_hits += score.metadata.get("cached") is True
+            cost = score.metadata.get("cost_usd")
+            self.cost += cost if isinstance(cost, (int, float)) else 0.0
 
 
 def score(
@@ -88,8 +140,13 @@ def score(
     selection: Selection = EVERYTHING,
     run: ScoreRun | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> Iterator[Score]:
+    *,
+    again: bool = False,
+) -> Generator[Score, None, None]:
     """Score trajectories, keep the scores in the store, and yield them.
+
+    Language models are asked about several trajectories at once, and their scores yielded as they
+    come. A run that one has a verdict on already is not asked about again: its score is yielded.
 
     Args:
         store: The store.
@@ -98,36 +155,148 @@ def score(
         selection: Which trajectories.
         run: Counts what happens.
         on_progress: Called with the number of trajectories done.
+        again: Whether language models are asked again about what they have judged.
 
     Raises:
         ConfigError: A reference or function cannot be had, or an argument is wrong.
     """
-    prepared = prepare(config, store, base)
+    prepared = prepare(config, store, base, again=again)
     run = run if run is not None else ScoreRun()
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
-    fresh: list[Score] = []
+    found_now = store.trajectories.read(selection)
+    trajectories = _with_given(store, prepared, found_now, again=again)
+    keeping = _Keeping(store)
+    workers = Workers[Score](sum(one.concurrency for one in prepared if one.concurrency > 1))
     try:
-        for trajectory in store.trajectories.read(selection):
+        for trajectory, given in trajectories:
             run.trajectories += 1
             for one in prepared:
-                if one.scorer.wants(trajectory, config.salt):
-                    found = _score_one(one, trajectory)
-                    run.tallies[found.evaluator].add(found)
-                    fresh.append(found)
+                if not one.scorer.wants(trajectory, config.salt):
+                    continue
+                had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
+                if had is not None:
+                    run.add(had, reused=True)
+                    yield had
+                    continue
+                for found in _scored(one, trajectory, workers):
+                    run.add(keeping.add(found))
                     yield found
-            if len(fresh) >= _PAGE:
-                store.scores.write(fresh)
-                fresh = []
             if on_progress:
-                on_progress(run.trajectories)
+                on_progress(run.trajectories - workers.busy)
+        for found in workers.rest():
+            run.add(keeping.add(found))
+            yield found
+            if on_progress:
+                on_progress(run.trajectories - workers.busy)
     finally:
         # What came before Ctrl-C is kept.
-        store.scores.write(fresh)
+        workers.stop()
+        keeping.flush()
+        store.judge_calls.flush()
+        for one in () if workers.busy else prepared:
+            one.close()
+
+
+def _scored(one: Prepared, trajectory: Trajectory, workers: Workers[Score]) -> Iterator[Score]:
+    """Yield the score of a trajectory; where several are asked at once, those that are there."""
+    if one.concurrency > 1:
+        yield from workers.do(lambda: _score_one(one, trajectory))
+    else:
+        yield _score_one(one, trajectory)
+
+
+class _Keeping:
+    """Keeps scores in the store, many at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._fresh, self._time = store, list[Score](), time.monotonic()
+
+    def add(self, score: Score) -> Score:
+        """Keep a score, and return it."""
+        self._fresh.append(score)
+        if len(self._fresh) >= _PAGE or time.monotonic() - self._time > _SECONDS:
+            self.flush()
+        return score
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        self._store.scores.write(self._fresh)
+        self._fresh, self._time = [], time.monotonic()
+
+
+Given = dict[tuple[str, str, str], Score]
+
+
+def _with_given(
+    store: Store,
+    prepared: Sequence[Prepared],
+    trajectories: Iterable[Trajectory],
+    *,
+    again: bool,
+) -> Iterator[tuple[Trajectory, Given]]:
+    """Yield trajectories with the verdicts that language models have given on them.
+
+    Args:
+        store: Where the scores are.
+        prepared: The evaluators.
+        trajectories: The trajectories.
+        again: Whether to take it that there are none.
+    """
+    versions = [one.scorer.version for one in prepared if one.is_asked]
+    if again or not versions:
+        yield from ((trajectory, {}) for trajectory in trajectories)
+        return
+    for page in _pages(trajectories, _GIVEN_PAGE):
+        found = store.scores.given([trajectory.id for trajectory in page], versions)
+        revs = {trajectory.id: trajectory.rev for trajectory in page}
+        verdicts = {
+            key: score
+            for key, score in found.items()
+            if score.status == "ok" and score.rev == revs[score.trajectory_id]
+        }
+        yield from ((trajectory, verdicts) for trajectory in page)
+
+
+def _pages(items: Iterable[Trajectory], size: int) -> Iterator[list[Trajectory]]:
+    iterator = iter(items)
+    while page := list(islice(iterator, size)):
+        yield page
 
 
 def _score_one(one: Prepared, trajectory: Trajectory) -> Score:
     reference, problem = one.references.of(trajectory)
     return one.scorer.score(trajectory, reference, problem, time.time_ns())
+
+
+def score_trajectories(
+    store: Store, config: Config, base: Path, trajectories: Iterable[Trajectory]
+) -> list[Score]:
+    """Score some trajectories of a store, keep the scores there, and return them.
+
+    Args:
+        store: The store.
+        config: What to evaluate.
+        base: The folder that paths of the configuration are relative to.
+        trajectories: Which trajectories.
+
+    Raises:
+        ConfigError: A reference or function cannot be had, or an argument is wrong.
+    """
+    prepared = prepare(config, store, base)
+    workers = Workers[Score](sum(one.concurrency for one in prepared if one.concurrency > 1))
+    found: list[Score] = []
+    try:
+        for trajectory in trajectories:
+            for one in prepared:
+                if one.scorer.wants(trajectory, config.salt):
+                    found += _scored(one, trajectory, workers)
+        found += workers.rest()
+    finally:
+        workers.stop()
+        for one in () if workers.busy else prepared:
+            one.close()
+    store.scores.write(found)
+    return found
 
 
 def check_gates(config: Config, run: ScoreRun) -> list[GateResult]:

@@ -5,20 +5,47 @@ Rows are only ever added. A `Store` is what others use; its parts each hold one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from ..errors import StoreLocked
+from .archive import Archive, Archived
+from .cold import Cold
 from .connection import BUFFERS, FEW_BUFFERS, MEMORY, connect
+from .copying import Copied, copy_to, replace_by_copy
+from .datasets import Datasets
+from .experiments import Experiments
+from .judge_calls import JudgeCalls
+from .labels import Labels
+from .live import Arrival, Completed, Live, RuleState, Todo, is_of_the_store
 from .matching import Matching
 from .pending import Pending, Range
 from .references import References
+from .remote import RemoteConnection, remote
 from .scores import Scores
-from .spans import Spans, Written
+from .serving import Answer, Serving
+from .spans import SpanBatch, Spans, Written
+from .spooled import Spooled
 from .trajectories import Trajectories
 
-__all__ = ["MEMORY", "Range", "Store", "Written"]
+__all__ = [
+    "MEMORY",
+    "Archived",
+    "Arrival",
+    "Completed",
+    "Copied",
+    "Range",
+    "RuleState",
+    "Serving",
+    "SpanBatch",
+    "Store",
+    "Todo",
+    "Written",
+    "is_of_the_store",
+]
 
 
 class Store:
@@ -31,31 +58,102 @@ class Store:
         matching: Matching them in SQL.
         scores: Scores.
         references: References by name.
+        datasets: Datasets by name and version.
+        experiments: Experiments, their runs, feedback and votes.
+        judge_calls: Questions to judges, their answers and costs.
+        labels: What people said of runs.
+        live: What live scoring must not forget.
+        spooled: What came by way of the spool.
+        archive: Moving what is old into files.
     """
 
-    def __init__(self, path: str | Path = MEMORY, *, create: bool = True) -> None:
+    def __init__(
+        self, path: str | Path = MEMORY, *, create: bool = True, served: bool = True
+    ) -> None:
         """Open a database, and bring it to the newest schema.
 
         Args:
             path: Its file, or ":memory:".
             create: Whether to make the file when it is not there.
+            served: Whether to use it by way of the server that has it open, if one has.
 
         Raises:
             StoreError: It cannot be used; the subclass says why.
         """
-        self.path = str(path)
-        self._connection = connect(path, create=create)
-        self.spans = Spans(self._connection)
+        other = remote(str(path)) if served and str(path) != MEMORY else None
+        self._use(str(path), other or connect(path, create=create))
+
+    def _use(self, path: str, connection: Any) -> None:
+        self.path = path
+        self._connection = connection
+        cold = Cold(self._connection, path)
+        self.spans = Spans(self._connection, cold)
+        self.archive = Archive(self._connection, cold)
         self.pending = Pending(self._connection)
         self.trajectories = Trajectories(self._connection)
         self.matching = Matching(self._connection)
         self.scores = Scores(self._connection)
         self.references = References(self._connection)
+        self.datasets = Datasets(self._connection)
+        self.experiments = Experiments(self._connection)
+        self.judge_calls = JudgeCalls(self._connection)
+        self.labels = Labels(self._connection)
+        self.live = Live(self._connection)
+        self.spooled = Spooled(self._connection, self.spans)
+
+    def sibling(self) -> Store:
+        """Return the same database by another connection, for another thread to work with."""
+        connection = self._connection.cursor()
+        connection.execute("USE store")
+        other = Store.__new__(Store)
+        other._use(self.path, connection)
+        return other
+
+    @property
+    def is_served(self) -> bool:
+        """Whether another process has the database open, and this one uses it by way of that."""
+        return isinstance(self._connection, RemoteConnection)
+
+    def serve(self, answer: Answer, notice: Mapping[str, Any]) -> Serving:
+        """Let other processes on this machine use the database by way of this one.
+
+        Args:
+            answer: Answers what is no query.
+            notice: What the file beside the database says of this process.
+        """
+        return Serving(self._connection, self.path, answer, notice)
+
+    def ask(self, question: Mapping[str, Any]) -> bytes:
+        """Ask the server that has the database open; see `serve`."""
+        assert isinstance(self._connection, RemoteConnection)
+        return self._connection.ask(question)
+
+    def backup(self, target: str | Path) -> Copied:
+        """Copy the database as it is now to a file that is not there yet; others may write on.
+
+        Raises:
+            StoreError: It cannot be written, or the copy is not complete.
+        """
+        return copy_to(self._connection, self.path, Path(target))
+
+    def compact(self) -> Copied:
+        """Put a copy without holes in the database's place, and close it.
+
+        Raises:
+            StoreLocked: Another process uses the database.
+            StoreError: The copy is not complete; the database is as it was.
+        """
+        if self.is_served:
+            raise StoreLocked(
+                f"{self.path}: a server has it open; stop that, compact, and start it again"
+            )
+        self.judge_calls.close()
+        return replace_by_copy(self._connection, self.path)
 
     @contextmanager
     def few_buffers(self) -> Iterator[None]:
         """Keep DuckDB's memory small while much is written that is not read again soon."""
-        if self.path == MEMORY:
+        if self.path == MEMORY or self.is_served:
             yield
             return
         self._connection.execute(f"SET memory_limit = '{FEW_BUFFERS}'")
@@ -66,6 +164,7 @@ class Store:
 
     def close(self) -> None:
         """Close the database."""
+        self.judge_calls.close()
         self._connection.close()
 
     def __enter__(self) -> Store:

@@ -10,7 +10,7 @@ import duckdb
 from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from .migrations import applied, migrate
 
-__all__ = ["BUFFERS", "FEW_BUFFERS", "MEMORY", "connect"]
+__all__ = ["BUFFERS", "FEW_BUFFERS", "MEMORY", "attach_new", "connect", "copy_path"]
 
 MEMORY = ":memory:"
 
@@ -37,8 +37,8 @@ _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnection:
     """Return a connection to a database with the newest schema.
 
-    The connection can reach nothing but the database: external access is off and the
-    configuration locked, but for the limit of memory.
+    The connection can reach nothing but the database and, beside it, the one file that it may be
+    copied to: external access is off and the configuration locked, but for the limit of memory.
 
     Args:
         path: The database's file, or ":memory:".
@@ -67,10 +67,30 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     except BaseException:
         connection.close()
         raise
+    if name != MEMORY:
+        copy = str(copy_path(name)).replace("'", "''")
+        connection.execute(f"SET allowed_paths = ['{copy}', '{copy}.wal']")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET allowed_configs = ['memory_limit']")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def copy_path(name: str) -> Path:
+    """Return the file beside a database that it may be copied to."""
+    return Path(f"{Path(name).absolute()}.copy")
+
+
+def attach_new(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
+    """Attach a file that is not there yet, made as every database of ours is.
+
+    Args:
+        connection: A connection that may reach the file.
+        path: The file.
+        name: The name that queries have for it.
+    """
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE})")
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:

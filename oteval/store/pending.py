@@ -77,7 +77,7 @@ class Pending:
             """
             CREATE OR REPLACE TEMP TABLE todo AS
             SELECT trace_id, conversation_id, min(start_ns) AS first_ns
-            FROM spans SEMI JOIN (
+            FROM all_conversations SEMI JOIN (
                 SELECT trace_id FROM spans WHERE seq > $mark
                 UNION SELECT trace_id FROM logs WHERE seq > $mark
             ) USING (trace_id)
@@ -89,8 +89,8 @@ class Pending:
             """
             INSERT INTO temp.todo
             SELECT trace_id, conversation_id, min(start_ns)
-            FROM spans SEMI JOIN (
-                SELECT trace_id FROM spans
+            FROM all_conversations SEMI JOIN (
+                SELECT trace_id FROM all_conversations
                 SEMI JOIN (SELECT conversation_id FROM temp.todo) USING (conversation_id)
             ) USING (trace_id)
             ANTI JOIN temp.todo USING (trace_id)
@@ -236,8 +236,8 @@ class Pending:
             self._connection.register("wanted", wanted)
             rows = self._connection.execute(
                 """
-                SELECT DISTINCT trace_id FROM spans SEMI JOIN (
-                    SELECT conversation_id FROM spans SEMI JOIN wanted USING (trace_id)
+                SELECT DISTINCT trace_id FROM all_conversations SEMI JOIN (
+                    SELECT conversation_id FROM all_conversations SEMI JOIN wanted USING (trace_id)
                     WHERE conversation_id IS NOT NULL
                 ) USING (conversation_id)
                 """

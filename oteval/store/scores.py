@@ -15,7 +15,7 @@ from .query import number, reader
 from .rows import rows_of, table_of
 from .where import where
 
-__all__ = ["Scores"]
+__all__ = ["Scores", "score_of"]
 
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
@@ -36,7 +36,8 @@ _SCHEMA = pa.schema(
 _COLUMNS = [name for name in _SCHEMA.names if name not in ("seq", "metadata")]
 
 
-def _score(row: Mapping[str, Any]) -> Score:
+def score_of(row: Mapping[str, Any]) -> Score:
+    """Return the score of a row of ``scores``."""
     found = {name: row[name] for name in _COLUMNS}
     return Score(**found, metadata=restore(row["metadata"]))
 
@@ -78,7 +79,24 @@ class Scores:
             values,
         )
         for batch in batches:
-            yield from map(_score, batch.to_pylist())
+            yield from map(score_of, batch.to_pylist())
+
+    def versions(self, evaluator: str) -> list[str]:
+        """Return the versions of an evaluator that gave scores, newest first."""
+        rows = self._connection.execute(
+            "SELECT version FROM scores WHERE evaluator = ? "
+            "GROUP BY version ORDER BY max(seq) DESC",
+            [evaluator],
+        ).fetchall()
+        return [version for (version,) in rows]
+
+    def by(self, evaluator: str, version: str) -> dict[str, Score]:
+        """Return the current scores of a version of an evaluator, by trajectory id."""
+        table = self._connection.sql(
+            "SELECT * FROM current_scores WHERE evaluator = ? AND version = ?",
+            params=[evaluator, version],
+        ).to_arrow_table()
+        return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores, to be read batch by batch."""
@@ -100,5 +118,22 @@ class Scores:
         ).to_arrow_table()
         self._connection.unregister("wanted")
         for row in rows_of(table):
-            found[row["trajectory_id"]].append(_score(row))
+            found[row["trajectory_id"]].append(score_of(row))
         return found
+
+    def given(
+        self, trajectory_ids: Sequence[str], versions: Sequence[str]
+    ) -> dict[tuple[str, str, str], Score]:
+        """Return the current scores of some trajectories by some versions of evaluators.
+
+        Returns:
+            The scores by trajectory id, evaluator and version.
+        """
+        table = self._connection.sql(
+            "SELECT s.* FROM scores s WHERE list_contains(?::VARCHAR[], trajectory_id) "
+            "AND list_contains(?::VARCHAR[], version) QUALIFY row_number() OVER ("
+            "PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC) = 1",
+            params=[list(trajectory_ids), list(versions)],
+        ).to_arrow_table()
+        found = map(score_of, rows_of(table))
+        return {(one.trajectory_id, one.evaluator, one.version): one for one in found}

@@ -1,8 +1,8 @@
-"""Spans and log records in the store: written once each, read by trace."""
+"""Spans and log records in the store: written once each, read by trace, archived or not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from ..model import LogRecord, Span
+from .cold import Cold, without
 from .query import number, reader, row
 from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
 
@@ -23,9 +24,11 @@ _MAX_REPEATED = 1000
 _SAME_TIME = (
     "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
 )
+# What was archived has numbers too, which are not given again.
 NEWEST = (
     "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
-    "(SELECT coalesce(max(seq), 0) FROM logs))"
+    "(SELECT coalesce(max(seq), 0) FROM logs), "
+    "(SELECT coalesce(max(last_seq), 0) FROM archived_files))"
 )
 
 
@@ -111,8 +114,9 @@ class SpanBatch:
 class Spans:
     """The spans and log records of a store."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, cold: Cold) -> None:
         self._connection = connection
+        self._cold = cold
         self._seq = number(connection, NEWEST)
         self._lock = Lock()
 
@@ -213,12 +217,21 @@ class Spans:
         return Written(stored, table.num_rows - stored)
 
     def count(self) -> tuple[int, int]:
-        """Return how many spans and log records are stored."""
-        spans = number(self._connection, "SELECT count(*) FROM spans")
-        return spans, number(self._connection, "SELECT count(*) FROM logs")
+        """Return how many spans and log records are stored, the archived among them."""
+        spans = number(self._connection, "SELECT count(*) FROM spans") + self._cold.count("spans")
+        logs = number(self._connection, "SELECT count(*) FROM logs") + self._cold.count("logs")
+        return spans, logs
+
+    def archived(self) -> int:
+        """Return how many rows are archived."""
+        return self._cold.count("spans") + self._cold.count("logs")
 
     def of_traces(self, trace_ids: Sequence[str]) -> tuple[list[Span], list[LogRecord]]:
-        """Return all spans and log records of some traces."""
+        """Return all spans and log records of some traces.
+
+        Raises:
+            ArchiveMissing: Some were archived, and a file of the archive is not there.
+        """
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
         # Their times first, from two narrow columns: DuckDB then skips all other row groups.
@@ -230,27 +243,58 @@ class Spans:
             f"SELECT {SPAN_COLUMNS} FROM spans SEMI JOIN wanted USING (trace_id) "  # noqa: S608
             "WHERE start_ns BETWEEN ? AND ?",
             params=list(times or (0, 0)),
-        )
-        found = spans_of(spans.to_arrow_table())
-        logs = self._connection.sql("SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)")
-        records = [log_of(row) for row in rows_of(logs.to_arrow_table())]
+        ).to_arrow_table()
+        logs = self._connection.sql(
+            "SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)"
+        ).to_arrow_table()
         self._connection.unregister("wanted")
+        # The archive last: what moves there meanwhile is found twice, rather than not at all.
+        cold_spans = self._cold.of_traces("spans", trace_ids)
+        cold_logs = self._cold.of_traces("logs", trace_ids)
+        found = spans_of(cold_spans.select(SPAN_COLUMNS.split(", ")))
+        found += spans_of(without("spans", spans, cold_spans))
+        records = [log_of(row) for row in rows_of(cold_logs)]
+        records += [log_of(row) for row in rows_of(without("logs", logs, cold_logs))]
         return found, records
+
+    def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
+        """Return those of some traces that were archived into files which are not there."""
+        return self._cold.unreachable(trace_ids)
 
     def traces_of(self, name: str) -> list[str]:
         """Return the traces (5 at most) that the beginning of their id or a span id means."""
         rows = self._connection.execute(
-            "SELECT DISTINCT trace_id FROM spans "
-            "WHERE starts_with(trace_id, ?) OR span_id = ? ORDER BY ALL LIMIT 5",
-            [name, name],
+            "SELECT trace_id FROM spans WHERE starts_with(trace_id, $name) OR span_id = $name "
+            "UNION SELECT trace_id FROM archived_traces WHERE starts_with(trace_id, $name) "
+            "ORDER BY ALL LIMIT 5",
+            {"name": name},
         ).fetchall()
         found = [trace_id for (trace_id,) in rows]
         return [name] if name in found else found
 
     def export(self) -> pa.RecordBatchReader:
-        """Return all spans, to be read batch by batch."""
-        return reader(self._connection, "SELECT * FROM spans")
+        """Return all spans, the archived among them, to be read batch by batch."""
+        return self._exported("spans")
 
     def export_logs(self) -> pa.RecordBatchReader:
-        """Return all log records, to be read batch by batch."""
-        return reader(self._connection, "SELECT * FROM logs")
+        """Return all log records, the archived among them, to be read batch by batch."""
+        return self._exported("logs")
+
+    def pages(self) -> Iterator[list[Span]]:
+        """Yield all spans, the archived among them, some thousands at a time."""
+        for batch in self._exported("spans"):
+            yield spans_of(pa.Table.from_batches([batch]).select(SPAN_COLUMNS.split(", ")))
+
+    def log_pages(self) -> Iterator[list[LogRecord]]:
+        """Yield all log records, the archived among them, some thousands at a time."""
+        for batch in self._exported("logs"):
+            yield [log_of(row) for row in rows_of(pa.Table.from_batches([batch]))]
+
+    def _exported(self, kind: str) -> pa.RecordBatchReader:
+        hot = reader(self._connection, f"SELECT * FROM {kind}")  # noqa: S608
+        return pa.RecordBatchReader.from_batches(hot.schema, self._all(kind, hot))
+
+    def _all(self, kind: str, hot: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        yield from hot
+        for batch in self._cold.batches(kind):
+            yield from pa.Table.from_batches([batch]).cast(hot.schema).to_batches()

@@ -271,6 +271,11 @@ class Trajectories:
             _build(name, rows, found)
         return found
 
+    def of(self, names: Sequence[str]) -> dict[str, Trajectory]:
+        """Return those current trajectories that have one of some ids, by id."""
+        found = self._with_history(names)
+        return {name: found[name] for name in names if name in found}
+
     def get(self, name: str) -> Trajectory:
         """Return the current trajectory with an id, or with the only id that begins so.
 
@@ -294,9 +299,15 @@ class Trajectories:
         exact = name if name in found else found[0]
         return self._with_history([exact])[exact]
 
-    def count(self) -> int:
-        """Return how many current trajectories there are."""
-        return number(self._connection, "SELECT count(*) FROM current_trajectories")
+    def count(self, selection: Selection = EVERYTHING) -> int:
+        """Return how many current trajectories there are, as far as columns tell a selection."""
+        clause, values = where(selection)
+        found = number(
+            self._connection,
+            f"SELECT count(*) FROM current_trajectories WHERE {clause}",  # noqa: S608
+            values,
+        )
+        return found if selection.limit is None else min(found, selection.limit)
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current trajectories, to be read batch by batch."""

@@ -1,0 +1,235 @@
+"""Experiments in the store: runs, feedback and votes are appended, the newest count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ..errors import NotFound
+from ..jsontext import dumps, restore
+from ..model import Experiment, Feedback, Run, Vote
+from .query import number
+from .rows import rows_of, table_of
+
+__all__ = ["Experiments"]
+
+_TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
+_RUNS = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("run_id", "experiment_id", "example_id")],
+        ("repetition", _INT),
+        *[(name, _TEXT) for name in ("outputs", "error", "trajectory_id")],
+        *[(name, _BIG) for name in ("start_ns", "end_ns", "seq")],
+    ]
+)
+_FEEDBACK = pa.schema(
+    [
+        *[(n, _TEXT) for n in ("experiment_id", "run_id", "evaluator", "version", "key", "status")],
+        ("score", pa.float64()),
+        ("passed", pa.bool_()),
+        *[(name, _TEXT) for name in ("label", "comment", "metadata")],
+        *[(name, _BIG) for name in ("latency_ns", "time_ns", "seq")],
+    ]
+)
+_VOTES = pa.schema(
+    [
+        *[(n, _TEXT) for n in ("experiment_id", "evaluator", "version", "key", "example_id")],
+        ("repetition", _INT),
+        ("shown", pa.list_(_TEXT)),
+        ("scores", pa.list_(pa.float64())),
+        *[(name, _TEXT) for name in ("status", "comment", "metadata")],
+        *[(name, _BIG) for name in ("latency_ns", "time_ns", "seq")],
+    ]
+)
+
+
+class Experiments:
+    """The experiments of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def add(self, experiment: Experiment) -> None:
+        """Keep an experiment's description."""
+        self._connection.execute(
+            f"INSERT INTO experiments VALUES ({', '.join('?' * 12)})",  # noqa: S608
+            [
+                *(experiment.id, experiment.name, experiment.prefix, experiment.description),
+                *(dumps(dict(experiment.metadata)), experiment.dataset),
+                *(experiment.dataset_version, experiment.repetitions, experiment.expected),
+                *(experiment.kind, list(experiment.compared), experiment.created_ns),
+            ],
+        )
+
+    def find(self, name: str) -> Experiment | None:
+        """Return the experiment of a name, if there is one."""
+        found = self._read("WHERE name = ?", [name])
+        return found[0] if found else None
+
+    def newest(self, prefix: str) -> Experiment | None:
+        """Return the newest experiment whose name was made of a prefix, if there is one."""
+        found = self._read("WHERE prefix = ?", [prefix])
+        return found[0] if found else None
+
+    def get(self, name: str) -> Experiment:
+        """Return the experiment of a name or id, or the newest one of a prefix.
+
+        Raises:
+            NotFound: There is none.
+        """
+        found = self.find(name) or self.newest(name)
+        if found is None:
+            by_id = self._read("WHERE experiment_id = ?", [name])
+            if not by_id:
+                raise NotFound(f"no experiment {name!r}; oteval experiments lists them")
+            found = by_id[0]
+        return found
+
+    def _read(self, clause: str, values: Sequence[Any]) -> list[Experiment]:
+        table = self._connection.sql(
+            f"SELECT * FROM experiments {clause} ORDER BY created_ns DESC, rowid DESC",  # noqa: S608
+            params=list(values),
+        ).to_arrow_table()
+        return [_experiment(found) for found in rows_of(table)]
+
+    def write(
+        self,
+        experiment_id: str,
+        runs: Sequence[Run] = (),
+        feedback: Sequence[Feedback] = (),
+        votes: Sequence[Vote] = (),
+    ) -> None:
+        """Append runs, feedback and votes of an experiment, all or nothing."""
+        if not (runs or feedback or votes):
+            return
+        self._connection.begin()
+        try:
+            self._append("runs", _RUNS, [_run_row(run) for run in runs])
+            found = [_feedback_row(experiment_id, one) for one in feedback]
+            self._append("feedback", _FEEDBACK, found)
+            self._append("pair_votes", _VOTES, [_vote_row(vote) for vote in votes])
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+    def _append(self, name: str, schema: pa.Schema, rows: Sequence[list[Any]]) -> None:
+        if not rows:
+            return
+        query = f"SELECT coalesce(max(seq), 0) + 1 FROM {name}"  # noqa: S608
+        start = number(self._connection, query)
+        numbered = [[*found, start + at] for at, found in enumerate(rows)]
+        self._connection.register("incoming", table_of(numbered, schema))
+        self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
+        self._connection.unregister("incoming")
+
+    def runs(self, experiment_id: str) -> list[Run]:
+        """Return the newest run of each example and repetition; their inputs are the examples'."""
+        table = self._connection.sql(
+            """
+            SELECT r.*, e.inputs FROM current_runs r
+            JOIN experiments x ON x.experiment_id = r.experiment_id
+            LEFT JOIN examples e
+            ON e.version = x.dataset_version AND e.example_id = r.example_id
+            WHERE r.experiment_id = ? ORDER BY e.position, r.repetition, r.seq
+            """,
+            params=[experiment_id],
+        ).to_arrow_table()
+        return [_run(found) for found in rows_of(table)]
+
+    def feedback(self, experiment_id: str) -> list[Feedback]:
+        """Return what each evaluator's newest call gave each run."""
+        table = self._connection.sql(
+            "SELECT * FROM current_feedback WHERE experiment_id = ? ORDER BY seq",
+            params=[experiment_id],
+        ).to_arrow_table()
+        return [_feedback(found) for found in rows_of(table)]
+
+    def votes(self, experiment_id: str) -> list[Vote]:
+        """Return the newest answer to each question of a comparison."""
+        table = self._connection.sql(
+            "SELECT * FROM current_pair_votes WHERE experiment_id = ? ORDER BY seq",
+            params=[experiment_id],
+        ).to_arrow_table()
+        return [_vote(found) for found in rows_of(table)]
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return each experiment with the number of its runs, errors and votes; oldest first."""
+        rows = self._connection.execute(
+            """
+            WITH r AS (
+                SELECT experiment_id, count(*) AS runs, count(*) FILTER (error <> '') AS errors
+                FROM current_runs GROUP BY experiment_id
+            ), v AS (
+                SELECT experiment_id, count(*) AS votes FROM current_pair_votes
+                GROUP BY experiment_id
+            )
+            SELECT e.name, e.experiment_id, e.kind, e.description, e.dataset, e.dataset_version,
+                e.repetitions, e.expected, coalesce(r.runs, 0), coalesce(r.errors, 0),
+                coalesce(v.votes, 0), e.compared, e.created_ns
+            FROM experiments e LEFT JOIN r USING (experiment_id) LEFT JOIN v USING (experiment_id)
+            ORDER BY e.created_ns, e.name
+            """
+        ).fetchall()
+        names = (
+            *("name", "experiment_id", "kind", "description", "dataset", "dataset_version"),
+            *("repetitions", "expected", "runs", "errors", "votes", "compared", "created_ns"),
+        )
+        return [dict(zip(names, found, strict=True)) for found in rows]
+
+
+def _experiment(found: Mapping[str, Any]) -> Experiment:
+    fields = {name: found[name] for name in found if name not in ("experiment_id", "metadata")}
+    fields["compared"] = tuple(found["compared"] or ())
+    return Experiment(found["experiment_id"], metadata=restore(found["metadata"]), **fields)
+
+
+def _run_row(run: Run) -> list[Any]:
+    known = {"run_id": run.id, "outputs": dumps(run.outputs)}
+    names = [name for name in _RUNS.names if name != "seq"]
+    return [known.get(name, getattr(run, name, None)) for name in names]
+
+
+def _run(found: Mapping[str, Any]) -> Run:
+    names = ("experiment_id", "example_id", "repetition", "error", "trajectory_id")
+    inputs = found["inputs"]
+    return Run(
+        found["run_id"],
+        **{name: found[name] for name in names},
+        inputs=None if inputs is None else restore(inputs),
+        outputs=restore(found["outputs"]),
+        start_ns=found["start_ns"],
+        end_ns=found["end_ns"],
+    )
+
+
+def _feedback_row(experiment_id: str, one: Feedback) -> list[Any]:
+    known = {"experiment_id": experiment_id, "metadata": dumps(dict(one.metadata))}
+    names = [name for name in _FEEDBACK.names if name != "seq"]
+    return [known.get(name, getattr(one, name, None)) for name in names]
+
+
+def _feedback(found: Mapping[str, Any]) -> Feedback:
+    names = [n for n in _FEEDBACK.names if n not in ("experiment_id", "metadata", "seq")]
+    fields = {name: found[name] for name in names}
+    return Feedback(**fields, metadata=restore(found["metadata"]))
+
+
+def _vote_row(vote: Vote) -> list[Any]:
+    known = {
+        "shown": list(vote.shown),
+        "scores": list(vote.scores),
+        "metadata": dumps(dict(vote.metadata)),
+    }
+    names = [name for name in _VOTES.names if name != "seq"]
+    return [known.get(name, getattr(vote, name, None)) for name in names]
+
+
+def _vote(found: Mapping[str, Any]) -> Vote:
+    names = [n for n in _VOTES.names if n not in ("shown", "scores", "metadata", "seq")]
+    vote = Vote(shown=tuple(found["shown"]), **{name: found[name] for name in names})
+    return replace(vote, scores=tuple(found["scores"]), metadata=restore(found["metadata"]))

@@ -1,0 +1,177 @@
+"""The other side of `remote`: a database of this process, for others on this machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ..errors import OtevalError
+from .frames import pack, packed_table, read_frame, unpacked_table
+from .remote import notice_path
+
+__all__ = ["Answer", "Serving"]
+
+Answer = Callable[[Mapping[str, Any]], bytes]
+"""Answers what is no query."""
+
+_log = logging.getLogger(__name__)
+# The longest path that a Unix socket may have is 107 bytes.
+_LONGEST = 100
+
+
+class Serving:
+    """Serves a database over a Unix socket that only its owner may open.
+
+    Attributes:
+        path: The socket.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        database: str | Path,
+        answer: Answer,
+        notice: Mapping[str, Any],
+    ) -> None:
+        """Listen, and write the small file by which others find the socket.
+
+        Args:
+            connection: The database; each client gets a connection of its own to it.
+            database: Its file.
+            answer: Answers what is no query; called in the client's thread.
+            notice: What the small file says beside the socket.
+        """
+        self._connection = connection
+        self._answer = answer
+        self._notice = notice_path(database)
+        self.path = str(Path(f"{database}.sock").absolute())
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if len(os.fsencode(self.path)) > _LONGEST:
+            self._folder = tempfile.TemporaryDirectory(prefix="oteval-")
+            self.path = str(Path(self._folder.name) / "db.sock")
+        Path(self.path).unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)
+        try:
+            self._socket.bind(self.path)
+        finally:
+            os.umask(mask)
+        self._socket.listen(64)
+        self._write_notice({**notice, "socket": self.path, "pid": os.getpid()})
+        threading.Thread(target=self._accept, name="socket", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._notice.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        Path(self.path).unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _write_notice(self, notice: Mapping[str, Any]) -> None:
+        partial = self._notice.with_name(f"{self._notice.name}.{os.getpid()}")
+        partial.write_text(json.dumps(notice))
+        partial.replace(self._notice)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        session = _Session(self._connection, self._answer, client)
+        try:
+            while (frame := read_frame(client)) is not None:
+                session.handle(*frame)
+        except (OSError, ValueError):
+            pass  # the client is gone
+        except Exception:
+            _log.exception("a client of the database was given up")
+        finally:
+            session.close()
+            client.close()
+
+
+class _Session:
+    """One client."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, answer: Answer, client: socket.socket
+    ) -> None:
+        self._parent = connection
+        self._own: duckdb.DuckDBPyConnection | None = None
+        self._answer = answer
+        self._client = client
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+
+    @property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        if self._own is None:
+            self._own = self._parent.cursor()
+            self._own.execute("USE store")
+        return self._own
+
+    def handle(self, header: dict[str, Any], blobs: list[bytes]) -> None:
+        try:
+            if header["op"] == "stream":
+                self._stream(header)
+                return
+            answer = self._result(header, blobs)
+        except (duckdb.Error, pa.ArrowException, OtevalError, KeyError, RuntimeError) as error:
+            self._send({"error": str(error) or type(error).__name__}, [])
+        else:
+            self._send({}, answer)
+
+    def _result(self, header: Mapping[str, Any], blobs: list[bytes]) -> list[Any]:
+        operation = header["op"]
+        if operation == "execute":
+            # DuckDB 2 warns of a copy that is of no matter for results this small.
+            warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+            found = self._database.execute(header["query"], header["params"])
+            return [packed_table(found.to_arrow_table())] if found.description else []
+        if operation == "register":
+            self._database.register(header["name"], unpacked_table(blobs[0]))
+            return []
+        if operation == "unregister":
+            self._database.unregister(header["name"])
+            return []
+        if operation == "ask":
+            return [self._answer(header["question"])]
+        raise KeyError(f"no operation {operation!r}")
+
+    def _stream(self, header: Mapping[str, Any]) -> None:
+        own = self._parent.cursor()
+        own.execute("USE store")
+        try:
+            result = own.sql(header["query"], params=header["params"] or [])
+            batches = result.to_arrow_reader(header["size"])
+            self._send({}, [packed_table(batches.schema.empty_table())])
+            for batch in batches:
+                self._send({}, [packed_table(pa.Table.from_batches([batch]))])
+            self._send({}, [])
+        finally:
+            own.close()
+
+    def _send(self, header: dict[str, Any], blobs: list[Any]) -> None:
+        for part in pack(header, blobs):
+            self._client.sendall(part)

@@ -1,0 +1,364 @@
+"""Language models as judges in oteval.yaml: scored in parallel, kept, within budgets, resumed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.config import parse_config
+from oteval.errors import ConfigError
+from oteval.evaluate.judge.asking import MEMORY
+from oteval.model import Message, Score
+from oteval.pipeline import ScoreRun, prepare
+from oteval.pipeline import score as score_all
+from oteval.pipeline.workers import Workers
+from oteval.store import Store
+
+from ..evaluate.judge.server import Body, Reply, Server, error, serving, shown, verdict
+from ..make import asks, call, gap, keep, run
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Return a running server that gives a passing verdict until its script is changed."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    MEMORY.known.clear()
+    with serving() as running:
+        yield running
+
+
+def rule(server: Server | None, **fields: Any) -> dict[str, Any]:
+    """Return a rule that asks a model."""
+    address = {} if server is None else {"base_url": server.url}
+    return {"name": "quality", "type": "judge", "model": "openai:m", **address, **fields}
+
+
+def config(*rules: dict[str, Any]) -> Any:
+    """Return a configuration."""
+    return parse_config(json.dumps({"evaluators": rules}))
+
+
+def scored(
+    store: Store, *rules: dict[str, Any], run: ScoreRun | None = None, again: bool = False
+) -> list[Score]:
+    """Return the scores of a configuration."""
+    return list(score_all(store, config(*rules), Path(), run=run, again=again))
+
+
+def runs(count: int) -> list[Any]:
+    """Return so many runs, each with a text of its own."""
+    return [
+        run(n, Message("user", f"question {n}"), Message("assistant", f"answer {n}"))
+        for n in range(1, count + 1)
+    ]
+
+
+def test_a_model_judges_stored_runs(store: Store, server: Server):
+    """Score, label, reasons, tokens and latency are in the score, and the run in the prompt."""
+    keep(store, *runs(1))
+
+    (found,) = scored(store, rule(server))
+
+    assert (found.status, found.score, found.passed, found.label) == ("ok", 1.0, True, "pass")
+    assert (found.comment, found.evaluator) == ("It does.", "quality")
+    assert found.metadata["input_tokens"] == 100
+    assert "question 1" in shown(server.requests[0])
+    assert [one.score for one in store.scores.read()] == [1.0]
+
+
+def test_numbers_pass_from_the_threshold_on(store: Store, server: Server):
+    """Without one they neither pass nor fail."""
+    keep(store, *runs(1))
+    server.script = lambda _body, _number: verdict(0.6)
+
+    one, other, none = scored(
+        store,
+        rule(server, name="a", continuous=True, threshold=0.5),
+        rule(server, name="b", continuous=True, threshold=0.7),
+        rule(server, name="c", choices=[0.6, 1.0]),
+    )
+
+    by_name = {score.evaluator: score for score in (one, other, none)}
+    assert [by_name[name].passed for name in "abc"] == [True, False, None]
+    assert {score.score for score in by_name.values()} == {0.6}
+
+
+def test_runs_are_judged_several_at_once(store: Store, server: Server):
+    """As many as the rule allows, and no more."""
+    server.script = lambda _body, _number: verdict(delay=0.05)
+    keep(store, *runs(24))
+
+    found = scored(store, rule(server, max_concurrency=6))
+
+    assert len(found) == 24
+    assert 2 <= server.busiest <= 6
+
+
+def test_a_missing_key_or_server_is_an_error_per_run(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In one line each; other evaluators' results stand."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    keep(store, *runs(2))
+    missing = rule(None, name="no key")
+    gone = rule(None, name="gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
+    steps = {"name": "steps", "type": "tool_errors"}
+
+    found = scored(store, missing, gone, steps)
+
+    by_name: dict[str, list[Score]] = {}
+    for one in found:
+        by_name.setdefault(one.evaluator, []).append(one)
+    assert {s.comment for s in by_name["no key"]} == {
+        "VerdictMissing: no API key: set OPENAI_API_KEY, or give api_key"
+    }
+    assert all("cannot reach http://127.0.0.1:9/v1" in s.comment for s in by_name["gone"])
+    assert all(s.status == "error" and s.score is None for s in by_name["gone"])
+    assert [s.status for s in by_name["steps"]] == ["ok", "ok"]
+
+
+def test_the_key_comes_from_the_environment(
+    store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    """By the name that the rule gives, and never into the store."""
+    monkeypatch.setenv("JUDGE_KEY", "s3cret")
+    keep(store, *runs(1))
+
+    (found,) = scored(store, rule(server, api_key_env="JUDGE_KEY"))
+
+    assert server.headers[0]["authorization"] == "Bearer s3cret"
+    assert "s3cret" not in json.dumps(found.as_dict())
+
+
+def test_what_was_judged_is_not_asked_about_again(store: Store, server: Server):
+    """A second scoring yields the same scores without a request; `again` asks anew."""
+    keep(store, *runs(5))
+    first = scored(store, rule(server))
+    second_run = ScoreRun()
+
+    second = scored(store, rule(server), run=second_run)
+
+    assert len(server.requests) == 5
+    assert [s.trajectory_id for s in second] == sorted(
+        (s.trajectory_id for s in first), key=[s.trajectory_id for s in second].index
+    )
+    assert (second_run.reused, second_run.evaluated) == (5, 5)
+    scored(store, rule(server), again=True)
+    assert len(server.requests) == 10
+
+
+def test_failures_and_changed_rules_are_asked_about_again(store: Store, server: Server):
+    """Only verdicts of the very same version stand."""
+    keep(store, *runs(2))
+    server.script = lambda _body, number: error(400, "no") if number <= 4 else verdict()
+    broken = rule(server, max_retries=0, max_concurrency=1)
+    assert {s.status for s in scored(store, broken)} == {"error", "ok"}
+    asked = len(server.requests)
+
+    assert {s.status for s in scored(store, broken)} == {"ok"}
+    assert len(server.requests) == asked + 1
+    scored(store, {**broken, "system": "Be strict."})
+    assert len(server.requests) == asked + 3
+
+
+def test_answers_are_kept_beyond_the_scores(tmp_path: Path, server: Server):
+    """The same question of another evaluator comes from the store, in another process too."""
+    path = tmp_path / "x.duckdb"
+    with Store(path) as store:
+        keep(store, *runs(3))
+        scored(store, rule(server))
+    with Store(path) as store:
+        counted = ScoreRun()
+
+        found = scored(store, rule(server, name="other"), run=counted)
+
+        assert len(server.requests) == 3
+        assert (counted.cache_hits, counted.cost) == (3, 0.0)
+        assert all(one.metadata["cached"] for one in found)
+        (totals,) = store.judge_calls.totals()
+        assert (totals["evaluator"], totals["calls"], totals["input_tokens"]) == ("quality", 3, 300)
+
+
+def interrupted(scores: Iterator[Score], after: int) -> None:
+    """Take some scores, and be interrupted."""
+    for _ in zip(range(after), scores, strict=False):
+        pass
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, server: Server):
+    """Verdicts stand, and answers that had no score yet come from the cache."""
+    path = tmp_path / "x.duckdb"
+    server.script = lambda _body, _number: verdict(delay=0.01)
+    judge = rule(server, max_concurrency=4)
+    with Store(path) as store:
+        keep(store, *runs(40))
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(score_all(store, config(judge), Path()), 10)
+    asked = len(server.requests)
+    assert 10 <= asked < 40
+
+    with Store(path) as store:
+        counted = ScoreRun()
+        rest = scored(store, judge, run=counted)
+
+        assert len(rest) == 40
+        assert counted.reused >= 10
+        # Of what was under way nobody waited for the answer.
+        assert 40 <= len(server.requests) <= 40 + 4
+        assert {s.status for s in store.scores.read()} == {"ok"}
+
+
+def test_a_spent_budget_leaves_the_rest_not_evaluated(store: Store, server: Server):
+    """With the reason; the day's budget counts what was spent before."""
+    server.script = lambda _body, _number: verdict(tokens=(0, 100))  # $0.10
+    keep(store, *runs(6))
+    priced = {"prices": {"m": {"input": 0, "output": 1000}}, "max_concurrency": 1}
+
+    found = scored(store, rule(server, max_cost_per_day=0.35, **priced))
+
+    statuses = [one.status for one in found]
+    assert (statuses.count("ok"), statuses.count("not_evaluated")) == (0, 6)
+    for _ in range(2):
+        found = scored(store, rule(server, max_cost_per_day=0.55, **priced))
+        statuses = [one.status for one in found]
+        assert (statuses.count("ok"), statuses.count("not_evaluated")) == (5, 1)
+        assert "max_cost_per_day of $0.55 is spent ($0.5000 so far)" in found[-1].comment
+        assert len(server.requests) == 5
+
+
+def test_runs_without_content_are_not_judged(store: Store, server: Server):
+    """A verdict on what nobody saw would be made up."""
+    keep(store, run(1, Message("user"), Message("assistant"), gaps=(gap(),)))
+
+    (found,) = scored(store, rule(server))
+
+    assert (found.status, found.comment) == ("not_evaluated", "content_not_captured: why")
+    assert not server.requests
+
+
+def test_references_and_variables_are_shown(store: Store, server: Server, tmp_path: Path):
+    """With a reference the prompt that compares is used, and a rubric is an instruction."""
+    keep(store, *runs(1))
+    (tmp_path / "r.json").write_text(json.dumps([{"role": "assistant", "content": "as it was"}]))
+    judge = rule(server, reference="r.json", variables={"rubric": "Mind the tone."})
+
+    list(score_all(store, config(judge), tmp_path))
+
+    text = shown(server.requests[0])
+    assert "as it was" in text
+    assert "an example at hand" in text
+    assert "\n\nMind the tone." in text
+
+
+def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path: Path):
+    """Each makes a version of its own."""
+    (tmp_path / "mine.txt").write_text("From a file: {outputs}")
+    versions = set()
+    for prompt in ("trajectory_accuracy", "mine.txt", "A text: {outputs}"):
+        (one,) = prepare(config(rule(server, prompt=prompt)), store, tmp_path)
+        versions.add(one.scorer.version)
+
+    assert len(versions) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"prompt": "nowhere.txt"}, "is no file, and no prompt of oteval's"),
+        ({"prompt": "Is it {good}?"}, r"does not show \{outputs\}"),
+        ({"prompt": "{outputs}", "reference": "r.json"}, r"does not show \{reference_outputs\}"),
+        ({"max_cost": 1.0}, "max_cost needs the price of 'm'"),
+        ({"model": None}, "give either model or jury"),
+        ({"threshold": 0.5}, "threshold goes with continuous or choices"),
+        ({"continuous": True, "choices": [1]}, "exclude each other"),
+        ({"timeout": "soon"}, "no duration"),
+        ({"samples": 0}, "greater than or equal to 1"),
+        ({"promt": "x"}, "did you mean 'prompt'"),
+        ({"jury": [{"model": "a", "sed": 1}], "model": None}, "unknown key 'sed'"),
+    ],
+)
+def test_rules_that_are_wrong_are_refused_in_one_line(
+    store: Store, tmp_path: Path, fields: dict[str, Any], reason: str
+):
+    """Before anything is asked."""
+    (tmp_path / "r.json").write_text("[]")
+    known = {key: value for key, value in rule(None, **fields).items() if value is not None}
+
+    with pytest.raises(ConfigError, match=reason) as told:
+        prepare(config(known), store, tmp_path)
+    assert "\n" not in str(told.value)
+
+
+def test_juries_and_samples_vote(store: Store, server: Server):
+    """A rule may name several models, or ask one several times."""
+    keep(store, *runs(1))
+
+    def script(body: Body, _number: int) -> Reply:
+        return verdict(body["model"] != "b")
+
+    server.script = script
+    fields = {"model": None, "jury": ["openai:a", "openai:b", {"model": "c", "temperature": 0}]}
+    jury = {key: value for key, value in rule(server, **fields).items() if value is not None}
+
+    (found,) = scored(store, jury)
+
+    assert found.passed is True
+    assert found.metadata["vote_share"] == pytest.approx(2 / 3)
+
+
+def test_calls_are_judged_by_what_the_trace_shows(store: Store, server: Server):
+    """Tool calls are in the prompt with their arguments."""
+    keep(store, run(1, asks(call("refund", {"order": "W1"}, "c1"))))
+
+    scored(store, rule(server))
+
+    assert '"name":"refund","arguments":"{\\"order\\":\\"W1\\"}"' in shown(server.requests[0])
+
+
+def test_workers_do_no_more_at_once_than_they_are():
+    """And yield each result once, in the order in which they are there."""
+    now, most, lock = 0, 0, threading.Lock()
+
+    def job(number: int) -> Callable[[], int]:
+        def work() -> int:
+            nonlocal now, most
+            with lock:
+                now += 1
+                most = max(most, now)
+            time.sleep(0.002)
+            with lock:
+                now -= 1
+            return number
+
+        return work
+
+    workers = Workers[int](3)
+    found = [result for number in range(30) for result in workers.do(job(number))]
+    found += workers.rest()
+    workers.stop()
+
+    assert sorted(found) == list(range(30))
+    assert most <= 3
+
+
+def test_a_worker_that_fails_fails_for_who_collects():
+    """An exception is not lost in its thread."""
+
+    def broken() -> int:
+        raise ZeroDivisionError
+
+    workers = Workers[int](1)
+    list(workers.do(broken))
+
+    with pytest.raises(ZeroDivisionError):
+        list(workers.rest())
+    workers.stop()

@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from oteval.config import Retention
+from oteval.errors import ArchiveMissing, StoreError
+from oteval.model import LogRecord, Span
+from oteval.pipeline import explain, refresh, refresh_traces, retention_tick
+from oteval.store import Store
+
+from ..make import ROOT, capture, chat
+
+DAY = 86_400 * 10**9
+NOW = 1_000 * DAY
+
+# Archives a store in a process that is killed at the Nth time it comes to a step.
+KILLED = """
+import os, signal, sys
+from oteval.store import Store
+path, folder, before, step, times = sys.argv[1:]
+left = int(times)
+store = Store(path, create=False)
+def on_step(name):
+    global left
+    left -= name == step
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+store.archive.on_step = on_step
+store.archive.move(folder, int(before))
+"""
+
+
+def spans_of(trace: int, day: int, count: int = 3, conversation: str = "") -> list[Span]:
+    """Return a chat of some model calls that took place on a day."""
+    more = {"gen_ai.conversation.id": conversation} if conversation else {}
+    spans = [
+        chat(trace, number, [("user", f"question {trace}-{number}")], "an answer", **more)
+        for number in range(1, count + 1)
+    ]
+    return [
+        _at(one, day * DAY + trace * 1000 + 10 * number, spans[0])
+        for number, one in enumerate(spans)
+    ]
+
+
+def _at(one: Span, start: int, root: Span) -> Span:
+    parent = "" if one is root else root.span_id
+    return Span(
+        one.trace_id, one.span_id, parent, "chat", 3, start, start + 5,
+        attributes=one.attributes, resource=one.resource,
+    )  # fmt: skip
+
+
+def log_of(trace: int, day: int, text: str) -> LogRecord:
+    """Return a log record of a trace, or of none."""
+    return LogRecord(f"{trace:032x}" if trace else "", time_ns=day * DAY + 7, body=text)
+
+
+def fill(store: Store, days: range, traces: int = 20) -> None:
+    """Fill a store with some traces a day, and reconstruct them."""
+    for day in days:
+        for number in range(1, traces + 1):
+            trace = day * 1000 + number
+            logs = [log_of(trace, day, f"of {trace}"), log_of(0, day, f"loose {trace}")]
+            store.spans.write(spans_of(trace, day), logs)
+    refresh(store)
+
+
+def whole(store: Store) -> tuple[Counter[str], Counter[str], list[str]]:
+    """Return the spans and log records there are, wherever they are, and the trajectories."""
+    spans = Counter(
+        f"{trace}/{name}"
+        for batch in store.spans.export()
+        for trace, name in zip(
+            batch["trace_id"].to_pylist(), batch["span_id"].to_pylist(), strict=True
+        )
+    )
+    logs = Counter(
+        name for batch in store.spans.export_logs() for name in batch["fingerprint"].to_pylist()
+    )
+    return spans, logs, [repr(run) for run in store.trajectories.read()]
+
+
+def hot(store: Store) -> int:
+    """Return how many spans are in the database itself."""
+    return store.spans.count()[0] - sum(p.metadata.num_rows for p in _files(store, "spans"))
+
+
+def _files(store: Store, kind: str) -> list[pq.ParquetFile]:
+    folder = Path(store.path).parent / "archive"
+    return [pq.ParquetFile(path) for path in sorted(folder.rglob(f"{kind}-*.parquet"))]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a database with traces of three days."""
+    with Store(tmp_path / "x.duckdb") as store:
+        fill(store, range(10, 13))
+    return tmp_path / "x.duckdb"
+
+
+def test_old_days_move_and_all_is_still_found(path: Path):
+    """Days before the time move whole; spans, logs and trajectories read as before."""
+    with Store(path) as store:
+        before = whole(store)
+        trace = f"{10_001:032x}"
+        spans = store.spans.of_traces([trace])
+
+        moved = store.archive.move(path.parent / "archive", 12 * DAY)
+
+        assert (moved.traces, moved.spans, moved.logs) == (40, 120, 80)
+        assert whole(store) == before
+        assert hot(store) == 60
+        assert store.spans.of_traces([trace]) == spans
+        assert store.spans.traces_of(trace) == [trace]
+        assert len(explain(store, trace).accounts) == 3
+
+
+def test_the_files_lie_by_day_and_bucket_sorted_by_trace(path: Path):
+    """A path names the day and the bucket; inside, the rows of a trace are together, zstd."""
+    with Store(path) as store:
+        store.archive.move(path.parent / "archive", 12 * DAY)
+        files = _files(store, "spans")
+
+    folders = {file.relative_to(path.parent / "archive").parts[0] for file in
+               (path.parent / "archive").rglob("*.parquet")}  # fmt: skip
+    assert folders == {"date=1970-01-11", "date=1970-01-12"}
+    for file in files:
+        traces = file.read(["trace_id"])["trace_id"].to_pylist()
+        assert traces == sorted(traces)
+        assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_archiving_again_moves_nothing(path: Path):
+    """What has moved is not moved twice, and a second run leaves the files alone."""
+    with Store(path) as store:
+        store.archive.move(path.parent / "archive", 12 * DAY)
+        files = sorted((path.parent / "archive").rglob("*"))
+
+        again = store.archive.move(path.parent / "archive", 12 * DAY)
+
+    assert (again.spans, again.logs, again.files) == (0, 0, 0)
+    assert sorted((path.parent / "archive").rglob("*")) == files
+
+
+def test_what_is_not_reconstructed_stays(tmp_path: Path):
+    """Spans that came after the last reconstruction are not moved, however old they are."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans_of(1, 10))
+
+        moved = store.archive.move(tmp_path / "archive", NOW)
+
+        assert (moved.spans, hot(store)) == (0, 3)
+
+
+def test_a_trace_that_goes_on_stays_whole(tmp_path: Path):
+    """A trace with one span after the time is not moved in part."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write([*spans_of(1, 10), spans_of(1, 12, 4)[3]])
+        refresh(store)
+
+        assert store.archive.move(tmp_path / "archive", 12 * DAY).spans == 0
+        assert store.archive.move(tmp_path / "archive", 13 * DAY).spans == 4
+
+
+def test_a_late_span_joins_its_archived_trace(tmp_path: Path):
+    """A span that comes after its trace moved gives a new revision of the whole run."""
+    with Store(tmp_path / "x.duckdb") as store:
+        early, late = spans_of(1, 10, 3)[:2], spans_of(1, 10, 3)[2:]
+        store.spans.write(early)
+        refresh(store)
+        store.archive.move(tmp_path / "archive", NOW)
+
+        store.spans.write(late)
+        refresh(store)
+        runs = list(store.trajectories.read())
+
+        assert [run.rev for run in runs] == [2]
+        texts = [message.text for message in runs[0].messages]
+        assert "question 1-1" in texts
+        assert "question 1-3" in texts
+
+
+def test_a_conversation_goes_on_after_its_first_turn_was_archived(tmp_path: Path):
+    """The next turn of an archived conversation is its second, with the first before it."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans_of(1, 10, 1, "talk"))
+        refresh(store)
+        store.archive.move(tmp_path / "archive", NOW)
+
+        store.spans.write(spans_of(2, 11, 1, "talk"))
+        refresh_traces(store, [f"{2:032x}"])
+
+        assert [run.turn for run in store.trajectories.read()] == [1, 2]
+
+
+def test_numbers_go_on_after_everything_was_archived(tmp_path: Path):
+    """A store opened again that holds no span gives new ones numbers that count as new."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans_of(1, 10))
+        refresh(store)
+        store.archive.move(tmp_path / "archive", NOW)
+
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans_of(2, 11))
+        refresh(store)
+
+        assert store.trajectories.count() == 2
+
+
+def test_a_span_sent_again_is_archived_once(tmp_path: Path):
+    """Spans that come again after they moved are found once, and written to no second file."""
+    with Store(tmp_path / "x.duckdb") as store:
+        store.spans.write(spans_of(1, 10), [log_of(1, 10, "said")])
+        refresh(store)
+        store.archive.move(tmp_path / "archive", NOW)
+        before = whole(store)
+
+        store.spans.write(spans_of(1, 10), [log_of(1, 10, "said")])
+        refresh(store)
+        assert len(store.spans.of_traces([f"{1:032x}"])[0]) == 3
+        again = store.archive.move(tmp_path / "archive", NOW)
+
+        assert (again.spans, again.duplicates, again.files) == (3, 4, 0)
+        assert whole(store) == before
+
+
+def test_every_dialect_survives_the_archive(tmp_path: Path):
+    """Spans and log records of captures read back from the archive as they were."""
+    for name in ("genai_openai_chat", "adot_agentcore_strands", "langgraph_openinference"):
+        with Store(tmp_path / f"{name}.duckdb") as store:
+            spans, logs = capture(name)
+            store.spans.write(spans, logs)
+            refresh(store)
+            traces = sorted({one.trace_id for one in spans})
+            before = store.spans.of_traces(traces)
+
+            store.archive.move(tmp_path / name, 2**62)
+
+            after = store.spans.of_traces(traces)
+            assert hot_rows(store) == 0
+            assert sorted(map(repr, after[0])) == sorted(map(repr, before[0]))
+            assert sorted(map(repr, after[1])) == sorted(map(repr, before[1]))
+
+
+def hot_rows(store: Store) -> int:
+    """Return how many rows of spans and logs are in the database itself."""
+    spans, logs = store.spans.count()
+    return spans + logs - store.spans.archived()
+
+
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("step", ["announced", "written", "verified", "committing", "committed"])
+def test_a_kill_at_any_step_loses_and_doubles_nothing(path: Path, step: str, times: int):
+    """After SIGKILL all is there once, and the next run ends with the files it would have made."""
+    with Store(path) as store:
+        before = whole(store)
+    folder = path.parent / "archive"
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, path, folder, str(12 * DAY), step, str(times)],
+        cwd=ROOT, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == -signal.SIGKILL
+    with Store(path) as store:
+        assert whole(store) == before
+        store.archive.move(folder, 12 * DAY)
+
+        assert whole(store) == before
+        assert hot(store) == 60
+        assert sum(file.metadata.num_rows for file in _files(store, "spans")) == 120
+        assert not list(folder.rglob("*.partial"))
+
+
+def test_a_file_that_cannot_be_written_leaves_all_in_place(path: Path):
+    """An archive that is a file is an error of one line, and nothing is deleted."""
+    (path.parent / "archive").write_text("no folder")
+
+    with Store(path) as store:
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.archive.move(path.parent / "archive", 12 * DAY)
+
+        assert store.spans.count()[0] == 180
+
+
+def test_files_that_hold_something_else_delete_nothing(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """When what is read back differs from what was written, the rows stay where they are."""
+    write = pq.write_table
+    monkeypatch.setattr(pq, "write_table", lambda table, *a, **k: write(table.slice(1), *a, **k))
+
+    with Store(path) as store:
+        with pytest.raises(StoreError, match="nothing was deleted"):
+            store.archive.move(path.parent / "archive", 12 * DAY)
+
+        assert store.spans.count()[0] == 180
+        assert store.spans.archived() == 0
+
+
+def test_a_missing_file_is_named_and_its_trajectories_stand(path: Path):
+    """Without the archive's file, reading its spans fails by name; a late span changes nothing."""
+    trace = 10_001
+    with Store(path) as store:
+        store.archive.move(path.parent / "archive", 12 * DAY)
+        for file in (path.parent / "archive").rglob("*.parquet"):
+            file.unlink()
+        before = [repr(run) for run in store.trajectories.read()]
+
+        with pytest.raises(ArchiveMissing, match=r"spans-.*put the archive back"):
+            store.spans.of_traces([f"{trace:032x}"])
+        store.spans.write(spans_of(trace, 10, 4)[3:])
+        refresh(store)
+
+        assert [repr(run) for run in store.trajectories.read()] == before
+
+
+def test_two_processes_do_not_archive_at_once(path: Path):
+    """While one archives into a folder, another is told to come later."""
+    with Store(path) as store, Store(path.parent / "y.duckdb") as other:
+
+        def on_step(_step: str) -> None:
+            with pytest.raises(StoreError, match="another process is archiving"):
+                other.archive.move(path.parent / "archive", NOW)
+
+        store.archive.on_step = on_step
+        assert store.archive.move(path.parent / "archive", 11 * DAY).spans == 60
+
+
+def test_the_tick_works_once_a_day(path: Path):
+    """Retention is looked at when the day turns, and then moves what is older than it says."""
+    retention = Retention(hot=2 * 86400.0, archive="archive")
+    with Store(path) as store:
+        first = retention_tick(store, retention, 13 * DAY + 5)
+        second = retention_tick(store, retention, 13 * DAY + 6)
+        third = retention_tick(store, retention, 14 * DAY + 5)
+
+    assert first is not None
+    assert (first.traces, second) == (20, None)
+    assert third is not None
+    assert third.traces == 20
+
+
+def test_writing_goes_on_while_the_archive_moves(path: Path):
+    """Spans that come by another connection meanwhile are all there, once."""
+    with Store(path) as store:
+        before = whole(store)[0]
+        other = store.sibling()
+        come = iter(range(50_001, 50_200))
+        store.archive.on_step = lambda _step: other.spans.write(spans_of(next(come), 12)) and None
+
+        store.archive.move(path.parent / "archive", 12 * DAY)
+        other.close()
+
+        after = whole(store)[0]
+        assert hot(store) == after.total() - 120
+        assert after & before == before
+        assert set(after.values()) == {1}

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from oteval.errors import StoreError, StoreLocked
+from oteval.store import Store
+
+from .test_archive import DAY, fill, whole
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a database of which most was archived."""
+    with Store(tmp_path / "x.duckdb") as store:
+        fill(store, range(10, 12), traces=300)
+        store.archive.move(tmp_path / "archive", 12 * DAY)
+    return tmp_path / "x.duckdb"
+
+
+def test_compaction_gives_room_back_and_keeps_all(path: Path):
+    """The file is smaller after it, its rows and those of the archive are as before."""
+    with Store(path) as store:
+        before = whole(store)
+
+    done = Store(path).compact()
+
+    assert path.stat().st_size == done.after < done.before
+    with Store(path) as store:
+        assert whole(store) == before
+    assert not list(path.parent.glob("*.copy*"))
+
+
+def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path):
+    """A backup made while spans are written holds one state, and finds the same archive."""
+    with Store(path) as store:
+        before = whole(store)
+        other = store.sibling()
+        writing = threading.Thread(target=fill, args=(other, range(20, 22)))
+        writing.start()
+        done = store.backup(tmp_path / "backup.duckdb")
+        writing.join()
+        other.close()
+
+    with Store(tmp_path / "backup.duckdb") as copy:
+        assert copy.trajectories.count() == done.rows["trajectories"]
+        assert whole(copy)[0] & before[0] == before[0]
+
+
+def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path):
+    """A name that is taken is refused, and the file left alone."""
+    (tmp_path / "taken").write_text("mine")
+
+    with Store(path) as store, pytest.raises(StoreError, match="is there already"):
+        store.backup(tmp_path / "taken")
+
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_copy_that_was_cut_is_made_anew(path: Path):
+    """What a process left that was killed while it copied does not keep the next from it."""
+    Path(f"{path}.copy").write_bytes(b"half of a database")
+    Path(f"{path}.copy.wal").write_bytes(b"half of a log")
+
+    done = Store(path).compact()
+
+    assert done.after == path.stat().st_size
+
+
+def test_a_served_database_is_backed_up_but_not_compacted(path: Path, tmp_path: Path):
+    """By way of the process that has it open, a backup works, and compaction says what to do."""
+    with Store(path) as store:
+        serving = store.serve(lambda _question: b"", {})
+        try:
+            with Store(path) as client:
+                assert client.is_served
+                client.backup(tmp_path / "backup.duckdb")
+                moved = client.archive.move(tmp_path / "archive", 0)
+                with pytest.raises(StoreLocked, match="a server has it open"):
+                    client.compact()
+        finally:
+            serving.close()
+
+    assert moved.spans == 0
+    with Store(tmp_path / "backup.duckdb", create=False) as copy:
+        assert copy.trajectories.count() > 0
+
+
+def test_nothing_but_the_copy_can_be_reached(path: Path):
+    """The connection attaches no other file, and its settings cannot be changed."""
+    with Store(path) as store:
+        for statement in (
+            f"ATTACH '{path.parent}/other.duckdb'",
+            f"COPY spans TO '{path.parent}/out.csv'",
+            "SET allowed_paths = ['/']",
+        ):
+            with pytest.raises(Exception, match=r"Permission|locked|allowed"):
+                store._connection.execute(statement)

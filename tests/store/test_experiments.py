@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from oteval import NotFound, Store, make_dataset
+from oteval.model import Experiment, Feedback, Run, Vote
+
+EXPERIMENT = Experiment(
+    "x1",
+    "first",
+    prefix="p",
+    description="d",
+    metadata={"a": [1]},
+    dataset="data",
+    dataset_version="v",
+    repetitions=2,
+    expected=4,
+    created_ns=5,
+)
+RUN = Run("r1", "x1", "e1", 1, outputs={"k": [1, None]}, trajectory_id="t", start_ns=1, end_ns=2)
+SAID = Feedback(
+    "r1",
+    "judge",
+    "v1",
+    "key",
+    "ok",
+    *(0.5, True, "good", "why", {"m": {"n": 1}}),
+    latency_ns=3,
+    time_ns=7,
+)
+VOTE = Vote("x1", "judge", "v1", "key", "e1", 0, ("r1", "r2"), (1.0, 0.0), comment="c", time_ns=9)
+
+
+def test_everything_comes_back_as_it_was(tmp_path: Path):
+    """Experiments, runs, feedback and votes survive the file, whatever they hold."""
+    dataset = make_dataset([{"id": "e1", "inputs": {"q": "é\ud800"}}])
+    experiment = replace(EXPERIMENT, dataset_version=dataset.version)
+    with Store(tmp_path / "x.duckdb") as store:
+        store.datasets.add(dataset)
+        store.experiments.add(experiment)
+        store.experiments.write("x1", [RUN], [SAID], [VOTE])
+
+    with Store(tmp_path / "x.duckdb", create=False) as store:
+        assert store.experiments.get("first") == experiment
+        assert store.experiments.runs("x1") == [replace(RUN, inputs={"q": "é\ufffd"})]
+        assert store.experiments.feedback("x1") == [SAID]
+        assert store.experiments.votes("x1") == [VOTE]
+
+
+def test_the_newest_counts(store: Store):
+    """A run tried again, an evaluator and a question asked again: only the last is current."""
+    store.experiments.add(EXPERIMENT)
+    failed = replace(RUN, outputs=None, error="no")
+    store.experiments.write("x1", [failed], [replace(SAID, key="old"), SAID], [VOTE])
+    again = replace(RUN, id="r9")
+    later = replace(SAID, time_ns=8, version="v2")
+    vote = replace(VOTE, time_ns=10, scores=(0.0, 1.0))
+    store.experiments.write("x1", [again], [later], [vote])
+
+    assert store.experiments.runs("x1") == [again]
+    assert store.experiments.feedback("x1") == [later]
+    assert store.experiments.votes("x1") == [vote]
+
+
+def test_both_orders_of_a_question_are_kept(store: Store):
+    """The same question with the sides swapped is another one."""
+    swapped = replace(VOTE, shown=("r2", "r1"), time_ns=10)
+    store.experiments.write("x1", votes=[VOTE, swapped])
+
+    assert store.experiments.votes("x1") == [VOTE, swapped]
+
+
+def test_what_belongs_together_is_written_together(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """When feedback cannot be written, its run is not there either."""
+    bad = replace(SAID, latency_ns="no number")  # type: ignore[arg-type]
+
+    with pytest.raises((TypeError, ValueError, duckdb.Error)):
+        store.experiments.write("x1", [RUN], [bad])
+
+    assert store.experiments.runs("x1") == []
+    store.experiments.write("x1", [RUN], [SAID])
+    assert store.experiments.feedback("x1") == [SAID]
+
+
+def test_an_experiment_is_found_by_name_prefix_or_id(store: Store):
+    """A name comes first, then the newest of a prefix, then an id; nothing else is there."""
+    newer = replace(EXPERIMENT, id="x2", name="second", created_ns=6)
+    store.experiments.add(EXPERIMENT)
+    store.experiments.add(newer)
+
+    assert store.experiments.get("first") == EXPERIMENT
+    assert store.experiments.get("p") == newer
+    assert store.experiments.get("x1") == EXPERIMENT
+    assert store.experiments.find("third") is None
+    with pytest.raises(NotFound, match="no experiment 'third'; oteval experiments lists them"):
+        store.experiments.get("third")
+
+
+def test_the_list_counts_what_is_there(store: Store):
+    """Runs, those that failed, and votes stand beside each experiment, oldest first."""
+    store.experiments.add(replace(EXPERIMENT, id="x2", name="second", created_ns=6))
+    store.experiments.add(EXPERIMENT)
+    failed = replace(RUN, id="r2", example_id="e2", error="no")
+    store.experiments.write("x1", [RUN, failed], votes=[VOTE])
+
+    rows = store.experiments.list()
+
+    counts = [(row["name"], row["runs"], row["errors"], row["votes"]) for row in rows]
+    assert counts == [("first", 2, 1, 1), ("second", 0, 0, 0)]
+
+
+def test_feedback_on_what_was_not_evaluated_has_no_verdict():
+    """An error can hold neither a number nor a pass."""
+    for wrong in ({"score": 0.0, "passed": None}, {"score": None, "passed": False}):
+        with pytest.raises(ValueError, match="can hold no verdict"):
+            replace(SAID, status="error", **wrong)  # type: ignore[arg-type]

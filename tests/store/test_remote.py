@@ -1,0 +1,141 @@
+"""A database that another process has open, used by way of its socket."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from oteval.errors import NotFound, StoreError
+from oteval.pipeline import refresh
+from oteval.store import Store
+
+from ..make import asks, call, chat, keep, run, score, span, told
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Store]:
+    """Return a store that is served."""
+    with Store(tmp_path / "a.duckdb") as store:
+        serving = store.serve(lambda question: json.dumps(question).encode(), {"http": "x"})
+        yield store
+        serving.close()
+
+
+@pytest.fixture
+def client(owner: Store) -> Iterator[Store]:
+    """Return the same store by way of the socket."""
+    with Store(owner.path) as store:
+        assert store.is_served
+        yield store
+
+
+def test_every_part_reads_what_the_owner_wrote(owner: Store, client: Store) -> None:
+    """Spans, trajectories and scores are the same by way of the socket."""
+    owner.spans.write([chat(1, 1, [("user", "hi")], "hello"), span(2, 2)])
+    refresh(owner)
+    found = list(owner.trajectories.read())
+    owner.scores.write([score(7)])
+
+    assert client.spans.count() == (2, 0)
+    assert [told(t) for t in client.trajectories.read()] == [told(t) for t in found]
+    assert client.spans.of_traces([f"{1:032x}"]) == owner.spans.of_traces([f"{1:032x}"])
+    assert next(iter(client.scores.of([score(7).trajectory_id]).values()))[0].score == 1.0
+    assert client.trajectories.count() == 2
+
+
+def test_what_a_client_writes_is_there(owner: Store, client: Store) -> None:
+    """Scores, references and trajectories go the other way too."""
+    keep(client, run(3, asks(call("f", {"a": 1}))))
+    client.scores.write([score(3)])
+    client.references.add("r", [asks(call("f"))], "test", 1)
+
+    assert owner.trajectories.count() == 1
+    assert [found.evaluator for found in owner.scores.read()] == ["e"]
+    assert [row["name"] for row in owner.references.list()] == ["r"]
+
+
+def test_a_long_result_comes_batch_by_batch(owner: Store, client: Store) -> None:
+    """An export is streamed, and the client may ask other things meanwhile."""
+    owner.spans.write([span(n, 1) for n in range(1, 20_001)])
+
+    sizes = []
+    for batch in client.spans.export():
+        sizes.append(batch.num_rows)
+        assert client.spans.count() == (20_000, 0)
+
+    assert sum(sizes) == 20_000
+    assert len(sizes) > 1
+
+
+def test_errors_are_the_databases_own(client: Store) -> None:
+    """A wrong statement is DuckDB's error, an id that nothing has is NotFound, and all goes on."""
+    with pytest.raises(duckdb.Error, match="nowhere"):
+        client._connection.execute("SELECT * FROM nowhere")
+    with pytest.raises(NotFound):
+        client.trajectories.get("f" * 16)
+
+    assert client.spans.count() == (0, 0)
+
+
+def test_a_transaction_of_a_client_that_goes_is_undone(owner: Store) -> None:
+    """A client that ends in the middle leaves nothing behind."""
+    client = Store(owner.path)
+    client._connection.begin()
+    client.references.add("r", [asks(call("f"))], "test", 1)
+    client.close()
+
+    assert owner.references.list() == []
+
+
+def test_a_database_can_be_reached_by_its_own_connection_only(client: Store) -> None:
+    """Neither files nor settings are in reach of a client's statements."""
+    with pytest.raises(duckdb.Error):
+        client._connection.execute("SELECT * FROM read_text('/etc/hostname')")
+    with pytest.raises(duckdb.Error):
+        client._connection.execute("SET enable_external_access = true")
+
+
+def test_questions_that_are_no_queries(client: Store) -> None:
+    """They are answered by whom the owner says."""
+    assert json.loads(client.ask({"path": "status"})) == {"path": "status"}
+
+
+def test_the_socket_is_the_owners(owner: Store) -> None:
+    """Only who may open the file may open the socket."""
+    notice = json.loads(Path(f"{owner.path}.server.json").read_text())
+
+    assert stat.S_IMODE(Path(notice["socket"]).stat().st_mode) == 0o600
+
+
+def test_a_socket_whose_path_would_be_too_long(tmp_path: Path) -> None:
+    """It is somewhere else, and found all the same."""
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    with Store(folder / "a.duckdb") as store:
+        serving = store.serve(lambda _: b"", {})
+        with Store(store.path) as client:
+            assert client.is_served
+        serving.close()
+
+
+def test_a_server_that_is_gone(tmp_path: Path) -> None:
+    """What it left behind is not asked; what was under way says so."""
+    path = tmp_path / "a.duckdb"
+    with Store(path) as store:
+        serving = store.serve(lambda _: b"", {})
+        client = Store(path)
+        notice = Path(f"{path}.server.json").read_text()
+        serving.close()
+    client._connection._socket.shutdown(2)
+    with pytest.raises(StoreError, match="gone"):
+        client.spans.count()
+    client._connection.close()
+    Path(f"{path}.server.json").write_text(notice)
+
+    with Store(path) as store:
+        assert not store.is_served

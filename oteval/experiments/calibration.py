@@ -1,0 +1,252 @@
+"""How far a judge agrees with people, and what pass rate people would find.
+
+Terms. A **label** is a person's verdict on a run; where several people labelled it, their majority,
+and a tie is left out. **Agreement** is the share of labelled runs on which judge and people say the
+same; **kappa** is the agreement beyond what their base rates give by chance. The **corrected pass
+rate** is what people would find over all runs: the judge's rate, put right by the labelled runs
+(PPI++). A judge's **self-consistency** is the share of votes that agree with its majority when
+asked again; its **flip rate** the share of runs on which it said both.
+
+What the judge failed on, or did not evaluate, is no verdict: it is counted and left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..evaluate.stats import Corrected, Interval, Kappa, cohen_kappa, ppi_mean, wilson
+from ..model import Label, Score
+
+__all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consistency"]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A run on which people and the judge differ.
+
+    Attributes:
+        trajectory_id: The run.
+        people: Whether it passes for people.
+        judge: Whether it passes for the judge.
+        comment: The judge's reason.
+        note: The people's.
+    """
+
+    trajectory_id: str
+    people: bool
+    judge: bool
+    comment: str
+    note: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "trajectory_id": self.trajectory_id,
+            "people": self.people,
+            "judge": self.judge,
+            "comment": self.comment or None,
+            "note": self.note or None,
+        }
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How a judge agrees with itself when asked again.
+
+    Attributes:
+        runs: How many runs have several votes.
+        votes: How many votes they have.
+        agreeing: The share of votes that are their run's majority.
+        flipped: The share of runs with both verdicts.
+        interval: The interval of `flipped`.
+    """
+
+    runs: int
+    votes: int
+    agreeing: float
+    flipped: float
+    interval: Interval
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "runs": self.runs,
+            "votes": self.votes,
+            "self_consistency": self.agreeing,
+            "flip_rate": self.flipped,
+            "flip_rate_interval": list(self.interval),
+        }
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How a judge agrees with people.
+
+    Attributes:
+        evaluator: The judge's name.
+        version: Its version.
+        kappa: The agreement, with the confusion of people (rows) and judge (columns).
+        people_rate: The share of labelled runs that pass for people, with its interval.
+        judge_rate: The share of all judged runs that pass for the judge, with its interval.
+        corrected: The pass rate that people would find over all runs; None with one label.
+        disagreements: Where they differ.
+        unjudged: How many labelled runs have no verdict of the judge.
+        tied: How many labelled runs people are split on.
+        consistency: How the judge agrees with itself, where it was asked again.
+    """
+
+    evaluator: str
+    version: str
+    kappa: Kappa
+    people_rate: tuple[float, Interval]
+    judge_rate: tuple[float, Interval]
+    corrected: Corrected | None
+    disagreements: tuple[Disagreement, ...]
+    unjudged: int
+    tied: int
+    consistency: Consistency | None = None
+
+    @property
+    def labelled(self) -> int:
+        """How many runs have both verdicts."""
+        return self.kappa.confusion.total
+
+    def count(self, people: bool, judge: bool) -> int:
+        """Return how many runs have a pair of verdicts."""
+        labels = self.kappa.confusion.labels
+        if people not in labels or judge not in labels:
+            return 0
+        return self.kappa.confusion.counts[labels.index(people)][labels.index(judge)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval judge calibrate --json`` prints."""
+        corrected = self.corrected
+        return {
+            "evaluator": self.evaluator,
+            "version": self.version,
+            "labelled": self.labelled,
+            "unjudged": self.unjudged,
+            "tied": self.tied,
+            "kappa": self.kappa.kappa,
+            "kappa_interval": list(self.kappa.interval),
+            "agreement": self.kappa.agreement,
+            "agreement_by_chance": self.kappa.by_chance,
+            "confusion": {
+                f"people_{_word(people)}_judge_{_word(judge)}": self.count(people, judge)
+                for people in (True, False)
+                for judge in (True, False)
+            },
+            "people_pass_rate": self.people_rate[0],
+            "people_pass_rate_interval": list(self.people_rate[1]),
+            "judge_pass_rate": self.judge_rate[0],
+            "judge_pass_rate_interval": list(self.judge_rate[1]),
+            "corrected_pass_rate": corrected.mean if corrected else None,
+            "corrected_pass_rate_interval": list(corrected.interval) if corrected else None,
+            "judge_weight": corrected.weight if corrected else None,
+            "disagreements": [one.as_dict() for one in self.disagreements],
+            "consistency": self.consistency.as_dict() if self.consistency else None,
+        }
+
+
+def _word(passed: bool) -> str:
+    return "pass" if passed else "fail"
+
+
+def calibrate(
+    evaluator: str,
+    version: str,
+    labels: Iterable[Label],
+    scores: Mapping[str, Score],
+    *,
+    confidence: float = 0.95,
+    votes: Mapping[str, Sequence[bool]] | None = None,
+) -> Calibration:
+    """Return how a judge agrees with people.
+
+    Args:
+        evaluator: The judge's name.
+        version: Its version.
+        labels: What people said.
+        scores: The judge's current score of each run, by trajectory id.
+        confidence: The intervals' confidence.
+        votes: The judge's verdicts when asked several times, by trajectory id.
+
+    Raises:
+        ValueError: No labelled run has a verdict of the judge.
+    """
+    people, notes, tied = _majorities(labels)
+    judged = {name: one.passed for name, one in scores.items() if one.passed is not None}
+    both = [name for name in people if name in judged]
+    if not both:
+        raise ValueError("no labelled run has a verdict of the judge")
+    said = [people[name] for name in both]
+    found = [judged[name] for name in both]
+    others = [float(passed) for name, passed in judged.items() if name not in people]
+    return Calibration(
+        evaluator,
+        version,
+        kappa=cohen_kappa(said, found, confidence),
+        people_rate=_rate(said, confidence),
+        judge_rate=_rate(list(judged.values()), confidence),
+        corrected=(
+            ppi_mean(_numbers(said), _numbers(found), others, confidence=confidence)
+            if len(both) > 1
+            else None
+        ),
+        disagreements=tuple(
+            Disagreement(name, people[name], judged[name], scores[name].comment, notes[name])
+            for name in both
+            if people[name] != judged[name]
+        ),
+        unjudged=len(people) - len(both),
+        tied=tied,
+        consistency=consistency(votes, confidence) if votes else None,
+    )
+
+
+def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str], int]:
+    """Return what most people said of each run, their notes, and how many runs are tied."""
+    votes: dict[str, list[bool]] = defaultdict(list)
+    notes: dict[str, str] = defaultdict(str)
+    for label in labels:
+        votes[label.trajectory_id].append(label.passed)
+        notes[label.trajectory_id] = "; ".join(
+            filter(None, (notes[label.trajectory_id], label.note))
+        )
+    found = {name: 2 * sum(said) > len(said) for name, said in votes.items() if _is_told(said)}
+    return found, notes, len(votes) - len(found)
+
+
+def _is_told(votes: Sequence[bool]) -> bool:
+    return 2 * sum(votes) != len(votes)
+
+
+def _numbers(verdicts: Sequence[bool]) -> list[float]:
+    return [float(passed) for passed in verdicts]
+
+
+def _rate(verdicts: Sequence[bool], confidence: float) -> tuple[float, Interval]:
+    passed, total = sum(verdicts), len(verdicts)
+    return passed / total, wilson(passed, total, confidence)
+
+
+def consistency(
+    votes: Mapping[str, Sequence[bool]], confidence: float = 0.95
+) -> Consistency | None:
+    """Return how a judge agrees with itself, or None where no run was judged more than once.
+
+    Args:
+        votes: Its verdicts by trajectory id.
+        confidence: The interval's confidence.
+    """
+    several = [list(said) for said in votes.values() if len(said) > 1]
+    if not several:
+        return None
+    total = sum(map(len, several))
+    agreeing = sum(max(sum(said), len(said) - sum(said)) for said in several)
+    flipped = sum(1 for said in several if 0 < sum(said) < len(said))
+    interval = wilson(flipped, len(several), confidence)
+    return Consistency(len(several), total, agreeing / total, flipped / len(several), interval)

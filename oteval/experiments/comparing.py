@@ -1,0 +1,344 @@
+"""Compares two experiments by their scores alone: statistics, and no judge.
+
+Runs are paired by example; an example's repetitions are averaged, since they are not independent.
+A figure of passes and fails is tested with the exact McNemar test, any other (and passes with
+repetitions) by flipping the signs of the examples' differences; intervals come from a bootstrap
+over examples. All p-values of a comparison are adjusted together (Benjamini-Hochberg).
+
+The verdict on a figure is ``improved`` or ``regressed`` where the adjusted p-value is at most
+alpha. Otherwise it depends on what could have been seen, the smallest difference that would have
+been found four times in five: ``no evidence`` of a difference where that is no more than the
+margin, the difference that matters; ``inconclusive`` where it is more, and more examples are
+needed to tell.
+
+What failed has no score and is in no pair; how much that is stands beside each figure. Where a
+target failed at all, the figure ``completed`` compares how often it did not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import stdev
+from typing import Any, Literal
+
+from ..errors import ConfigError, NothingEvaluated
+from ..evaluate.stats import (
+    Interval,
+    benjamini_hochberg,
+    bootstrap_mean,
+    mcnemar,
+    minimal_detectable_difference,
+    minimal_detectable_share,
+    paired_permutation,
+)
+from ..evaluate.stats.rates import mean
+from .results import ExperimentResults, Figure, load_experiment, values_of
+from .storing import StoreLike, opened
+
+__all__ = ["Comparison", "Difference", "compare", "compare_experiments"]
+
+Verdict = Literal["improved", "regressed", "no evidence", "inconclusive"]
+
+COMPLETED = "completed"
+MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a figure differs between two experiments.
+
+    Attributes:
+        key: The figure.
+        mean_a: Its mean over the paired examples in the first.
+        mean_b: The same in the second.
+        delta: The second less the first.
+        interval: The 95% interval of that.
+        pairs: How many examples have it in both.
+        lost_a: Runs of the first without it, because something failed or could not be judged.
+        lost_b: The same of the second.
+        test: ``mcnemar`` or ``permutation``.
+        only_a: Of passes, the examples that only the first passed; None with repetitions.
+        only_b: Those that only the second did.
+        p_value: The test's.
+        p_adjusted: The same, adjusted for all figures of the comparison.
+        detectable: The smallest difference that would have been found four times in five.
+        margin: The difference that matters.
+        verdict: ``improved``, ``regressed``, ``no evidence`` or ``inconclusive``.
+        lower_is_better: Whether a smaller figure is an improvement.
+        pass_hat: Of passes with repetitions, pass^k of the first and of the second by k.
+        pass_at: The same, pass@k.
+        changed: The examples that differ most: id, first and second; regressions first.
+    """
+
+    key: str
+    mean_a: float
+    mean_b: float
+    delta: float
+    interval: Interval
+    pairs: int
+    lost_a: int
+    lost_b: int
+    test: Literal["mcnemar", "permutation"]
+    only_a: int | None
+    only_b: int | None
+    p_value: float
+    p_adjusted: float
+    detectable: float
+    margin: float
+    verdict: Verdict
+    lower_is_better: bool = False
+    pass_hat: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    pass_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    changed: tuple[tuple[str, float, float], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form; an infinite smallest difference is None."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found["interval"] = list(self.interval)
+        found["detectable"] = self.detectable if math.isfinite(self.detectable) else None
+        for name in ("pass_hat", "pass_at"):
+            found[name] = {str(k): list(pair) for k, pair in found[name].items()}
+        found["changed"] = [
+            {"example_id": each, "a": one, "b": two} for each, one, two in self.changed
+        ]
+        return found
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the comparison of two experiments came to.
+
+    Attributes:
+        a: The first, the one to hold against.
+        b: The second.
+        differences: One for each figure that both have.
+        only_a: Figures that only the first has.
+        only_b: Those that only the second has.
+        alpha: The rate of false discoveries.
+    """
+
+    a: ExperimentResults
+    b: ExperimentResults
+    differences: tuple[Difference, ...]
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    alpha: float = 0.05
+
+    @property
+    def regressed(self) -> list[Difference]:
+        """The figures that got worse."""
+        return [one for one in self.differences if one.verdict == "regressed"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "a": self.a.name,
+            "b": self.b.name,
+            "alpha": self.alpha,
+            "differences": [one.as_dict() for one in self.differences],
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }
+
+
+def compare(
+    a: str | ExperimentResults,
+    b: str | ExperimentResults,
+    *,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    margin: float | Mapping[str, float] | None = None,
+    lower_is_better: Collection[str] = (),
+    resamples: int = 10_000,
+    seed: int = 0,
+    store: StoreLike = None,
+) -> Comparison:
+    """Compare two experiments by their scores; in `oteval` it is ``compare_experiments``.
+
+    Args:
+        a: The results to hold against, or the name of a stored experiment.
+        b: The results in question.
+        alpha: The rate of false discoveries.
+        power: How likely the smallest difference shall be found.
+        margin: The difference that matters, for all figures or by key; by default 0.05 for
+            figures from 0 to 1, and 5% of the first mean for all others.
+        lower_is_better: The figures of which less is better.
+        resamples: How often to draw, where not all is counted.
+        seed: What is drawn with.
+        store: Where experiments by name are.
+
+    Raises:
+        ConfigError: An argument does not fit.
+        NotFound: The store has no such experiment.
+        NothingEvaluated: No figure has an example in common.
+    """
+    if not 0 < alpha < 1 or not 0 < power < 1:
+        raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
+    first, second = _loaded(a, b, store)
+    options = _Options(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
+    found_a, found_b = _figures(first), _figures(second)
+    shared = [key for key in found_a if key in found_b]
+    differences = []
+    for key in shared:
+        one = _difference(key, found_a[key], found_b[key], options)
+        if one is not None:
+            differences.append(one)
+    if not differences:
+        raise NothingEvaluated(
+            f"{first.name} and {second.name} have no scores of the same example in common"
+        )
+    return Comparison(
+        *(first, second, tuple(_judged(differences, options))),
+        only_a=tuple(key for key in found_a if key not in found_b),
+        only_b=tuple(key for key in found_b if key not in found_a),
+        alpha=alpha,
+    )
+
+
+# The name it has in `oteval`, where `compare` is the match of two trajectories.
+compare_experiments = compare
+
+
+def _loaded(
+    a: str | ExperimentResults, b: str | ExperimentResults, store: StoreLike
+) -> tuple[ExperimentResults, ExperimentResults]:
+    if isinstance(a, ExperimentResults) and isinstance(b, ExperimentResults):
+        return a, b
+    with opened(store) as kept:
+        one = load_experiment(a, kept) if isinstance(a, str) else a
+        two = load_experiment(b, kept) if isinstance(b, str) else b
+    return one, two
+
+
+@dataclass(frozen=True)
+class _Options:
+    alpha: float
+    power: float
+    margin: float | Mapping[str, float] | None
+    lower_is_better: frozenset[str]
+    resamples: int
+    seed: int
+
+    def margin_of(self, key: str, values: Sequence[float], baseline: float) -> float:
+        if isinstance(self.margin, Mapping):
+            if key in self.margin:
+                return self.margin[key]
+        elif self.margin is not None:
+            return self.margin
+        shares = min(values) >= 0 and max(values) <= 1
+        return MARGIN if shares else MARGIN * abs(baseline)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A figure's numbers by example."""
+
+    by_example: Mapping[str, Sequence[float]]
+    passes: bool
+    lost: int
+    figure: Figure | None = None
+
+
+def _figures(results: ExperimentResults) -> dict[str, _Values]:
+    summaries = {figure.key: figure for figure in results.summary()}
+    found = {}
+    for key, members in results.feedback().items():
+        values, passes = values_of(members)
+        if values:
+            scored = sum(map(len, values.values()))
+            found[key] = _Values(values, passes, len(results) - scored, summaries[key])
+    completed: dict[str, list[float]] = {}
+    for row in results:
+        completed.setdefault(row.example.id, []).append(float(not row.run.error))
+    if completed:
+        found.setdefault(COMPLETED, _Values(completed, True, 0))
+    return found
+
+
+def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Difference | None:
+    examples = [name for name in a.by_example if name in b.by_example]
+    if not examples:
+        return None
+    means_a = [mean(a.by_example[name]) for name in examples]
+    means_b = [mean(b.by_example[name]) for name in examples]
+    if key == COMPLETED and a.figure is None and set(means_a) == set(means_b) == {1.0}:
+        return None  # nothing failed, so there is nothing to say
+    deltas = [two - one for one, two in zip(means_a, means_b, strict=True)]
+    passes = a.passes and b.passes
+    single = all(value in (0, 1) for value in (*means_a, *means_b))
+    if passes and single:
+        test: Literal["mcnemar", "permutation"] = "mcnemar"
+        only_a, only_b = deltas.count(-1), deltas.count(1)
+        p_value = mcnemar(only_a, only_b)
+    else:
+        test, only_a, only_b = "permutation", None, None
+        drawn = paired_permutation(deltas, resamples=options.resamples, seed=options.seed)
+        p_value = drawn.p_value
+    before = mean(means_a)
+    lower = key in options.lower_is_better
+    return Difference(
+        key,
+        mean_a=before,
+        mean_b=mean(means_b),
+        delta=mean(deltas),
+        interval=bootstrap_mean([[delta] for delta in deltas], seed=options.seed),
+        pairs=len(examples),
+        lost_a=a.lost,
+        lost_b=b.lost,
+        test=test,
+        only_a=only_a,
+        only_b=only_b,
+        p_value=p_value,
+        p_adjusted=p_value,
+        detectable=_detectable(deltas, passes, options),
+        margin=options.margin_of(key, [*means_a, *means_b], before),
+        verdict="inconclusive",
+        lower_is_better=lower,
+        pass_hat=_by_k(a, b, "pass_hat"),
+        pass_at=_by_k(a, b, "pass_at"),
+        changed=_changed(examples, means_a, means_b, lower),
+    )
+
+
+def _detectable(deltas: Sequence[float], passes: bool, options: _Options) -> float:
+    """Return the smallest difference that would probably have been found."""
+    count = len(deltas)
+    spread = stdev(deltas) if count > 1 else 0.0
+    found = minimal_detectable_difference(spread, count, alpha=options.alpha, power=options.power)
+    if passes or not spread:
+        # No spread at all says little of what differences there may be.
+        least = minimal_detectable_share(count, alpha=options.alpha, power=options.power)
+        found = max(found, least)
+    return found
+
+
+def _by_k(a: _Values, b: _Values, name: str) -> dict[int, tuple[float, float]]:
+    one = getattr(a.figure, name) if a.figure else {}
+    two = getattr(b.figure, name) if b.figure else {}
+    return {k: (one[k], two[k]) for k in one if k in two}
+
+
+def _changed(
+    examples: Sequence[str], a: Sequence[float], b: Sequence[float], lower: bool
+) -> tuple[tuple[str, float, float], ...]:
+    rows = [row for row in zip(examples, a, b, strict=True) if row[1] != row[2]]
+    sign = -1 if lower else 1
+    return tuple(sorted(rows, key=lambda row: sign * (row[2] - row[1])))
+
+
+def _judged(differences: Sequence[Difference], options: _Options) -> list[Difference]:
+    adjusted = benjamini_hochberg([one.p_value for one in differences])
+    found = []
+    for one, p in zip(differences, adjusted, strict=True):
+        verdict: Verdict
+        if p <= options.alpha:
+            better = one.delta < 0 if one.lower_is_better else one.delta > 0
+            verdict = "improved" if better else "regressed"
+        elif one.detectable <= one.margin:
+            verdict = "no evidence"
+        else:
+            verdict = "inconclusive"
+        found.append(replace(one, p_adjusted=p, verdict=verdict))
+    return found

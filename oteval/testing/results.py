@@ -1,0 +1,151 @@
+"""What all marked tests came to: collected, printed, compared with a baseline, and saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..errors import NotFound, OtevalError
+from .baselines import (
+    Baseline,
+    Regression,
+    baseline_of,
+    load_experiment,
+    read_file,
+    regressions,
+    save_experiment,
+    write_file,
+)
+from .rows import Row, row_of
+
+__all__ = ["Results"]
+
+
+class Results:
+    """The rows of a run; registered as a plugin where an option asks for them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Read the baseline.
+
+        Raises:
+            pytest.UsageError: It is not there, or cannot be read.
+        """
+        self._config = config
+        self._rows: dict[str, Row] = {}
+        self._worse: list[Regression] = []
+        self._missing: list[str] = []
+        self._notes: list[str] = []
+        self._db: str | None = config.getoption("oteval_db")
+        self._compared: str | None = config.getoption("oteval_baseline")
+        self._saved: str | None = config.getoption("oteval_save_baseline")
+        self._before: Baseline = {}
+        if self._compared is not None:
+            try:
+                self._before = self._read(self._compared)
+            except OtevalError as error:
+                raise pytest.UsageError(f"--oteval-baseline: {error}") from error
+
+    def _read(self, name: str) -> Baseline:
+        hint = f"save one: pytest --oteval-save-baseline {name}"
+        try:
+            if self._db is None:
+                return read_file(self._file(name))
+            from ..store import Store
+
+            with Store(self._db, create=False) as store:
+                return load_experiment(store, name)
+        except NotFound as error:
+            where = f"in {self._db}: no experiment {name!r}" if self._db else str(error)
+            raise NotFound(f"{where}; {hint}") from None
+
+    def _file(self, name: str) -> Path:
+        if name.endswith(".json"):
+            return self._config.invocation_params.dir / name
+        folder = self._config.rootpath / str(self._config.getini("oteval_baselines"))
+        return folder / f"{name}.json"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the row of a test in; a failure after the test itself counts too."""
+        row = row_of(report)
+        if row is None:
+            return
+        known = self._rows.get(report.nodeid)
+        if report.when == "teardown" and known is not None:
+            row.duration = known.duration
+        self._rows[report.nodeid] = row
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Compare with the baseline, and fail the run where something is worse; then save."""
+        if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            if self._compared or self._saved:
+                self._notes.append("the run did not finish: nothing was compared or saved")
+            if self._compared and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            return
+        rows = list(self._rows.values())
+        if self._compared is not None:
+            self._compare(rows, session)
+        if self._saved is not None:
+            self._save(self._saved, rows, session)
+
+    def _compare(self, rows: list[Row], session: pytest.Session) -> None:
+        tolerance = float(self._config.getoption("oteval_tolerance"))
+        self._worse, self._missing = regressions(self._before, rows, tolerance)
+        if self._before and len(self._missing) == len(self._before):
+            self._notes.append("no test of the baseline ran: nothing was compared")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._worse:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _save(self, name: str, rows: list[Row], session: pytest.Session) -> None:
+        if self._worse:
+            self._notes.append(f"{name} was not saved, because of the regressions")
+            return
+        if not rows:
+            self._notes.append(f"{name} was not saved: no test with the mark ran")
+            return
+        try:
+            self._notes.append(f"saved: {self._write(name, rows)}")
+        except OtevalError as error:
+            self._notes.append(f"not saved: {error}")
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def _write(self, name: str, rows: list[Row]) -> str:
+        if self._db is None:
+            path = self._file(name)
+            write_file(path, baseline_of(rows))
+            return str(path)
+        from ..store import Store
+
+        with Store(self._db) as store:
+            return f"{save_experiment(store, name, rows)} in {self._db}"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table, the regressions and what was saved."""
+        out = terminalreporter
+        out.ensure_newline()
+        if self._config.getoption("oteval_output"):
+            from .table import table_text
+
+            out.section("oteval")
+            has_color = bool(getattr(out._tw, "hasmarkup", False))
+            out.write(table_text(list(self._rows.values()), out._tw.fullwidth, has_color))
+        if self._compared is not None:
+            self._report_comparison(out)
+        for note in self._notes:
+            out.write_line(f"oteval: {note}")
+
+    def _report_comparison(self, out: pytest.TerminalReporter) -> None:
+        name = self._compared
+        if self._worse:
+            out.section(f"regressions from baseline {name}", red=True, bold=True)
+            for one in self._worse:
+                out.write_line(f"{one.test}  {one.key}: {one.reason}", red=True)
+        elif self._rows and len(self._missing) < len(self._before):
+            out.write_line(f"oteval: no regression from baseline {name}")
+        if self._missing:
+            shown = ", ".join(self._missing[:3]) + (", ..." if len(self._missing) > 3 else "")
+            count = f"{len(self._missing)} of the {len(self._before)} tests of baseline {name}"
+            out.write_line(f"oteval: {count} did not run: {shown}")

@@ -1,0 +1,170 @@
+"""What one test came to, as a row that travels with its report from a worker to the controller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from ..errors import NotFound, OtevalError
+from ..jsontext import dumps, restore
+
+if TYPE_CHECKING:
+    from ..live.capture import Capture
+    from .cases import Case
+
+__all__ = ["MarkOptions", "Row", "attach", "mark_options", "repetition_id", "row_of"]
+
+# An attribute of the report; xdist sends all of them.
+_CARRIER = "oteval_row"
+_MOST_TEXT = 100_000
+
+
+class MarkOptions(NamedTuple):
+    """What ``@pytest.mark.oteval(...)`` says.
+
+    Attributes:
+        repetitions: How often the test is run.
+        output_keys: The parameters of the test that say what was wanted.
+        tolerance: How far a mean score may fall below the baseline's; None is the option's.
+    """
+
+    repetitions: int = 1
+    output_keys: tuple[str, ...] = ()
+    tolerance: float | None = None
+
+
+@dataclass
+class Row:
+    """What one run of a test came to.
+
+    Attributes:
+        test: The test's id, without the repetition.
+        repetition: Which repetition it is, from 0.
+        outcome: ``passed``, ``failed``, ``skipped`` or ``error`` (outside the test itself).
+        duration: How long the test itself took (s).
+        error: Why it failed, in a line.
+        inputs: What was logged as inputs, or the test's parameters.
+        outputs: What was logged as outputs, or what the captured agent said last.
+        reference_outputs: What was logged as wanted, or the parameters named by `output_keys`.
+        feedback: What was logged as feedback, as `oteval.testing.note_of` returns it.
+        tolerance: The mark's tolerance.
+    """
+
+    test: str
+    repetition: int = 0
+    outcome: str = "passed"
+    duration: float = 0.0
+    error: str = ""
+    inputs: Any = None
+    outputs: Any = None
+    reference_outputs: Any = None
+    feedback: list[dict[str, Any]] = field(default_factory=list)
+    tolerance: float | None = None
+
+
+def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
+    """Return what a mark says; what it says wrong fails the collection with one line."""
+    known = ", ".join(MarkOptions._fields)
+    unknown = [name for name in mark.kwargs if name not in MarkOptions._fields]
+    if mark.args or unknown:
+        what = repr(unknown[0] if unknown else mark.args[0])
+        pytest.fail(f"{test}: pytest.mark.oteval takes {known}, not {what}", pytrace=False)
+    options = MarkOptions(**mark.kwargs)
+    count, keys, tolerance = options
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        pytest.fail(f"{test}: pytest.mark.oteval: repetitions must be 1 or more", pytrace=False)
+    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+        pytest.fail(f"{test}: pytest.mark.oteval: output_keys must be a list", pytrace=False)
+    if tolerance is not None and not isinstance(tolerance, (int, float)):
+        pytest.fail(f"{test}: pytest.mark.oteval: tolerance must be a number", pytrace=False)
+    return options._replace(output_keys=tuple(keys))
+
+
+def repetition_id(number: int, count: int) -> str:
+    """Return how a repetition shows in the id of a test."""
+    return f"run{number + 1}of{count}"
+
+
+def attach(report: pytest.TestReport, item: pytest.Item, case: Case, run: Capture | None) -> None:
+    """Put a test's row onto the report of one of its phases."""
+    if report.when != "call" and report.passed:
+        return
+    mark = item.get_closest_marker("oteval")
+    options = mark_options(mark, item.nodeid) if mark else MarkOptions()
+    params = dict(getattr(getattr(item, "callspec", None), "params", {}))
+    repetition = params.pop("_oteval_repetition", 0)
+    wanted = {key: params.pop(key) for key in options.output_keys if key in params}
+    row = Row(
+        test=_base_id(item.nodeid, repetition, options.repetitions),
+        repetition=repetition,
+        outcome="error" if report.failed and report.when != "call" else report.outcome,
+        duration=report.duration if report.when == "call" else 0.0,
+        error=_reason(report),
+        inputs=_json(case.inputs if case.inputs is not None else params or None),
+        outputs=_json(case.outputs if case.outputs is not None else _said(run)),
+        reference_outputs=_json(
+            case.reference_outputs if case.reference_outputs is not None else wanted or None
+        ),
+        feedback=case.feedback,
+        tolerance=options.tolerance,
+    )
+    setattr(report, _CARRIER, dumps(asdict(row)))
+
+
+def row_of(report: pytest.TestReport) -> Row | None:
+    """Return the row that a report carries, if it does."""
+    text = getattr(report, _CARRIER, None)
+    return None if text is None else Row(**restore(text))
+
+
+def _base_id(nodeid: str, repetition: int, count: int) -> str:
+    """Return a test's id without the repetition, which stands somewhere in its brackets."""
+    if count == 1:
+        return nodeid
+    before, bracket, inside = nodeid.partition("[")
+    name = re.escape(repetition_id(repetition, count))
+    rest = re.sub(rf"(?:^|-){name}(?=-|\]$)", "", bracket and inside, count=1).lstrip("-")
+    return before if rest == "]" else f"{before}[{rest}"
+
+
+def _reason(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        return str(crash.message).partition("\n")[0]
+    if isinstance(report.longrepr, tuple):  # a skip: file, line, reason
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    text = str(report.longrepr) if report.longrepr is not None else ""
+    return text.strip().rpartition("\n")[2]
+
+
+def _said(run: Capture | None) -> str | None:
+    """Return what the captured agent said last."""
+    with suppress(NotFound, OtevalError):
+        said = run.trajectory.own_messages if run is not None else ()
+        texts = [one.content for one in said if one.role == "assistant" and one.content]
+        return texts[-1] if texts else None
+    return None
+
+
+def _json(value: Any) -> Any:
+    """Return a value as JSON has it; what cannot be one as its text."""
+    try:
+        text = dumps(_plain(value))
+        return restore(text) if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."
+    except (TypeError, ValueError, RecursionError):
+        return f"{type(value).__name__} that is no JSON"
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+import scipy.stats
+
+from oteval import (
+    ConfigError,
+    ExperimentResults,
+    NotFound,
+    NothingEvaluated,
+    Store,
+    compare_experiments,
+    evaluate,
+    experiments,
+)
+from oteval.experiments import Comparison, Difference
+
+from .conftest import Make
+
+
+def passed(outputs: float) -> bool:
+    return outputs >= 0.5
+
+
+def score(outputs: float) -> float:
+    return outputs
+
+
+def only(found: Comparison, key: str) -> Difference:
+    return next(one for one in found.differences if one.key == key)
+
+
+def test_it_is_compare_in_its_own_module():
+    """`oteval.compare` is the match of two trajectories; this one has a name beside it."""
+    assert compare_experiments is experiments.compare
+
+
+def test_passes_are_compared_with_mcnemars_test(made: Make):
+    """Paired by example: what counts is on how many either passed alone."""
+    a = made("a", [1] * 30 + [0] * 10, passed)
+    b = made("b", [1] * 20 + [0] * 10 + [1] * 1 + [0] * 9, passed)
+
+    found = only(compare_experiments(a, b), "passed")
+
+    assert (found.only_a, found.only_b, found.pairs) == (10, 1, 40)
+    assert found.test == "mcnemar"
+    assert found.p_value == pytest.approx(scipy.stats.binomtest(1, 11).pvalue)
+    assert found.delta == pytest.approx(-0.225)
+    assert found.interval.low < -0.225 < found.interval.high < 0
+    assert found.verdict == "regressed"
+    assert found.changed[0] == ("e20", 1, 0)
+
+
+def test_scores_are_compared_by_permutation(made: Make):
+    """A shift of all scores is found, though the scores themselves vary far more."""
+    chance = random.Random(1)
+    first = [chance.random() * 0.8 for _ in range(60)]
+    second = [value + 0.05 + chance.gauss(0, 0.05) for value in first]
+
+    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+
+    assert found.test == "permutation"
+    assert found.verdict == "improved"
+    assert found.p_value < 0.001
+    assert found.interval.low < 0.05 < found.interval.high
+
+
+def test_equal_systems_of_many_examples_show_no_evidence(made: Make):
+    """Where a difference of the margin would have been seen, none is evidence of none."""
+    chance = random.Random(2)
+    first = [chance.random() for _ in range(200)]
+    second = [min(1, max(0, value + chance.gauss(0, 0.05))) for value in first]
+
+    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+
+    assert found.verdict == "no evidence"
+    assert found.detectable < 0.05 == found.margin
+
+
+@pytest.mark.parametrize("size", [4, 30])
+def test_few_examples_are_inconclusive(made: Make, size: int):
+    """What could not have been seen is not said to be absent, even when nothing differs."""
+    outputs = [float(n % 3 > 0) for n in range(size)]
+
+    found = only(
+        compare_experiments(made("a", outputs, passed), made("b", outputs, passed)), "passed"
+    )
+
+    assert (found.delta, found.p_value) == (0, 1)
+    assert found.detectable > 0.05
+    assert found.verdict == "inconclusive"
+
+
+def test_lower_may_be_better(made: Make):
+    """Of seconds, fewer are an improvement; the margin is relative beyond 0 to 1."""
+    first = [10.0 + n % 3 for n in range(30)]
+    second = [value - 1 - (n % 2) / 10 for n, value in enumerate(first)]
+    a, b = made("a", first, score), made("b", second, score)
+
+    found = only(compare_experiments(a, b, lower_is_better=["score"]), "score")
+
+    assert found.verdict == "improved"
+    assert found.margin == pytest.approx(0.05 * 11)
+    assert only(compare_experiments(a, b), "score").verdict == "regressed"
+    assert only(compare_experiments(a, b, margin={"score": 3}), "score").margin == 3
+
+
+def test_many_metrics_are_judged_together(made: Make):
+    """Among twenty metrics of equal systems, one small p-value is no discovery."""
+
+    def metrics(outputs: int) -> list[dict[str, object]]:
+        chance = random.Random(outputs)
+        return [{"key": f"m{n}", "score": chance.random()} for n in range(20)]
+
+    a = made("a", list(range(40)), metrics)
+    b = made("b", list(range(100, 140)), metrics)
+
+    found = compare_experiments(a, b)
+
+    least = min(found.differences, key=lambda one: one.p_value)
+    assert least.p_value < 0.1
+    assert least.p_adjusted >= min(1, 2 * least.p_value)
+    assert not found.regressed
+
+
+def test_repetitions_belong_to_their_example(made: Make):
+    """Ten repetitions of six examples are six pairs, tested on the examples' shares."""
+    a = made("a", [0.9, 0.8, 0.7, 0.6, 0.4, 0.3], score, num_repetitions=10)
+    b = made("b", [0.8, 0.75, 0.6, 0.55, 0.3, 0.1], score, num_repetitions=10)
+
+    found = only(compare_experiments(a, b), "score")
+
+    assert found.pairs == 6
+    assert found.p_value == 2 / 64
+
+
+def test_passes_with_repetitions_have_pass_k(store: Store):
+    """pass@k and pass^k stand beside the difference, for both."""
+
+    def results(name: str, every: int) -> ExperimentResults:
+        calls: dict[int, int] = {}
+
+        def target(inputs: int) -> bool:
+            calls[inputs] = calls.get(inputs, 0) + 1
+            return calls[inputs] % every == 0
+
+        data = [{"id": str(n), "inputs": n} for n in range(8)]
+        options = {"num_repetitions": 4, "name": name, "store": store, "max_concurrency": 1}
+        return evaluate(target, data, [lambda outputs: outputs], **options)
+
+    found = compare_experiments(results("a", 1), results("b", 2)).differences[0]
+
+    assert found.test == "permutation"
+    assert found.only_a is None
+    assert found.pass_hat[4] == (1, 0)
+    assert found.pass_at[1] == pytest.approx((1, 0.5))
+    assert found.verdict == "regressed"
+
+
+def test_what_failed_is_no_zero(made: Make):
+    """A failed run is in no pair and no mean; that runs fail is a figure of its own."""
+    a = made("a", [1.0] * 20, score)
+    b = made("b", [ValueError()] * 8 + [1.0] * 12, score)
+
+    found = compare_experiments(a, b)
+
+    one = only(found, "score")
+    assert (one.pairs, one.mean_b, one.lost_a, one.lost_b) == (12, 1.0, 0, 8)
+    completed = only(found, "completed")
+    assert (completed.mean_a, completed.mean_b, completed.verdict) == (1, 0.6, "regressed")
+
+
+def test_stored_experiments_are_compared_by_name(made: Make, store: Store):
+    """Names and results may be mixed; figures that only one has are named."""
+    made("a", [0.5] * 8, score)
+    b = made("b", [0.5] * 8, score, passed)
+
+    found = compare_experiments("a", b, store=store)
+
+    assert [one.key for one in found.differences] == ["score"]
+    assert (found.only_a, found.only_b) == ((), ("passed",))
+    assert found.as_dict()["differences"][0]["verdict"] == found.differences[0].verdict
+    with pytest.raises(NotFound, match="no experiment 'c'"):
+        compare_experiments("a", "c", store=store)
+
+
+def test_experiments_without_a_common_example_are_refused(made: Make, store: Store):
+    """Nothing to pair is an error, not a comparison of nothing."""
+    a = made("a", [0.5] * 3, score)
+    other = [{"id": f"x{n}", "inputs": n} for n in range(3)]
+    b = evaluate(lambda _: 1.0, other, [score], store=store)
+
+    with pytest.raises(NothingEvaluated, match="no scores of the same example"):
+        compare_experiments(a, b)
+    with pytest.raises(ConfigError, match="must be between 0 and 1"):
+        compare_experiments(a, a, alpha=5)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval import ConfigError, Store, evaluate, load_experiment
+
+from ..make import ROOT
+
+DATA = [{"id": f"e{n}", "inputs": n} for n in range(5)]
+
+
+class Counted:
+    """A function that notes what it was called with."""
+
+    def __init__(self, name: str, fails_on: tuple[Any, ...] = ()) -> None:
+        self.__name__, self.fails_on = name, fails_on
+        self.seen: list[Any] = []
+
+    def __call__(self, outputs: Any) -> Any:  # noqa: D102
+        self.seen.append(outputs)
+        if outputs in self.fails_on:
+            raise ValueError(outputs)
+        return outputs
+
+
+def test_what_is_done_is_not_done_again(store: Store):
+    """A resumed experiment runs only what failed, and asks only what was not answered."""
+    target, judge = Counted("target", (1, 2)), Counted("judge", (3,))
+    first = evaluate(target, DATA, [judge], name="x", store=store)
+    target.fails_on, judge.fails_on = (2,), ()
+    target.seen, judge.seen = [], []
+
+    second = evaluate(target, DATA, [judge], name="x", resume=True, store=store)
+
+    assert sorted(target.seen) == [1, 2]
+    assert sorted(judge.seen) == [1, 3]
+    assert (first.errors, second.errors) == (2, 1)
+    assert (second.experiment, second.rows[0]) == (first.experiment, first.rows[0])
+    assert [one.status for row in second for one in row.feedback] == ["ok"] * 4
+    assert load_experiment("x", store).to_dicts() == second.to_dicts()
+
+
+def test_a_new_evaluator_judges_the_runs_that_are_there(store: Store):
+    """What an evaluator has said stays; another one is asked about the stored outputs."""
+    target, old, new = Counted("target"), Counted("old"), Counted("new")
+    evaluate(target, DATA, [old], name="x", store=store)
+    target.seen, old.seen = [], []
+
+    found = evaluate(target, DATA, [old, new], name="x", resume=True, store=store)
+
+    assert (target.seen, old.seen, sorted(new.seen)) == ([], [], [0, 1, 2, 3, 4])
+    assert [figure.key for figure in found.summary()] == ["old", "new"]
+
+
+def test_a_changed_evaluator_is_asked_again(store: Store):
+    """Its version is its code: only the newest answers count."""
+    evaluate(lambda n: n, DATA, [_half], name="x", store=store)
+
+    found = evaluate(lambda n: n, DATA, [_double], name="x", resume=True, store=store)
+
+    assert [row.feedback[0].score for row in found] == [0, 2, 4, 6, 8]
+    assert len(load_experiment("x", store).feedback()["judge"]) == 5
+
+
+def _half(outputs: int) -> float:
+    return outputs / 2
+
+
+def _double(outputs: int) -> float:
+    return outputs * 2
+
+
+_half.__name__ = _double.__name__ = "judge"
+
+
+def test_more_repetitions_are_added(store: Store):
+    """Resumed with more repetitions, only those are run that are missing."""
+    target = Counted("target")
+    evaluate(target, DATA, name="x", store=store)
+    target.seen = []
+
+    found = evaluate(target, DATA, name="x", num_repetitions=3, resume=True, store=store)
+
+    assert (len(target.seen), len(found)) == (10, 15)
+
+
+def test_a_prefix_goes_on_with_its_newest_experiment(store: Store):
+    """With resume, the newest of the prefix is meant; without, or the first time, a new one."""
+    target = Counted("target")
+    names = [
+        evaluate(target, DATA, experiment_prefix="p", resume=resume, store=store).name
+        for resume in (True, False, True)
+    ]
+
+    assert names[0] != names[1] == names[2]
+    assert len(target.seen) == 10
+
+
+def test_a_name_is_not_taken_twice_by_accident(store: Store):
+    """A name that is there needs resume; and then the data must be the same."""
+    evaluate(Counted("target"), DATA, name="x", store=store)
+
+    with pytest.raises(ConfigError, match="experiment 'x' is there already"):
+        evaluate(Counted("target"), DATA, name="x", store=store)
+    with pytest.raises(ConfigError, match="'x' cannot be resumed: it is of other data"):
+        evaluate(Counted("target"), DATA[:2], name="x", resume=True, store=store)
+
+
+PROGRAM = """
+import sys, time
+from oteval import evaluate
+
+def target(n):
+    with open("log.txt", "a") as log:
+        log.write(f"run {n}\\n")
+    time.sleep(0.02)
+    return n
+
+def judge(outputs):
+    with open("log.txt", "a") as log:
+        log.write(f"ask {outputs}\\n")
+    return True
+
+data = [{"id": f"e{n}", "inputs": n} for n in range(120)]
+found = evaluate(target, data, [judge], name="x", resume=True, store="x.duckdb", max_concurrency=2)
+print(len(found), found.summary()[0].passed)
+"""
+
+
+def _start(folder: Path) -> subprocess.Popen[str]:
+    (folder / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
+def test_an_experiment_that_was_ended_goes_on_where_it_was(tmp_path: Path, number: int):
+    """Killed in the middle, little is done again; after Ctrl-C, nothing is."""
+    log = tmp_path / "log.txt"
+    first = _start(tmp_path)
+    deadline = time.monotonic() + 60
+    while not log.exists() or log.read_text().count("ask") < 70:
+        assert time.monotonic() < deadline
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    first.send_signal(number)
+    first.communicate(timeout=60)
+    done = log.read_text().count("ask")
+    with Store(tmp_path / "x.duckdb", create=False) as store:
+        kept = load_experiment("x", store)
+    assert 20 <= len(kept) < 120
+
+    second = _start(tmp_path)
+    out, err = second.communicate(timeout=60)
+
+    assert out.split() == ["120", "120"], err
+    again = log.read_text().count("ask") - 120
+    assert again == done - sum(bool(row.feedback) for row in kept)
+    if number == signal.SIGINT:
+        assert again <= 2  # those that were being asked

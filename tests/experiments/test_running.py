@@ -1,0 +1,496 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oteval
+from oteval import (
+    ConfigError,
+    ExperimentResults,
+    InputError,
+    OtevalError,
+    Selection,
+    Store,
+    aevaluate,
+    create_trajectory_match_evaluator,
+    evaluate,
+    load_experiment,
+)
+from oteval.config import parse_config
+from oteval.experiments import Progress, configured
+from oteval.model import Example, Message, Run, Trajectory
+
+from ..make import asks, call, keep, run
+
+DATA = [{"id": f"e{n}", "inputs": {"n": n}, "reference_outputs": 2 * n} for n in range(6)]
+
+
+def double(inputs: dict[str, int]) -> int:
+    return 2 * inputs["n"]
+
+
+def right(outputs: Any, reference_outputs: Any) -> bool:
+    return bool(outputs == reference_outputs)
+
+
+def statuses(results: ExperimentResults, key: str) -> Counter[str]:
+    return Counter(one.status for _, one in results.feedback()[key])
+
+
+def _of_run(run: Run) -> int:
+    return run.repetition
+
+
+def test_evaluate_is_what_the_package_calls_so():
+    """`from oteval import evaluate` is the package of evaluators, and runs experiments."""
+    assert oteval.evaluate is evaluate
+    assert oteval.evaluate.compare is oteval.compare
+    with Store() as store:
+        assert len(oteval.evaluate(double, DATA, [right], store=store)) == 6
+
+
+def test_an_experiment_is_run_judged_and_kept(store: Store):
+    """Each example goes through the target, each run through the evaluators, and all is stored."""
+    found = evaluate(
+        double,
+        DATA,
+        [right],
+        experiment_prefix="sums",
+        description="about",
+        metadata={"model": "m"},
+        store=store,
+    )
+
+    assert found.name.startswith("sums-")
+    assert [row.run.outputs for row in found] == [0, 2, 4, 6, 8, 10]
+    assert [row["evaluation_results"]["results"][0].passed for row in found] == [True] * 6
+    (figure,) = found.summary()
+    assert (figure.key, figure.evaluated, figure.passed, figure.mean) == ("right", 6, 6, 1.0)
+    again = load_experiment("sums", store)
+    assert again.to_dicts() == found.to_dicts()
+    assert again.experiment == found.experiment
+    assert (again.experiment.description, again.experiment.metadata) == ("about", {"model": "m"})
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_targets_and_evaluators_of_either_kind(store: Store, is_async: bool):
+    """Asynchronous targets and evaluators are awaited, in a loop that runs already."""
+
+    async def later(inputs: dict[str, int]) -> int:
+        await asyncio.sleep(0)
+        return double(inputs)
+
+    async def right_later(outputs: int, reference_outputs: int) -> bool:
+        await asyncio.sleep(0)
+        return outputs == reference_outputs
+
+    target, judge = (later, right_later) if is_async else (double, right)
+    one = await aevaluate(target, DATA, [judge], store=store)
+    two = evaluate(target, DATA, [judge], store=store)  # within a running loop, as in a notebook
+
+    for found in (one, two):
+        assert found.summary()[0].passed == 6
+
+
+def test_evaluators_get_what_they_name(store: Store):
+    """By name, by any keyword, or run and example by position: each gets what it asked for."""
+    seen: dict[str, Any] = {}
+
+    def all_of_them(
+        inputs: Any, outputs: Any, reference_outputs: Any, run: Any, example: Any, trajectory: Any
+    ) -> bool:
+        seen["named"] = (inputs, outputs, reference_outputs, run, example, trajectory)
+        return True
+
+    def any_keyword(*, outputs: Any, **extra: Any) -> bool:
+        seen["keywords"] = {"outputs": outputs, **extra}
+        return True
+
+    def old_style(a_run: Run, an_example: Example) -> bool:
+        seen["positional"] = (a_run.outputs, an_example.outputs)
+        return True
+
+    evaluate(double, DATA[1:2], [all_of_them, any_keyword, old_style], store=store)
+
+    inputs, outputs, reference, a_run, example, trajectory = seen["named"]
+    assert (inputs, outputs, reference, trajectory) == ({"n": 1}, 2, 2, None)
+    assert (a_run.outputs, example.id, example.inputs) == (2, "e1", {"n": 1})
+    assert seen["keywords"] == {"inputs": {"n": 1}, "outputs": 2, "reference_outputs": 2}
+    assert seen["positional"] == (2, 2)
+
+
+def test_evaluators_that_fail_are_one_error_row_each(store: Store):
+    """One raises, one returns nonsense, one hangs, one exits: the others' results stand."""
+
+    def raises(outputs: int) -> bool:
+        raise ValueError("no")
+
+    def nonsense(outputs: int) -> Any:
+        return object()
+
+    def hangs(outputs: int) -> bool:
+        time.sleep(1.5)
+        return True
+
+    async def hangs_later(outputs: int) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    def leaves(outputs: int) -> bool:
+        raise SystemExit(1)
+
+    bad = {raises: "ValueError: no", nonsense: "is no score", hangs: "no answer within 0.1 s"}
+    bad |= {hangs_later: "no answer within 0.1 s", leaves: "SystemExit"}
+    found = evaluate(double, DATA[:3], [*bad, right], timeout=0.1, store=store)
+
+    assert statuses(found, "right") == {"ok": 3}
+    for function, why in bad.items():
+        rows = found.feedback()[function.__name__]
+        assert len(rows) == 3
+        for _, one in rows:
+            assert (one.status, one.score, one.passed) == ("error", None, None)
+            assert why in one.comment
+    figures = {figure.key: figure for figure in found.summary()}
+    assert (figures["raises"].errors, figures["raises"].mean) == (3, None)
+
+
+def test_a_target_that_fails_is_a_run_with_an_error(store: Store):
+    """What the target raises, or that it hangs, is the run's error; no evaluator is asked."""
+    asked = []
+
+    def target(inputs: dict[str, int]) -> int:
+        if inputs["n"] == 1:
+            raise ValueError("one")
+        if inputs["n"] == 2:
+            time.sleep(1)
+        return double(inputs)
+
+    def note(outputs: int) -> bool:
+        asked.append(outputs)
+        return True
+
+    found = evaluate(target, DATA, [note], target_timeout=0.2, store=store)
+
+    assert sorted(asked) == [0, 6, 8, 10]
+    assert found.errors == 2
+    errors = [row.run.error for row in found]
+    assert errors[1:3] == ["ValueError: one", "TimeoutError: no answer within 0.2 s"]
+    assert found.rows[1].feedback == ()
+
+
+def test_on_error_raise_stops_and_keeps_what_is_done(store: Store):
+    """The first failure ends the experiment; what was done before is in the store."""
+
+    def fails_late(outputs: int) -> bool:
+        if outputs == 6:
+            raise ValueError("six")
+        return True
+
+    with pytest.raises(OtevalError, match="evaluator 'fails_late': ValueError: six"):
+        evaluate(
+            double, DATA, [fails_late], name="x", on_error="raise", max_concurrency=1, store=store
+        )
+
+    assert [row.run.outputs for row in load_experiment("x", store)] == [0, 2, 4, 6]
+
+
+def test_repetitions_are_runs_of_the_same_example(store: Store):
+    """Each example is run as often as asked, and the figures have pass@k and pass^k."""
+    count = Counter[int]()
+    lock = threading.Lock()
+
+    def every_other(inputs: dict[str, int]) -> bool:
+        with lock:
+            count[inputs["n"]] += 1
+            return count[inputs["n"]] % 2 == 0
+
+    def said_so(outputs: bool) -> bool:
+        return outputs
+
+    found = evaluate(every_other, DATA[:2], [said_so], num_repetitions=4, store=store)
+
+    assert [(row.example.id, row.run.repetition) for row in found] == [
+        (f"e{n}", repetition) for n in range(2) for repetition in range(4)
+    ]
+    (figure,) = found.summary()
+    assert figure.pass_at == pytest.approx({1: 0.5, 2: 5 / 6, 3: 1, 4: 1})
+    assert figure.pass_hat == pytest.approx({1: 0.5, 2: 1 / 6, 3: 0, 4: 0})
+
+
+def test_no_more_runs_at_a_time_than_asked(store: Store):
+    """The concurrency is kept, and used."""
+    now, most = 0, 0
+
+    async def target(inputs: dict[str, int]) -> int:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return 0
+
+    evaluate(target, DATA, max_concurrency=3, store=store)
+
+    assert most == 3
+
+
+def test_a_thousand_slow_judges_are_asked_at_once(store: Store):
+    """1,000 answers of 100 ms each with 50 at a time take far less than three times 2 s."""
+
+    async def judge(outputs: int) -> float:
+        await asyncio.sleep(0.1)
+        return 0.5
+
+    data = [{"inputs": {"n": n}} for n in range(1000)]
+    start = time.monotonic()
+    found = evaluate(double, data, [judge], max_concurrency=50, store=store)
+
+    assert time.monotonic() - start < 6
+    assert found.summary()[0].evaluated == 1000
+
+
+def test_summary_evaluators_see_the_whole(store: Store):
+    """They get lists in the same order, once; one that fails is one error."""
+
+    def total(outputs: list[int], reference_outputs: list[int]) -> dict[str, Any]:
+        return {"key": "sum", "score": sum(outputs) - sum(reference_outputs)}
+
+    def pairs(runs: list[Run], examples: list[Example]) -> int:
+        return sum(
+            run.example_id == example.id for run, example in zip(runs, examples, strict=True)
+        )
+
+    def broken(results: list[Any]) -> float:
+        return 1 / 0
+
+    found = evaluate(double, DATA, [right], [total, pairs, broken], name="x", store=store)
+
+    said = {one.key: (one.status, one.score) for one in found.overall}
+    assert said == {"sum": ("ok", 0), "pairs": ("ok", 6), "broken": ("error", None)}
+    assert load_experiment("x", store).overall == found.overall
+
+
+def test_a_target_cannot_change_the_examples(store: Store):
+    """Inputs that a target changes are its own copy."""
+
+    def greedy(inputs: dict[str, int]) -> int:
+        return inputs.pop("n")
+
+    found = evaluate(greedy, DATA, num_repetitions=2, store=store)
+
+    assert found.errors == 0
+    assert found.rows[0].example.inputs == {"n": 0}
+
+
+class _Message:
+    """An object like LangChain's messages."""
+
+    def __init__(self, kind: str, content: str) -> None:
+        self.type, self.content, self.tool_calls = kind, content, []
+        self.additional_kwargs: dict[str, Any] = {}
+        self.response_metadata: dict[str, Any] = {}
+
+
+def test_outputs_that_are_messages_are_a_trajectory(store: Store):
+    """Evaluators that want a trajectory get one, now and when it is read back."""
+    seen = []
+
+    def agent(inputs: dict[str, int]) -> dict[str, Any]:
+        calls = [{"name": "f", "args": {"x": 1}, "id": "1"}]
+        return {"messages": [{"role": "assistant", "tool_calls": calls}, _Message("ai", "done")]}
+
+    def looks(trajectory: Trajectory) -> bool:
+        seen.append([message.role for message in trajectory.messages])
+        return trajectory.messages[0].tool_calls[0].name == "f"
+
+    match = create_trajectory_match_evaluator(trajectory_match_mode="superset")
+    wanted = [{"role": "assistant", "tool_calls": [{"name": "f", "args": {"x": 1}}]}]
+    data = [{"inputs": {}, "reference_outputs": wanted}]
+    found = evaluate(agent, data, [looks, match], name="x", store=store)
+
+    assert [figure.passed for figure in found.summary()] == [1, 1]
+    assert seen == [["assistant", "assistant"]]
+    (row,) = load_experiment("x", store)
+    assert row.run.trajectory is not None
+    assert row.run.trajectory.messages[1].content == "done"
+
+
+def test_a_runnable_is_a_target(store: Store):
+    """What has `invoke`, as LangChain's runnables and graphs do, is called by it."""
+
+    class Runnable:
+        def invoke(self, inputs: dict[str, int]) -> int:
+            return double(inputs)
+
+    assert evaluate(Runnable(), DATA, [right], store=store).summary()[0].passed == 6
+
+
+def sessions(store: Store) -> list[Trajectory]:
+    asked = Message("user", "refund order 7")
+    kept = [
+        run(1, asked, asks(call("refund", {"id": 7})), attributes={"test.case.id": "r"}),
+        run(2, asked, Message("assistant", "no")),
+        run(3, asked, asks(call("refund", {"id": 7}))),
+    ]
+    keep(store, *kept)
+    return kept
+
+
+def test_stored_trajectories_are_judged_without_a_target(store: Store):
+    """A selection's runs are the experiment's; equal questions are repetitions of one example."""
+    kept = sessions(store)
+
+    def refunded(trajectory: Trajectory) -> bool:
+        return any(message.tool_calls for message in trajectory.messages)
+
+    found = evaluate(Selection(), evaluators=[refunded], name="x", store=store)
+
+    assert [row.run.trajectory_id for row in found] == [one.id for one in kept]
+    assert found.rows[0].example.id == "r"
+    assert [row.run.repetition for row in found] == [0, 0, 1]
+    assert found.summary()[0].passed == 2
+    assert found.rows[0].run.outputs[1]["tool_calls"][0]["function"]["name"] == "refund"
+
+
+def test_sessions_are_held_against_their_examples(store: Store):
+    """By case, by what was asked, or else by place: each session finds its reference."""
+    kept = sessions(store)
+    chats = [{"messages": [m.as_dict() for m in one.messages]} for one in kept]
+    asked = chats[0]["messages"][:1]
+    by_case = [
+        {"id": "r", "inputs": 0, "reference_outputs": "case"},
+        {"id": "other", "inputs": {"messages": asked}, "reference_outputs": "asked"},
+    ]
+    by_place = [{"inputs": n, "reference_outputs": f"place {n}"} for n in range(3)]
+
+    def reference(reference_outputs: str) -> str:
+        return reference_outputs
+
+    one = evaluate(kept, by_case, [reference], store=store)
+    two = evaluate(chats, by_place, [reference], store=store)
+
+    assert one.summary()[0].labels == {"case": 1, "asked": 2}
+    assert two.summary()[0].labels == {"place 0": 1, "place 1": 1, "place 2": 1}
+    with pytest.raises(ConfigError, match=r"sessions\[1\] belongs to no example of data"):
+        evaluate(kept, by_case[:1], store=store)
+
+
+def test_evaluators_of_a_configuration(store: Store, tmp_path: Path):
+    """Those of oteval.yaml judge runs; an example's own reference comes before the file's."""
+    (tmp_path / "r.json").write_text('[{"role": "assistant", "content": "x"}]')
+    text = """
+evaluators:
+  - {name: calls, type: trajectory_match, mode: superset, reference: r.json}
+  - {name: elsewhere, type: trajectory_match, reference: r.json, where: {agent: nobody}}
+"""
+    judges = configured(parse_config(text), store, tmp_path)
+    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    kept = sessions(store)
+    data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
+
+    kept = [replace(one, attributes={}) for one in kept]
+    found = evaluate(kept, data, judges, store=store)
+
+    verdicts = [one.passed for _, one in found.feedback()["calls"]]
+    assert verdicts == [True, False, True]  # the third has the file's, which asks for nothing
+    assert statuses(found, "elsewhere") == {"not_evaluated": 3}
+
+
+def test_a_configuration_may_want_the_examples_reference(store: Store, tmp_path: Path):
+    """`reference: {example: true}` is what the data says; an example without one is not judged."""
+    text = """
+evaluators:
+  - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
+"""
+    judges = configured(parse_config(text), store, tmp_path)
+    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    kept = [replace(one, attributes={}) for one in sessions(store)]
+    data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
+
+    found = evaluate(kept, data, judges, store=store)
+
+    said = [(one.status, one.passed) for _, one in found.feedback()["calls"]]
+    assert said == [("ok", True), ("ok", False), ("not_evaluated", None)]
+    assert "no example with a reference" in found.rows[2].feedback[0].comment
+
+
+def test_a_text_is_judged_as_an_answer(store: Store, tmp_path: Path):
+    """A configured evaluator sees a target's text as the answer to the question."""
+    seen = []
+
+    def judge(trajectory: Trajectory) -> bool:
+        seen.append([(message.role, message.content) for message in trajectory.messages])
+        return True
+
+    (tmp_path / "answer_judges.py").write_text(
+        "def judge(trajectory):\n    return hook(trajectory)"
+    )
+    text = 'evaluators: [{name: j, type: python, call: "answer_judges:judge"}]'
+    judges = configured(parse_config(text), store, tmp_path)
+    import answer_judges  # found beside the configuration
+
+    answer_judges.hook = judge
+    evaluate(lambda _: "4", [{"inputs": {"q": "2+2?"}}], judges, store=store)
+
+    assert seen == [[("user", "2+2?"), ("assistant", "4")]]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"target": double}, "data is missing"),
+        ({"target": 3}, "the target is int"),
+        ({"target": double, "data": DATA, "num_repetitions": 0}, "num_repetitions is 0"),
+        ({"target": double, "data": DATA, "on_error": "ignore"}, "on_error is 'ignore'"),
+        ({"target": double, "data": DATA, "order": "both"}, "does not take 'order'"),
+        ({"target": double, "data": DATA, "evaluators": [3]}, "it cannot be called"),
+        ({"target": double, "data": DATA, "evaluators": [abs]}, "it wants 'x'"),
+        ({"target": double, "data": DATA, "summary_evaluators": [_of_run]}, "wants 'run'"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_the_work(store: Store, options: dict[str, Any], why: str):
+    """A wrong argument is an error at once, and no experiment is kept."""
+    target = options.pop("target")
+    with pytest.raises(ConfigError, match=why):
+        evaluate(target, **options, store=store)
+
+    assert store.experiments.list() == []
+
+
+def test_nothing_to_run_is_an_error(store: Store):
+    """An empty selection or list evaluates nothing."""
+    for target in (Selection(), []):
+        with pytest.raises(InputError, match="no sessions"):
+            evaluate(target, store=store)
+
+
+def test_progress_is_told(store: Store):
+    """Whoever watches hears of each run, of errors, cached answers and cost."""
+    heard: list[Progress] = []
+
+    def judge(outputs: int) -> dict[str, Any]:
+        if outputs == 4:
+            raise ValueError
+        return {"score": 1, "metadata": {"cost_usd": 0.25, "cached": outputs == 0}}
+
+    evaluate(double, DATA, [judge], store=store, on_progress=lambda p: heard.append(replace(p)))
+
+    last = heard[-1]
+    assert [one.done for one in heard] == [1, 2, 3, 4, 5, 6]
+    assert (last.total, last.errors, last.cached, last.cost) == (6, 1, 1, 1.25)
+
+
+def test_without_a_store_the_usual_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """OTEVAL_DB names the database, as for the command line; it is closed afterwards."""
+    monkeypatch.setenv("OTEVAL_DB", str(tmp_path / "x.duckdb"))
+    found = evaluate(double, DATA, [right])
+
+    with Store(tmp_path / "x.duckdb", create=False) as store:
+        assert len(load_experiment(found.name, store)) == 6

@@ -1,0 +1,142 @@
+"""The worked example of docs/testing.md: recorded from a server, played back without it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ..make import ROOT
+from .conftest import Project
+
+pytest.importorskip("pytest_recording")
+pytest.importorskip("openai")
+
+SECRET = "sk-very-secret-5309"
+GUIDE = (ROOT / "docs" / "testing.md").read_text()
+
+
+class _Model(BaseHTTPRequestHandler):
+    """Answers chat completions: looks the order up, refunds it, says so; and repeats secrets."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        done = sum(message["role"] == "tool" for message in body["messages"])
+        answers = [
+            _call("look_up_order", {"order": 17}),
+            _call("refund", {"order": 17, "amount": 40}),
+            {"role": "assistant", "content": f"Refunded 40. (key {SECRET})"},
+        ]
+        choice = {"index": 0, "finish_reason": "stop", "message": answers[done]}
+        value = {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [choice],
+        }
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Set-Cookie", f"session={SECRET}")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+def _call(name: str, arguments: dict[str, int]) -> dict[str, object]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    calls = [{"id": f"call_{name}", "type": "function", "function": function}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+@pytest.fixture
+def model() -> Iterator[ThreadingHTTPServer]:
+    """Return a running model server, which the test may stop."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def example(project: Project) -> Project:
+    """Return the project that the guide's files make."""
+    files = re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE, re.DOTALL)
+    assert [name for name, _ in files] == ["agent", "conftest", "test_refunds"]
+    project.write(**dict(files))
+    return project
+
+
+def commands() -> list[list[str]]:
+    """Return the options of the commands of the worked example."""
+    section = GUIDE.partition("## A worked example")[2].partition("## LangSmith")[0]
+    return [line.split()[1:] for line in re.findall(r"^    (pytest .*)$", section, re.MULTILINE)]
+
+
+def test_the_example_is_recorded_once_and_played_back(example: Project, model: ThreadingHTTPServer):
+    """After recording, the model server is stopped, and the guide's other commands pass."""
+    url = f"http://127.0.0.1:{model.server_port}/v1"
+    record, *others = commands()
+
+    printed = example.run(*record, env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
+    assert example.status == 0, printed
+    model.shutdown()
+    model.server_close()
+    for options in others:
+        printed = example.run(*options, env={"OPENAI_BASE_URL": url})
+        assert example.status == 0, printed
+
+    assert len(others) == 2
+    assert "no regression from baseline main" in printed
+
+
+def test_no_secret_is_recorded(example: Project, model: ThreadingHTTPServer):
+    """Neither the key nor a cookie is in the cassette, wherever the server repeated them."""
+    url = f"http://127.0.0.1:{model.server_port}/v1"
+
+    example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
+
+    (cassette,) = example.path.glob("cassettes/**/*.yaml")
+    text = cassette.read_text()
+    assert "look_up_order" in text
+    assert "Refunded 40" in text
+    assert SECRET not in text
+    for header in ("authorization", "set-cookie"):
+        assert header not in text.lower()
+
+
+def test_a_changed_prompt_is_not_answered_from_the_record(
+    example: Project, model: ThreadingHTTPServer
+):
+    """What the agent now asks was never recorded: an error, not the old answer."""
+    url = f"http://127.0.0.1:{model.server_port}/v1"
+    example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
+    changed = (example.path / "test_refunds.py").read_text()
+    changed = changed.replace('agent.ask("Refund order 17")', 'agent.ask("Refund it")')
+    (example.path / "test_refunds.py").write_text(changed)
+
+    printed = example.run("--block-network", env={"OPENAI_BASE_URL": url})
+
+    assert example.status == 1
+    assert "1 failed" in printed
+
+
+def test_the_guide_names_what_there_is():
+    """The guide names the options that there are, and every fixture."""
+    plugin = (ROOT / "oteval" / "testing" / "plugin.py").read_text()
+    options = set(re.findall(r'"(--oteval-[\w-]+)"', plugin))
+    fixtures = set(re.findall(r"def (oteval_\w+)\(", plugin))
+
+    assert set(re.findall(r"--oteval-[\w-]+", GUIDE)) == options
+    assert fixtures <= set(re.findall(r"oteval_\w+", GUIDE))

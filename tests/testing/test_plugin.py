@@ -1,0 +1,405 @@
+"""The pytest plugin: what a marked test logs, and that all others are left alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from oteval import testing
+
+from ..make import ROOT
+from ..test_package import HEAVY
+from .conftest import Project
+
+AGENT = """
+import pytest
+from oteval import testing, trajectory_superset
+from tests.agent import answer
+
+WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
+"""
+
+
+def test_importing_the_plugin_is_cheap():
+    """Pytest imports it in every project: nothing slow, and nothing of ours it does not need."""
+    code = (
+        "import sys, pytest; before = set(sys.modules); import oteval.testing.plugin; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    loaded = set(done.stdout.split())
+
+    assert not loaded & {*HEAVY, "opentelemetry", "langsmith", "oteval.evaluate", "oteval.store"}
+    assert len([name for name in loaded if name.startswith("oteval")]) <= 6
+
+
+def test_a_project_that_does_not_use_it_is_left_alone(project: Project):
+    """With the plugin there and without, pytest prints the same."""
+    project.write(test_it="def test_a(): pass\n\ndef test_b(): assert 0\n")
+
+    with_it, without = project.run("-q"), project.run("-q", "-p", "no:oteval")
+
+    assert project.status == 1
+    strip = [line for line in with_it.splitlines() if " in " not in line]
+    assert strip == [line for line in without.splitlines() if " in " not in line]
+
+
+def test_switched_off_nothing_of_it_is_there(project: Project):
+    """`-p no:oteval` takes the options and the mark away; the functions then do nothing."""
+    project.write(
+        test_it="""
+from oteval import testing, trajectory_superset
+
+def test_logs_into_the_void():
+    testing.log_inputs({"a": 1})
+    testing.log_feedback(key="k", score=1)
+    assert trajectory_superset(outputs=[], reference_outputs=[])["score"]
+"""
+    )
+
+    printed = project.run("-p", "no:oteval")
+    assert project.status == 0, printed
+    assert "unrecognized arguments" in project.run("-p", "no:oteval", "--oteval-output")
+    project.write(test_it="import pytest\n@pytest.mark.oteval\ndef test_a(): pass\n")
+    assert "'oteval' not found in `markers`" in project.run("-p", "no:oteval")
+
+
+def test_the_fixtures_give_each_test_its_own_agent(passes: Callable[..., str]):
+    """Spans of one test are in no other's capture; threads and coroutines are captured."""
+    passes(
+        AGENT
+        + """
+import asyncio, threading
+
+@pytest.mark.parametrize("n", range(3))
+def test_alone(oteval_trajectory, n):
+    answer(f"q{n}", "look_up")
+    assert oteval_trajectory().messages[0].content == f"q{n}"
+
+def test_thread(oteval_capture):
+    thread = threading.Thread(target=answer, args=("in a thread",))
+    thread.start(); thread.join()
+    assert oteval_capture.trajectory.messages[0].content == "in a thread"
+
+async def test_async(oteval_trajectory):
+    await asyncio.gather(asyncio.to_thread(answer, "async"), asyncio.sleep(0))
+    assert oteval_trajectory().messages[0].content == "async"
+
+def test_nothing(oteval_capture):
+    assert oteval_capture.spans == []
+"""
+    )
+
+
+def test_one_loop_for_all_tests_does_not_mix_them(passes: Callable[..., str]):
+    """Tests that share an event loop, and so perhaps a context, keep their spans and feedback."""
+    printed = passes(
+        AGENT
+        + """
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+@pytest.mark.oteval
+@pytest.mark.parametrize("n", range(3))
+async def test_async(oteval_trajectory, n):
+    answer(f"q{n}")
+    testing.log_feedback(key=f"k{n}", score=n + 70)
+    assert oteval_trajectory().messages[0].content == f"q{n}"
+""",
+        "--oteval-output",
+    )
+
+    rows = [line.split() for line in printed.splitlines() if line.startswith("test_it.py::test_as")]
+    assert [[cell for cell in row if cell[0] == "7"] for row in rows] == [["70"], ["71"], ["72"]]
+
+
+def test_a_provider_of_the_projects_own(passes: Callable[..., str]):
+    """A project whose agent has its own tracer provider overrides one fixture."""
+    passes(
+        AGENT
+        + """
+from opentelemetry.sdk.trace import TracerProvider
+PROVIDER = TracerProvider()
+
+@pytest.fixture
+def oteval_tracer_provider():
+    return PROVIDER
+
+def test_it(oteval_trajectory):
+    answer("mine", provider=PROVIDER)
+    assert oteval_trajectory().messages[0].content == "mine"
+"""
+    )
+
+
+def test_the_table_shows_what_was_logged(project: Project):
+    """Inputs, outputs, what was wanted, feedback, outcome: logged, captured or from parameters."""
+    project.write(
+        test_it=AGENT
+        + """
+@pytest.mark.oteval
+def test_logged():
+    testing.log_inputs({"question": "why"})
+    testing.log_outputs({"answer": "because"})
+    testing.log_reference_outputs({"answer": "therefore"})
+    testing.log_feedback(key="tone", score=0.25, comment="rude")
+    testing.log_feedback({"key": "style", "score": None, "value": "formal"})
+
+@pytest.mark.oteval(output_keys=["expected"])
+@pytest.mark.parametrize(("question", "expected"), [("two and two", "four")])
+def test_captured(oteval_trajectory, question, expected):
+    answer(question, "look_up")
+    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
+
+@pytest.mark.oteval
+def test_failed(oteval_trajectory):
+    answer("nothing")
+    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
+
+@pytest.fixture
+def broken():
+    raise ValueError("no database")
+
+@pytest.mark.oteval
+def test_broken(broken): pass
+
+@pytest.mark.oteval
+def test_skipped(): pytest.skip("not today")
+
+def test_unmarked(oteval_trajectory):
+    answer("q", "look_up")
+    trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)
+"""
+    )
+
+    printed = project.run("--oteval-output")
+
+    rows = {
+        line.split()[0].removeprefix("test_it.py::"): " ".join(line.split()[1:-1])
+        for line in printed.partition("= oteval =")[2].splitlines()
+        if line.startswith("test_it.py::")
+    }
+    captured = "test_captured[two"
+    assert rows["test_logged"] == (
+        '{"question":"why"} {"answer":"therefore"} {"answer":"because"} 0.25 formal pass'
+    )
+    assert captured in printed
+    assert '{"question":"two and two"}' in printed
+    assert "two and two: 1 calls" in printed
+    assert rows["test_failed"] == "nothing: 0 calls fail FAIL"
+    assert rows["test_broken"] == "ERROR"
+    assert rows["test_skipped"] == "skip"
+    assert "test_unmarked" not in rows
+
+
+def test_every_kind_of_evaluator_logs_itself(passes: Callable[..., str]):
+    """Matches, async ones, graphs, checks and judges log once each; a failed judge as an error."""
+    printed = passes(
+        AGENT
+        + """
+import oteval
+
+def judge(messages, schema):
+    return {"reasoning": "fine", "score": True}
+
+def broken(messages, schema):
+    raise RuntimeError("down")
+
+GRAPH = {"inputs": [], "results": [], "steps": [["a"]]}
+
+@pytest.mark.oteval
+async def test_all():
+    both = {"outputs": WANTED, "reference_outputs": WANTED}
+    oteval.trajectory_unordered_match(**both)
+    await oteval.trajectory_subset_async(**both)
+    oteval.graph_trajectory_strict_match(outputs=GRAPH, reference_outputs=GRAPH)
+    oteval.create_loop_evaluator()(outputs=WANTED)
+    make = oteval.create_trajectory_llm_as_judge
+    make(judge=judge, feedback_key="good")(**both)
+    amake = oteval.create_async_trajectory_llm_as_judge
+    await amake(judge=judge, feedback_key="agood")(**both)
+    make(judge=broken, feedback_key="down")(**both)
+""",
+        "--oteval-output",
+    )
+
+    shown = " ".join(printed.split())
+    for key in (
+        "trajectory_unordered_match: pass",
+        "trajectory_subset: pass",
+        "graph_trajectory_strict_match: pass",
+        "good: pass",
+        "agood: pass",
+        "down: error",
+    ):
+        assert key in shown
+    assert "(2)" not in shown
+
+
+def test_scores_of_a_configuration_are_feedback(project: Project):
+    """`run.score("oteval.yaml")` in a marked test logs each score under its evaluator's name."""
+    (project.path / "oteval.yaml").write_text(
+        "evaluators:\n- {name: mine, type: python, call: 'evals:check'}\n"
+        "- {name: raises, type: python, call: 'evals:raises'}\n"
+    )
+    project.write(
+        evals="def check(outputs): return 0.75\ndef raises(outputs): raise ValueError('no')\n",
+        test_it=AGENT
+        + """
+@pytest.mark.oteval
+def test_it(oteval_capture):
+    answer("q")
+    oteval_capture.score("oteval.yaml")
+""",
+    )
+
+    printed = project.run("--oteval-output")
+
+    assert project.status == 0, printed
+    assert "0.75 error pass" in " ".join(printed.split())
+
+
+def test_repetitions_are_one_row(project: Project):
+    """A repeated test runs that often, with its parameters, and is shown with its share."""
+    project.write(
+        test_it=AGENT
+        + """
+COUNT = iter(range(100))
+
+@pytest.mark.oteval(repetitions=3)
+@pytest.mark.parametrize("name", ["a", "b-run1of3"])
+def test_it(name):
+    n = next(COUNT)
+    testing.log_feedback(key="n", score=n)
+    assert n != 1
+"""
+    )
+
+    printed = project.run("--oteval-output")
+
+    rows = [
+        " ".join(row.split()[:-1])
+        for row in printed.splitlines()
+        if row.startswith("test_it.py::t")
+    ]
+    assert "1 failed, 5 passed" in printed
+    assert rows == [
+        'test_it.py::test_it[a] {"name":"a"} 1 (3) 2/3',
+        'test_it.py::test_it[b-run1of3] {"name":"b-run1of3"} 4 (3) 3/3',
+    ]
+
+
+@pytest.mark.parametrize("distribution", ["load", "loadscope", "worksteal"])
+def test_workers_send_their_rows(project: Project, distribution: str):
+    """Under xdist the controller prints the same table as without."""
+    project.write(
+        test_it=AGENT
+        + """
+@pytest.mark.oteval(repetitions=2)
+@pytest.mark.parametrize("n", range(6))
+def test_it(oteval_trajectory, n):
+    answer(f"q{n} \\ud800 \\u00e9", "look_up")
+    trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)
+    assert n != 5
+"""
+    )
+
+    alone = project.run("--oteval-output")
+    spread = project.run("--oteval-output", "-n", "2", "--dist", distribution)
+
+    def rows(printed: str) -> list[str]:
+        found = [line for line in printed.splitlines() if line.startswith("test_it.py::test_it[")]
+        return sorted(" ".join(line.split()[:-1]) for line in found)
+
+    assert project.status == 1
+    assert "2 workers" in spread
+    assert len(rows(alone)) == 6
+    assert rows(spread) == rows(alone)
+
+
+def test_logging_in_an_unmarked_test_is_an_error(project: Project):
+    """A forgotten mark is said, and not silently nothing."""
+    project.write(
+        test_it="from oteval import testing\n\ndef test_it(): testing.log_inputs({'a': 1})\n"
+    )
+
+    printed = project.run()
+
+    assert "log_inputs: test_it.py::test_it has no @pytest.mark.oteval" in printed
+
+
+@pytest.mark.parametrize(
+    ("mark", "error"),
+    [
+        ("repetitions=0", "repetitions must be 1 or more"),
+        ("repetition=2", "takes repetitions, output_keys, tolerance, not 'repetition'"),
+        ("3", "takes repetitions, output_keys, tolerance, not 3"),
+        ("output_keys='a'", "output_keys must be a list"),
+        ("tolerance='a'", "tolerance must be a number"),
+    ],
+)
+def test_a_wrong_mark_fails_the_collection(project: Project, mark: str, error: str):
+    """One line names the test and what the mark takes."""
+    project.write(test_it=f"import pytest\n@pytest.mark.oteval({mark})\ndef test_a(): pass\n")
+
+    printed = project.run()
+
+    assert project.status == 2
+    assert "test_it.py::test_a: pytest.mark.oteval" in printed
+    assert error in printed
+    assert "Traceback" not in printed
+
+
+def test_what_a_log_refuses():
+    """A call that names nothing to log, or no number, is a clear error even outside pytest."""
+    with pytest.raises(ValueError, match="either an evaluator's result or key="):
+        testing.log_feedback()
+    with pytest.raises(ValueError, match="the score of 'k' must be a number, not 'high'"):
+        testing.log_feedback(key="k", score="high")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="must be a number, not nan"):
+        testing.log_feedback(key="k", score=float("nan"))
+    with pytest.raises(ValueError, match="feedback needs a key"):
+        testing.log_feedback({"score": 1})
+
+
+def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
+    """One line names the extra; tests that do not capture go on."""
+    project.write(
+        conftest="import sys\nsys.modules['opentelemetry.sdk'] = None\n",
+        test_it="import pytest\n@pytest.mark.oteval\ndef test_a(oteval_capture): pass\n"
+        "@pytest.mark.oteval\ndef test_b(): pass\n",
+    )
+
+    printed = project.run()
+
+    assert "pip install 'oteval[sdk]'" in printed
+    assert "1 passed, 1 error" in printed
+
+
+def test_a_run_in_a_process_that_has_oteval_already_warns_of_nothing(project: Project):
+    """As in a notebook: pytest finds the installed plugin's package in memory, and is content."""
+    info = project.site / "oteval-0.dist-info"
+    (info / "RECORD").write_text("oteval/__init__.py,,\noteval/testing/plugin.py,,\n")
+    project.write(
+        test_it="def test_a(): pass\n",
+        notebook="import oteval, pytest, sys\nsys.exit(pytest.main(['-W', 'error', 'test_it.py']))",
+    )
+    places = os.pathsep.join([str(project.site), str(ROOT)])
+
+    done = subprocess.run(
+        [sys.executable, "notebook.py"],
+        cwd=project.path,
+        env={**os.environ, "PYTHONPATH": places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "oteval-0" in done.stdout

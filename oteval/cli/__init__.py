@@ -16,12 +16,19 @@ import click
 from .. import __version__
 from ..errors import NothingEvaluated, OtevalError
 from .common import warn
+from .comparing import compare, pairwise
 from .config import config
+from .dataset import dataset
 from .demo import demo
+from .experiments import eval_, experiments
 from .export import export
 from .ingest import ingest
+from .judge import judge
+from .maintain import archive, backup, compact
 from .reference import reference
+from .report import report
 from .score import score, scores
+from .serve import serve
 from .view import diff, explain, show, trajectories, variants
 
 __all__ = ["cli", "main"]
@@ -41,7 +48,9 @@ def cli(debug: bool) -> None:
 
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, scores, diff),
-    *(reference, variants, config, export),
+    *(reference, report, variants, config, export, serve),
+    *(eval_, compare, pairwise, experiments, dataset, judge),
+    *(archive, compact, backup),
 ):
     cli.add_command(_command)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 from rich.console import Console
@@ -29,10 +29,20 @@ __all__ = [
     "print_json",
     "progress",
     "select",
+    "time_of",
     "warn",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Progressed(Protocol):
+    """Says how far something is."""
+
+    def __call__(self, done: int, total: int | None, note: str = "") -> None:
+        """Show how much is done, of how much, and more."""
+        ...
+
 
 DEFAULT_DB = "oteval.duckdb"
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
@@ -83,8 +93,8 @@ def select(**given: Any) -> Selection:
         ConfigError: One of them cannot be understood.
     """
     return Selection(
-        since_ns=_time(given.get("since"), "--since"),
-        until_ns=_time(given.get("until"), "--until"),
+        since_ns=time_of(given.get("since"), "--since"),
+        until_ns=time_of(given.get("until"), "--until"),
         services=tuple(given.get("service") or ()),
         agents=tuple(given.get("agent") or ()),
         conversations=tuple(given.get("conversation") or ()),
@@ -94,7 +104,7 @@ def select(**given: Any) -> Selection:
     )
 
 
-def _time(text: str | None, option: str) -> int | None:
+def time_of(text: str | None, option: str) -> int | None:
     """Return a time in nanoseconds: an ISO date or time (UTC unless it says), or how long ago."""
     if not text:
         return None
@@ -132,26 +142,28 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress(text: str, unit: str = "") -> Iterator[Callable[[int, int | None], None]]:
+def progress(text: str, unit: str = "") -> Iterator[Progressed]:
     """Show a bar on standard error while something goes on, when people are watching.
 
     Yields:
-        A function to call with how much is done and how much there is, if that is known.
+        A function to call with how much is done, how much there is, if that is known, and
+        perhaps more to say of it.
     """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn(f"{{task.completed:,.0f}}{unit}"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     console = _err()
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        task = bar.add_task(text, total=None)
+        task = bar.add_task(text, total=None, note="")
 
-        def update(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
+        def update(done: int, total: int | None, note: str = "") -> None:
+            bar.update(task, completed=done, total=total, note=note)
 
         yield update
 
@@ -165,7 +177,8 @@ def open_store(path: str, *, create: bool = False) -> Iterator[Store]:
         create: Whether to make it when it is not there.
     """
     with Store(path, create=create) as store:
-        if store.pending.count():
+        # A running server reconstructs by itself.
+        if not store.is_served and store.pending.count():
             with progress("reconstructing", " traces") as update:
                 refresh(store, update)
         yield store

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import InputError
-from ..pipeline import export_jsonl, export_parquet
-from .common import db_option, filters, open_store, select, warn
+from .. import __version__
+from ..attach import Poster
+from ..config import resolved
+from ..errors import ConfigError, InputError
+from ..pipeline import (
+    SendReport,
+    export_jsonl,
+    export_parquet,
+    send_events,
+    send_logs,
+    send_spans,
+)
+from ..selection import Selection
+from ..store import Store
+from .common import db_option, filters, open_store, print_json, progress, select, warn
 
 __all__ = ["export"]
 
@@ -18,24 +32,120 @@ __all__ = ["export"]
 @click.command()
 @click.option("--jsonl", metavar="FILE", help='Trajectories with scores, a line each; "-" prints.')
 @click.option("--parquet", metavar="DIR", help="Spans, logs, trajectories and scores, all of them.")
+@click.option("--otlp", metavar="URL", help="Spans and their log records to an OTLP/HTTP endpoint.")
+@click.option(
+    "--header", "headers", metavar="KEY=VALUE", multiple=True,
+    help="A header for --otlp; ${NAME} in it is taken from the environment. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--scores", type=click.Choice(("attributes", "events", "both", "none")), default="attributes",
+    show_default=True, help="How scores go with --otlp: on the judged spans, as log events.",
+)  # fmt: skip
+@click.option("--no-spans", is_flag=True, help="With --otlp, send nothing but the events.")
+@click.option("--gzip", is_flag=True, help="Compress what goes to --otlp.")
+@click.option(
+    "--patience", type=click.FloatRange(min=0), default=60.0, show_default=True,
+    help="For how many seconds --otlp tries a batch again.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print what --otlp sent as JSON.")
 @db_option
 @filters
-def export(jsonl: str | None, parquet: str | None, db: str, **given: Any) -> int:
-    """Write out what the database holds; the filters apply to --jsonl."""
-    if not jsonl and not parquet:
-        raise click.UsageError("give --jsonl FILE or --parquet DIR")
+def export(
+    jsonl: str | None,
+    parquet: str | None,
+    otlp: str | None,
+    headers: tuple[str, ...],
+    scores: str,
+    no_spans: bool,
+    gzip: bool,
+    patience: float,
+    as_json: bool,
+    db: str,
+    **given: Any,
+) -> int:
+    """Write out what the database holds; the filters apply to --jsonl and --otlp.
+
+    With --otlp, a filter selects runs and sends their whole traces; exit status 2 when not all
+    arrived.
+    """
+    if not jsonl and not parquet and not otlp:
+        raise click.UsageError("give --jsonl FILE, --parquet DIR or --otlp URL")
+    if no_spans and scores not in ("events", "both"):
+        raise click.UsageError("--no-spans sends nothing; add --scores events")
     selection = select(**given)
+    poster = Poster(_url(otlp), _headers(headers), compress=gzip) if otlp else None
+    status = 0
     with open_store(db) as store:
-        if jsonl == "-":
-            warn(f"{export_jsonl(store, sys.stdout, selection)} trajectories")
-        elif jsonl:
-            try:
-                with Path(jsonl).open("w", encoding="utf-8") as file:
-                    count = export_jsonl(store, file, selection)
-            except OSError as error:
-                raise InputError(f"{jsonl}: cannot be written: {error.strerror}") from error
-            warn(f"{jsonl}: {count} trajectories")
+        if jsonl:
+            _jsonl(store, jsonl, selection)
         if parquet:
             for name, count in export_parquet(store, Path(parquet)).items():
                 warn(f"{parquet}/{name}: {count} rows")
-    return 0
+        if poster is not None:
+            sent: dict[str, SendReport] = {}
+            if not no_spans:
+                with progress("spans") as update:
+                    sent["spans"] = send_spans(
+                        store, poster, selection,
+                        with_scores=scores in ("attributes", "both"),
+                        patience=patience, on_progress=update,
+                    )  # fmt: skip
+                with progress("log records") as update:
+                    sent["log records"] = send_logs(
+                        store, poster, selection, patience=patience, on_progress=update
+                    )
+            if scores in ("events", "both"):
+                with progress("score events") as update:
+                    sent["score events"] = send_events(
+                        store, poster, selection,
+                        version=__version__, patience=patience, on_progress=update,
+                    )  # fmt: skip
+            poster.close()
+            status = _say_sent(poster.url, sent, as_json)
+    return status
+
+
+def _jsonl(store: Store, path: str, selection: Selection) -> None:
+    if path == "-":
+        warn(f"{export_jsonl(store, sys.stdout, selection)} trajectories")
+        return
+    try:
+        with Path(path).open("w", encoding="utf-8") as file:
+            count = export_jsonl(store, file, selection)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    warn(f"{path}: {count} trajectories")
+
+
+def _url(text: str) -> str:
+    if not re.match(r"https?://[^/\s]+", text):
+        raise ConfigError(f"--otlp {text!r}: write http://HOST:PORT or https://HOST")
+    return re.sub(r"/v1/(traces|logs)/?$", "", text)
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or "\n" in value:
+            raise ConfigError("--header: write KEY=VALUE, for instance authorization='Bearer ${T}'")
+        found[name] = value
+    try:
+        return resolved(found, os.environ)
+    except ValueError as error:
+        raise ConfigError(f"--header: {error}") from None
+
+
+def _say_sent(url: str, sent: dict[str, SendReport], as_json: bool) -> int:
+    failed = sum(report.failed for report in sent.values())
+    if as_json:
+        print_json({"url": url, **{name: vars(report) for name, report in sent.items()}})
+    for name, report in sent.items():
+        if report.sent or report.failed:
+            lost = f", {report.failed} failed" if report.failed else ""
+            warn(f"{url}: {report.sent} {name} sent{lost}")
+        for reason in report.reasons:
+            warn(f"{url}: {name}: {reason}")
+    if not any(report.sent or report.failed for report in sent.values()):
+        warn("nothing to send")
+    return 2 if failed else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..errors import StoreLocked
 from ..pipeline import FileReport, LoadReport, load, refresh
 from ..show import load_summary
 from ..store import Store
@@ -33,6 +34,10 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
     at all.
     """  # noqa: D301  click takes the character for "as it stands"
     with Store(db) as store:
+        if store.is_served:
+            raise StoreLocked(
+                f"{db}: oteval serve has it open; send the traces to that, or give another --db"
+            )
         report = load_files(store, paths)
         with progress("reconstructing", " traces") as update:
             changed = refresh(store, update)

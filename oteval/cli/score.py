@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..selection import Selection
-from ..show import junit_report, markdown_report, scores_table, tallies_table
+from ..show import judging, junit_report, markdown_report, scores_table, tallies_table
 from ..store import MEMORY, Store
 from .common import (
     db_option,
@@ -50,6 +51,9 @@ _SHOWN = 20
 )
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit XML to this file.")
 @click.option("--md", type=click.Path(dir_okay=False), help="Write Markdown to this file.")
+@click.option(
+    "--again", is_flag=True, help="Ask language models again about what they have judged."
+)
 @json_option
 @click.pass_context
 def score(
@@ -61,6 +65,7 @@ def score(
     min_evaluated: int,
     junit: str | None,
     md: str | None,
+    again: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -82,15 +87,17 @@ def score(
             if any(file.error for file in report.files):
                 raise InputError("not scored: a file could not be read")
             refresh(store)
-            kept = _run(store, config, base, selection, run, as_json, bool(junit or md))
+            kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
     else:
         with open_store(db) as store:
-            kept = _run(store, config, base, selection, run, as_json, bool(junit or md))
+            kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
     gates = check_gates(config, run)
     _write(junit, lambda: junit_report(kept))
     _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         out().print(tallies_table(run.tallies.values()))
+        if judging(run):
+            warn(f"judges: {judging(run)}")
     return _verdict(run, gates, min_evaluated)
 
 
@@ -102,14 +109,23 @@ def _run(
     run: ScoreRun,
     as_json: bool,
     keep: bool,
+    again: bool,
 ) -> list[Score]:
     """Score, print, and return the scores that reports need."""
     kept: list[Score] = []
     failures: list[Score] = []
-    with progress("scoring", " trajectories") as update:
-        for found in score_all(
-            store, config, base, selection, run, lambda done: update(done, None)
-        ):
+    total = None if selection.needs_python else store.trajectories.count(selection)
+    with (
+        progress("scoring", " trajectories") as update,
+        closing(
+            score_all(
+                *(store, config, base, selection, run),
+                lambda done: update(done, total, judging(run)),
+                again=again,
+            )
+        ) as scores_found,
+    ):
+        for found in scores_found:
             if as_json:
                 print_json(found.as_dict())
             elif _is_bad(found) and len(failures) < _SHOWN:

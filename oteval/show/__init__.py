@@ -6,9 +6,26 @@ characters made visible, never as markup.
 
 from __future__ import annotations
 
+from .experiment_reports import (
+    comparative_junit,
+    comparative_markdown,
+    comparison_junit,
+    comparison_markdown,
+    experiment_junit,
+    experiment_markdown,
+)
+from .experiments import (
+    comparative_view,
+    comparison_table,
+    datasets_table,
+    experiments_table,
+    figures_table,
+    run_errors_table,
+)
 from .explanation import explanation_view
 from .reports import junit_report, markdown_report
 from .tables import (
+    judging,
     load_summary,
     references_table,
     scores_table,
@@ -20,13 +37,26 @@ from .terminal import diff_view, trajectory_view
 from .text import one_line
 
 __all__ = [
+    "comparative_junit",
+    "comparative_markdown",
+    "comparative_view",
+    "comparison_junit",
+    "comparison_markdown",
+    "comparison_table",
+    "datasets_table",
     "diff_view",
+    "experiment_junit",
+    "experiment_markdown",
+    "experiments_table",
     "explanation_view",
+    "figures_table",
+    "judging",
     "junit_report",
     "load_summary",
     "markdown_report",
     "one_line",
     "references_table",
+    "run_errors_table",
     "scores_table",
     "tallies_table",
     "trajectories_table",

@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..model import Score, Trajectory
-from ..pipeline import Tally
+from ..pipeline import ScoreRun, Tally
 from .terminal import verdict
 from .text import clean, clock, duration, shorten
 
 __all__ = [
+    "judging",
     "load_summary",
     "references_table",
     "scores_table",
@@ -101,6 +102,20 @@ def tallies_table(tallies: Iterable[Tally]) -> Table:
             "-" if mean is None else f"{mean:.3f}",
         )
     return table
+
+
+def judging(run: ScoreRun) -> str:
+    """Return how language models were asked, in one line; "" where none was.
+
+    Args:
+        run: What scoring has come to so far.
+    """
+    if not run.asked and not run.reused:
+        return ""
+    parts = [f"{run.asked} asked", f"{run.errors} errors", f"{run.cache_hits} from the cache"]
+    if run.reused:
+        parts.append(f"{run.reused} judged before")
+    return ", ".join([*parts, f"${run.cost:.4f}"])
 
 
 def variants_table(rows: Iterable[Mapping[str, Any]]) -> Table:

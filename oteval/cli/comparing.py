@@ -1,0 +1,185 @@
+"""``oteval compare`` and ``oteval pairwise``: hold experiments against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from ..errors import ConfigError, NothingEvaluated
+from ..evaluate.functions import load_function
+from ..evaluate.judge import JudgeCall
+from ..evaluate.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
+from ..experiments import compare as compare_experiments
+from ..experiments import evaluate_comparative
+from ..show import (
+    comparative_junit,
+    comparative_markdown,
+    comparative_view,
+    comparison_junit,
+    comparison_markdown,
+    comparison_table,
+)
+from ..store import Store
+from .common import db_option, json_option, open_store, out, print_json, warn
+from .experiments import FUNCTION, importable, live, regressed, reports, running, write
+
+__all__ = ["compare", "pairwise"]
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="The rate of false discoveries among the figures.",
+)
+@click.option(
+    "--margin",
+    type=float,
+    help="The difference that matters.  [default: 0.05, or 5% "
+    "of the mean for figures beyond 0 to 1]",
+)
+@click.option(
+    "--lower-is-better",
+    multiple=True,
+    metavar="SCORE",
+    help="A score of which less is better; may be repeated.",
+)
+@db_option
+@reports
+@json_option
+def compare(
+    a: str,
+    b: str,
+    alpha: float,
+    margin: float | None,
+    lower_is_better: tuple[str, ...],
+    db: str,
+    junit: str | None,
+    md: str | None,
+    as_json: bool,
+) -> int:
+    """Compare two experiments by their scores: statistics, no judge.
+
+    A and B are names, or prefixes of which the newest is meant; B is held against A, example by
+    example. Exit status 1 when a score regressed.
+    """
+    with open_store(db) as store:
+        found = compare_experiments(
+            a, b, alpha=alpha, margin=margin, lower_is_better=lower_is_better, store=store
+        )
+    write(junit, lambda: comparison_junit(found))
+    write(md, lambda: comparison_markdown(found))
+    if as_json:
+        for one in found.differences:
+            print_json({"a": found.a.name, "b": found.b.name, **one.as_dict()})
+    else:
+        out().print(comparison_table(found))
+    for name, keys in ((found.a.name, found.only_a), (found.b.name, found.only_b)):
+        if keys:
+            warn(f"only {name} has {', '.join(keys)}")
+    return 1 if regressed(found) else 0
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="A B [C]...")
+@click.option(
+    "--judge",
+    "judges",
+    multiple=True,
+    metavar="openai:MODEL",
+    help="A language model to ask; may be repeated.",
+)
+@click.option(
+    "--prompt",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The judge's prompt, a text file with {inputs}, {outputs_a}, {outputs_b}.",
+)
+@click.option(
+    "--call",
+    "calls",
+    multiple=True,
+    metavar=FUNCTION,
+    help="A function that says which is better; may be repeated.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["both", "random", "fixed"]),
+    default="both",
+    show_default=True,
+    help="In which order a judge is shown the outputs.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="What orders are drawn with.")
+@running
+@db_option
+@reports
+@json_option
+def pairwise(
+    names: tuple[str, ...],
+    judges: tuple[str, ...],
+    prompt: str | None,
+    calls: tuple[str, ...],
+    order: Literal["both", "random", "fixed"],
+    seed: int,
+    name: str | None,
+    concurrency: int,
+    timeout: float,
+    resume: bool,
+    db: str,
+    junit: str | None,
+    md: str | None,
+    as_json: bool,
+) -> int:
+    """Compare experiments by asking which output of an example is better.
+
+    A function (--call) names what it wants of inputs, outputs (a list), reference_outputs, runs
+    and example, and returns a score for each output. Exit status 1 when A, the first, is better
+    than another.
+    """
+    importable()
+    askers: list[Any] = [load_function(call) for call in calls]
+    if not askers and not judges:
+        raise ConfigError("give --judge openai:MODEL or --call PKG.MODULE:FUNCTION")
+    with open_store(db) as store, live("asking") as update:
+        askers += [_judge(model, prompt, store) for model in judges]
+        results = evaluate_comparative(
+            names,
+            askers,
+            order=order,
+            seed=seed,
+            max_concurrency=concurrency,
+            name=name,
+            resume=resume,
+            timeout=timeout,
+            store=store,
+            on_progress=update,
+        )
+    write(junit, lambda: comparative_junit(results))
+    write(md, lambda: comparative_markdown(results))
+    if as_json:
+        for row in results.to_dicts():
+            print_json(row)
+        print_json(results.summary())
+    else:
+        out().print(comparative_view(results))
+    warn(
+        f"comparison {results.name}: {len(results)} examples, {results.errors} answers failed, "
+        f"{results.unpaired} runs without a counterpart"
+    )
+    pairs = results.pairs()
+    if not any(pair.examples for pair in pairs):
+        raise NothingEvaluated("no answer could be had; --json says why")
+    return 1 if any(pair.a == results.names[0] and pair.verdict() == "a" for pair in pairs) else 0
+
+
+def _judge(model: str, prompt: str | None, store: Store) -> Callable[..., Any]:
+    """Return a judge that asks nothing twice, also not in another comparison."""
+    text = PAIRWISE_PROMPT if prompt is None else Path(prompt).read_text("utf-8")
+    cache = store.judge_calls.of("pairwise", JudgeCall)
+    return create_pairwise_llm_as_judge(model=model, prompt=text, cache=cache)

@@ -1,0 +1,87 @@
+"""``oteval dataset``: the examples that experiments run on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..experiments import dataset_from_references, dataset_from_trajectories, read_dataset
+from ..show import datasets_table
+from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
+
+__all__ = ["dataset"]
+
+
+@click.group()
+def dataset() -> None:
+    """Keep datasets, list them, show them."""
+
+
+@dataset.command()
+@click.argument("name")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--references", is_flag=True, help="The references of the database, in place of FILE."
+)
+@click.option("--reference", multiple=True, help="This reference; may be repeated.")
+@db_option
+@filters
+def add(
+    name: str,
+    file: Path | None,
+    references: bool,
+    reference: tuple[str, ...],
+    db: str,
+    **given: Any,
+) -> int:
+    """Keep examples as a dataset: of a JSON-lines FILE, of references, or of trajectories.
+
+    A line of FILE has `inputs` and perhaps `reference_outputs`, `id` and `metadata`; or
+    `messages`, a whole conversation. Without FILE, the stored trajectories that the filters
+    choose. Equal content is the same version.
+    """
+    if file is not None and (references or reference):
+        raise click.UsageError("give FILE or references, not both")
+    with open_store(db, create=file is not None) as store:
+        if file is not None:
+            found = read_dataset(file, name)
+        elif references or reference:
+            found = dataset_from_references(store, name, reference)
+        else:
+            found = dataset_from_trajectories(store.trajectories.read(select(**given)), name)
+        is_new = store.datasets.add(found)
+    state = "kept" if is_new else "was there already"
+    click.echo(f"dataset {name}@{found.version}: {len(found.examples)} examples, {state}")
+    return 0
+
+
+@dataset.command("list")
+@db_option
+@json_option
+def list_(db: str, as_json: bool) -> int:
+    """List the datasets, every version of them."""
+    with open_store(db) as store:
+        rows = store.datasets.list()
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        out().print(datasets_table(rows))
+    warn(f"{len(rows)} datasets")
+    return 0
+
+
+@dataset.command()
+@click.argument("name", metavar="NAME[@VERSION]")
+@db_option
+def show(name: str, db: str) -> int:
+    """Print a dataset's examples, one JSON object a line: a FILE for `oteval dataset add`."""
+    with open_store(db) as store:
+        title, _, version = name.partition("@")
+        found = store.datasets.get(title, version or None)
+    for example in found.examples:
+        print_json(example.as_dict())
+    warn(f"{found.name}@{found.version}: {len(found.examples)} examples")
+    return 0

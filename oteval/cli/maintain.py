@@ -1,0 +1,138 @@
+"""``oteval archive``, ``compact`` and ``backup``: keeping the database small and safe."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..config import DEFAULT_PATH, Retention, load_config, seconds
+from ..errors import ConfigError
+from ..pipeline import archive_before
+from ..store import Archived, Copied, Store
+from .common import db_option, json_option, open_store, out, print_json, progress
+
+__all__ = ["archive", "backup", "compact"]
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+@click.command()
+@click.option("-c", "--config", "config_path", help="The file with `retention`; else oteval.yaml.")
+@click.option("--older-than", metavar="AGE", help="What ended so long ago: 14d, 12h.")
+@click.option("--to", "folder", metavar="DIR", help="The archive's folder.")
+@db_option
+@json_option
+def archive(
+    config_path: str | None, older_than: str | None, folder: str | None, db: str, as_json: bool
+) -> int:
+    """Move old spans and log records into Parquet files.
+
+    They go to DIR/date=YYYY-MM-DD/bucket=NN, whole days (UTC), and are deleted from the database
+    when the files are written and read back. Trajectories and scores stay, and all commands still
+    find the spans. Without options, `retention` in oteval.yaml says what is old and where it goes;
+    without that it is 14d and the folder `archive` beside the database.
+    """
+    retention, base = _retention(config_path, db)
+    if older_than:
+        retention = retention.model_copy(update={"hot": _age(older_than)})
+    root = Path(folder) if folder else base / retention.archive
+    with open_store(db) as store, progress("archiving", " rows") as update:
+        moved = store.archive.move(
+            root,
+            archive_before(retention, time.time_ns()),
+            lambda total: update(total.spans + total.logs, None),
+        )
+    _say_archived(moved, root, as_json)
+    return 0
+
+
+@click.command()
+@db_option
+@json_option
+def compact(db: str, as_json: bool) -> int:
+    """Give the room of deleted rows back to the disk.
+
+    The database is copied without holes, and the copy takes its place once it is complete; that
+    needs as much room again, and no server that has the database open.
+    """
+    store = Store(db, create=False)
+    try:
+        done = store.compact()
+    finally:
+        store.close()
+    if as_json:
+        print_json({"database": db, "before_bytes": done.before, "after_bytes": done.after})
+    else:
+        out().print(f"{db}: {_size(done.before)} before, {_size(done.after)} now")
+    return 0
+
+
+@click.command()
+@click.argument("file")
+@db_option
+@json_option
+def backup(file: str, db: str, as_json: bool) -> int:
+    """Copy the database to FILE, as it is at this moment; a server may go on meanwhile.
+
+    The archive is not in it: its files never change, so copy its folder beside.
+    """
+    with Store(db, create=False) as store:
+        done = store.backup(file)
+        archived = store.spans.archived()
+    _say_backed_up(done, file, archived, as_json)
+    return 0
+
+
+def _retention(config_path: str | None, db: str) -> tuple[Retention, Path]:
+    """Return what the configuration says, and the folder that its paths are relative to."""
+    path = config_path or (DEFAULT_PATH if Path(DEFAULT_PATH).exists() else None)
+    config = load_config(path) if path else None
+    if path and config and config.retention:
+        return config.retention, Path(path).parent
+    return Retention(), Path(db).parent
+
+
+def _age(text: str) -> float:
+    try:
+        age = seconds(text)
+    except ValueError:
+        age = -1.0
+    if age < 0:
+        raise ConfigError(f"--older-than {text!r}: write an age, for instance 14d or 12h")
+    return age
+
+
+def _say_archived(moved: Archived, root: Path, as_json: bool) -> None:
+    if as_json:
+        print_json({"archive": str(root), **vars(moved)})
+        return
+    if not moved.spans and not moved.logs:
+        out().print("nothing is old enough")
+        return
+    known = f", {moved.duplicates:,} of them there already" if moved.duplicates else ""
+    out().print(
+        f"{moved.traces:,} traces moved: {moved.spans:,} spans and {moved.logs:,} log records"
+        f"{known}; {moved.files:,} files, {_size(moved.bytes)}, in {root}"
+    )
+    out().print("oteval compact gives their room back to the disk")
+
+
+def _say_backed_up(done: Copied, file: str, archived: int, as_json: bool) -> None:
+    known: dict[str, Any] = {"file": file, "bytes": done.after, "rows": done.rows}
+    if as_json:
+        print_json({**known, "archived_rows": archived})
+        return
+    out().print(f"{file}: {sum(done.rows.values()):,} rows, {_size(done.after)}")
+    if archived:
+        out().print(f"{archived:,} archived rows are not in it; copy the archive's folder too")
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} {_UNITS[-1]}"

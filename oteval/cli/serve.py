@@ -1,0 +1,132 @@
+"""``oteval serve``: traces in over OTLP, scores back on them."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import re
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from ..config import DEFAULT_PATH
+from ..errors import ConfigError
+from .common import db_option, warn
+
+__all__ = ["serve"]
+
+_PACKAGES = ("grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@click.command()
+@click.option(
+    "-c", "--config", "config_path", default=DEFAULT_PATH, show_default=True, help="What to score."
+)
+@db_option
+@click.option("--http", default="127.0.0.1:4318", show_default=True, help="OTLP/HTTP and the rest.")
+@click.option("--grpc", default="127.0.0.1:4317", show_default=True, help='OTLP/gRPC; "" for none.')
+@click.option(
+    "--forward", metavar="URL", default="", help="Send all on to this OTLP/HTTP endpoint."
+)
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine without tokens.")
+@click.option("--tls-cert", type=click.Path(dir_okay=False), help="The certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(dir_okay=False), help="Its key, PEM.")
+@click.option("--quota", default="4GB", show_default=True, help="The most that may wait on disk.")
+@click.option("--max-request", default="64MB", show_default=True, help="The most of one request.")
+@click.option(
+    "--grace", type=click.FloatRange(min=0), default=10.0, show_default=True,
+    help="Seconds to store what is spooled when the server stops.",
+)  # fmt: skip
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How log lines are written to standard error.",
+)
+@click.pass_context
+def serve(
+    context: click.Context,
+    /,
+    config_path: str,
+    db: str,
+    http: str,
+    grpc: str,
+    forward: str,
+    insecure: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    quota: str,
+    max_request: str,
+    grace: float,
+    log_format: str,
+) -> int:
+    """Receive traces over OTLP, store and score them, and give the scores back.
+
+    Point any OTLP exporter or Collector at it. What is acknowledged is on disk. The other commands
+    work while it runs. OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN are the tokens that senders and
+    readers must have; without them it listens on this machine only. SIGHUP has it read the
+    configuration again, SIGTERM ends it.
+    """
+    for name in _PACKAGES:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
+            )
+    from ..ingest.receiver.auth import Tokens
+    from ..live.server import Tls, split_address
+    from ..live.server import serve as run
+    from ..live.settings import Settings
+
+    tokens = Tokens(
+        os.environ.get("OTEVAL_INGEST_TOKEN", ""), os.environ.get("OTEVAL_READ_TOKEN", "")
+    )
+    if bool(tls_cert) != bool(tls_key):
+        raise ConfigError("give both --tls-cert and --tls-key, or neither")
+    for option, address in (("--http", http), ("--grpc", grpc)):
+        if address and not insecure and not (tokens.ingest and tokens.read):
+            _refuse_open(option, split_address(address)[0])
+    given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
+    if not given and not Path(config_path).exists():
+        warn(f"no {config_path}: traces are stored and shown, nothing is scored")
+        config_path = ""
+    settings = Settings(
+        db=str(Path(db).absolute()),
+        config=str(Path(config_path).absolute()) if config_path else "",
+        http=http,
+        grpc=grpc,
+        forward=forward,
+        quota=_bytes("--quota", quota, 16 << 20),
+        limit=_bytes("--max-request", max_request, 1 << 10),
+        grace=grace,
+        log_format=log_format,
+    )
+    if settings.limit > settings.quota // 4:
+        raise ConfigError("--max-request may be a quarter of --quota at most")
+    tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
+    run(settings, tokens, tls, lambda line: warn(f"listening on {line}"))
+    return 0
+
+
+def _refuse_open(option: str, host: str) -> None:
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    if not is_local:
+        raise ConfigError(
+            f"{option} {host or '*'} can be reached from elsewhere: set OTEVAL_INGEST_TOKEN and "
+            "OTEVAL_READ_TOKEN, or give --insecure"
+        )
+
+
+def _bytes(option: str, text: str, least: int) -> int:
+    found = _SIZE.match(text.strip())
+    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if size < least:
+        raise ConfigError(f"{option} {text!r}: write a size such as 64MB; {least} bytes at least")
+    return size

@@ -1,0 +1,125 @@
+"""How far a judge agrees with people, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..experiments.calibration import Calibration, Consistency, Disagreement
+from .text import clean, shorten
+
+__all__ = ["calibration_view"]
+
+_SHOWN = 20
+_FEW = 30
+
+
+def calibration_view(found: Calibration) -> RenderableType:
+    """Return the figures of a calibration, the confusion matrix and the disagreements.
+
+    Args:
+        found: The calibration.
+    """
+    parts: list[RenderableType] = [_figures(found), Text(), _confusion(found)]
+    if found.disagreements:
+        parts += [Text(), *_disagreements(found.disagreements)]
+    if found.labelled < _FEW:
+        parts += [Text(), _warning(found.labelled)]
+    return Group(*parts)
+
+
+def _figures(found: Calibration) -> RenderableType:
+    people, judge = found.kappa.base_rates(True) if _has_pass(found) else (0.0, 0.0)
+    rows = [
+        ("judge", f"{found.evaluator} {found.version}"),
+        ("labelled runs", _counts(found)),
+        ("agreement", f"{found.kappa.agreement:.3f} ({found.kappa.by_chance:.3f} by chance)"),
+        ("kappa", f"{found.kappa.kappa:.3f} {_range(found.kappa.interval)}"),
+        ("base rate of pass", f"people {people:.3f}, judge {judge:.3f} on the labelled runs"),
+        ("pass rate, judge", f"{found.judge_rate[0]:.3f} {_range(found.judge_rate[1])}, all runs"),
+        (
+            "pass rate, people",
+            f"{found.people_rate[0]:.3f} {_range(found.people_rate[1])}, labelled",
+        ),
+    ]
+    if found.corrected is not None:
+        corrected = found.corrected
+        rows.append(
+            (
+                "pass rate, corrected",
+                f"{corrected.mean:.3f} {_range(corrected.interval)}, all runs; "
+                f"the judge weighs {corrected.weight:.2f}",
+            )
+        )
+    if found.consistency is not None:
+        rows += _consistency(found.consistency)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column()
+    for name, value in rows:
+        grid.add_row(name, Text(clean(value)))
+    return grid
+
+
+def _has_pass(found: Calibration) -> bool:
+    return True in found.kappa.confusion.labels
+
+
+def _counts(found: Calibration) -> str:
+    notes = []
+    if found.unjudged:
+        notes.append(f"{found.unjudged} more have no verdict of the judge")
+    if found.tied:
+        notes.append(f"{found.tied} more have as many passes as fails")
+    return f"{found.labelled}" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _consistency(found: Consistency) -> list[tuple[str, str]]:
+    return [
+        ("self-consistency", f"{found.agreeing:.3f} of {found.votes} votes on {found.runs} runs"),
+        ("flip rate", f"{found.flipped:.3f} {_range(found.interval)}"),
+    ]
+
+
+def _range(interval: Sequence[float]) -> str:
+    return f"[{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def _confusion(found: Calibration) -> RenderableType:
+    table = Table(title="people (rows) and judge (columns)", title_justify="left")
+    for name in ("", "judge pass", "judge fail"):
+        table.add_column(name, justify="right" if name else "left")
+    for word, people in (("people pass", True), ("people fail", False)):
+        table.add_row(word, *(str(found.count(people, judge)) for judge in (True, False)))
+    return table
+
+
+def _disagreements(found: Sequence[Disagreement]) -> list[RenderableType]:
+    table = Table(title="where they differ", title_justify="left")
+    for name in ("run", "people", "judge", "the judge's reason", "the people's note"):
+        table.add_column(name, overflow="fold")
+    for one in found[:_SHOWN]:
+        table.add_row(
+            one.trajectory_id,
+            _verdict(one.people),
+            _verdict(one.judge),
+            Text(shorten(one.comment, 300)),
+            Text(shorten(one.note, 300)),
+        )
+    more = len(found) - _SHOWN
+    return [table, *([Text(f"{more} more (--json lists all)", style="dim")] if more > 0 else [])]
+
+
+def _verdict(passed: bool) -> Text:
+    return Text("pass", style="green") if passed else Text("fail", style="red")
+
+
+def _warning(labelled: int) -> Text:
+    return Text(
+        f"{labelled} labelled runs are few: intervals that rest on a normal distribution (kappa, "
+        "the corrected rate) are too narrow below some 30.",
+        style="yellow",
+    )

@@ -1,0 +1,175 @@
+"""Experiments and comparisons as files: JUnit XML for CI, Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree
+
+from ..experiments import ComparativeResults, Comparison, ExperimentResults, Feedback, Pair
+from .experiments import difference_cells, interval_text, k_text, number, p_text
+from .reports import _cell
+from .text import clean
+
+__all__ = [
+    "comparative_junit",
+    "comparative_markdown",
+    "comparison_junit",
+    "comparison_markdown",
+    "experiment_junit",
+    "experiment_markdown",
+]
+
+# A case of a suite: its name, and how and why it did not pass, if so.
+_Case = tuple[str, str, str]
+
+
+def experiment_junit(results: ExperimentResults) -> str:
+    """Return an experiment as JUnit XML: a suite for each key and one for the target."""
+    ran = [
+        (_name(row.example.id, row.run.repetition), "error" if row.run.error else "", row.run.error)
+        for row in results
+    ]
+    suites: dict[str, list[_Case]] = {"target": ran}
+    for key, members in results.feedback().items():
+        suites[key] = [
+            (_name(row.example.id, row.run.repetition), _outcome(one), one.comment)
+            for row, one in members
+        ]
+    return _junit(results.name, suites)
+
+
+def _name(example: str, repetition: int) -> str:
+    return f"{example}#{repetition + 1}" if repetition else example
+
+
+def _outcome(one: Feedback) -> str:
+    if one.status == "error":
+        return "error"
+    if one.status == "not_evaluated":
+        return "skipped"
+    return "failure" if one.passed is False else ""
+
+
+def comparison_junit(comparison: Comparison) -> str:
+    """Return a comparison as JUnit XML: a case for each figure, failed where it regressed."""
+    cases = [
+        (
+            one.key,
+            "failure" if one.verdict == "regressed" else "",
+            f"{one.verdict}: {number(one.mean_a)} to {number(one.mean_b)} "
+            f"({number(one.delta, True)}, p {p_text(one.p_adjusted)})",
+        )
+        for one in comparison.differences
+    ]
+    return _junit("oteval", {f"{comparison.a.name} vs {comparison.b.name}": cases})
+
+
+def comparative_junit(results: ComparativeResults) -> str:
+    """Return a pairwise comparison as JUnit XML: a case for each pair, failed where b lost."""
+    suites: dict[str, list[_Case]] = {}
+    for pair in results.pairs():
+        outcome = "failure" if pair.verdict() == "a" else "" if pair.examples else "error"
+        why = f"win rate {number(pair.win_rate)}, p {p_text(pair.p_adjusted)}"
+        suites.setdefault(pair.key, []).append((f"{pair.a} vs {pair.b}", outcome, why))
+    return _junit(results.name, suites)
+
+
+def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
+    root = ElementTree.Element("testsuites", name=clean(name))
+    for title, cases in suites.items():
+        outcomes = [outcome for _, outcome, _ in cases]
+        counts = {
+            "tests": len(cases),
+            "failures": outcomes.count("failure"),
+            "errors": outcomes.count("error"),
+            "skipped": outcomes.count("skipped"),
+        }
+        attributes = {key: str(value) for key, value in counts.items()}
+        suite = ElementTree.SubElement(root, "testsuite", {"name": clean(title), **attributes})
+        for case, outcome, why in cases:
+            element = ElementTree.SubElement(
+                suite, "testcase", classname=clean(title), name=clean(case)
+            )
+            if outcome:
+                message = clean(why).replace("\n", " ") or outcome
+                ElementTree.SubElement(element, outcome, message=message)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def experiment_markdown(results: ExperimentResults, comparison: Comparison | None = None) -> str:
+    """Return an experiment as Markdown, with what differs from another where there is one."""
+    figures = results.summary()
+    rows = [
+        [
+            *(figure.key, str(figure.evaluated)),
+            *("-" if figure.passed is None else str(figure.passed), str(figure.errors)),
+            *(number(figure.mean), interval_text(figure.interval)),
+            *(k_text(figure.pass_at), k_text(figure.pass_hat)),
+        ]
+        for figure in figures
+    ]
+    head = ("score", "evaluated", "passed", "errors", "mean", "95% interval", "pass@k", "pass^k")
+    parts = [f"# {_cell(results.name)}", f"{len(results)} runs, {results.errors} failed."]
+    parts.append(_rows(head, rows))
+    if comparison is not None:
+        parts.append(comparison_markdown(comparison, level=2))
+    return "\n\n".join(parts).rstrip() + "\n"
+
+
+def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
+    """Return a comparison as Markdown."""
+    title = f"{'#' * level} {_cell(comparison.a.name)} → {_cell(comparison.b.name)}"
+    head = ("score", "first", "second", "delta", "95% interval", "p", "p adj.", "could see")
+    rows = []
+    for one in comparison.differences:
+        verdict = f"**{one.verdict}**" if one.verdict == "regressed" else one.verdict
+        rows.append([one.key, *difference_cells(one), verdict])
+    table = _rows((*head, "pairs", "lost", "verdict"), rows, marked=1)
+    worse = [
+        f"- {_cell(one.key)}: {_cell(example)} {number(first)} → {number(second)}"
+        for one in comparison.regressed
+        for example, first, second in one.changed[:5]
+    ]
+    more = ["", f"{'#' * (level + 1)} What got worse", "", *worse] if worse else []
+    return "\n".join([title, "", table, *more]) + "\n"
+
+
+def comparative_markdown(results: ComparativeResults) -> str:
+    """Return a pairwise comparison as Markdown."""
+    head = ("question", "first", "second", "wins", "losses", "ties", "errors", "win rate")
+    rows = [
+        [
+            *(pair.key, pair.a, pair.b),
+            *(f"{value:g}" for value in (pair.wins_a, pair.wins_b, pair.ties, pair.errors)),
+            *(number(pair.win_rate), interval_text(pair.interval), p_text(pair.p_adjusted)),
+            *("-" if pair.flip_rate is None else f"{pair.flip_rate:.0%}", _better(pair)),
+        ]
+        for pair in results.pairs()
+    ]
+    parts = [f"# {_cell(results.name)}"]
+    parts.append(_rows((*head, "95% interval", "p adj.", "flips", "better"), rows))
+    ranking = results.ranking()
+    if ranking:
+        ranks = [
+            [each.key, each.name, number(each.strength, True), interval_text(each.interval)]
+            for each in ranking
+        ]
+        parts.append(_rows(("question", "experiment", "strength", "95% interval"), ranks))
+    return "\n\n".join(parts) + "\n"
+
+
+def _better(pair: Pair) -> str:
+    verdict = pair.verdict()
+    return {"a": pair.a, "b": pair.b}.get(verdict, verdict)
+
+
+def _rows(head: Iterable[str], rows: Sequence[Sequence[str]], marked: int = 0) -> str:
+    """Return a table; the last `marked` cells of a row are Markdown already."""
+    names = list(head)
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+    for row in rows:
+        split = len(row) - marked
+        cells = [*(_cell(cell) for cell in row[:split]), *row[split:]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

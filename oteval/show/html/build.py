@@ -1,0 +1,297 @@
+"""Runs with verdicts, counted, lined up and compared: what a page shows of them.
+
+Every run counts in the figures; of many, the ones that did not pass and then the latest are kept
+as rows. A higher score is a better one. An error is never a 0 and not evaluated is never a pass:
+where a run has no verdict, it is neither better nor worse than the baseline's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from ... import __version__
+from ...errors import ConfigError, NothingEvaluated
+from ...jsontext import dumps
+from ...pipeline import align, first_divergence
+from ..text import clean, clock, one_line, shorten
+from .cells import cell_of, changed
+from .counting import Counting
+from .data import Cell, Column, Comparison, Item, Pairwise, Report, Row
+from .details import details, shown_messages
+
+__all__ = ["Options", "build"]
+
+_MOST_GROUPS = 12
+_WORST = ("regressed", "changed", "improved", "same", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a report is to be made.
+
+    Attributes:
+        title: Its heading.
+        selection: What was chosen, as names and values.
+        baseline: The group that the others are compared with; the first when "".
+        evaluators: Only these; all when empty.
+        is_grouped: Whether the runs' groups are to be compared.
+        most_rows: How many rows to show.
+        most_bytes: How much the details may take.
+        longest: How many characters of a text to show.
+        static: How many runs to show in full where no script runs, and on paper.
+    """
+
+    title: str = "oteval report"
+    selection: tuple[tuple[str, str], ...] = ()
+    baseline: str = ""
+    evaluators: tuple[str, ...] = ()
+    is_grouped: bool = False
+    most_rows: int = 10_000
+    most_bytes: int = 50_000_000
+    longest: int = 20_000
+    static: int = 40
+
+
+def build(
+    items: Iterable[Item],
+    options: Options,
+    pairwise: Sequence[Pairwise] = (),
+    made_ns: int | None = None,
+) -> Report:
+    """Return the report on some runs.
+
+    Args:
+        items: The runs.
+        options: How to make it.
+        pairwise: Pairwise comparisons to show.
+        made_ns: Now.
+
+    Raises:
+        NothingEvaluated: There are no runs.
+        ConfigError: The baseline is none of the groups, or there are too many groups.
+    """
+    counting = Counting(options.is_grouped)
+    kept = _Kept(options.most_rows)
+    for item in items:
+        chosen = item
+        if options.evaluators:
+            verdicts = tuple(v for v in item.verdicts if v.evaluator in options.evaluators)
+            chosen = replace(item, verdicts=verdicts)
+        counting.add(chosen)
+        kept.add(chosen)
+    if not counting.runs:
+        raise NothingEvaluated("no run was there to report; oteval trajectories lists them")
+    groups = _groups(list(counting.groups), options)
+    columns = _columns(list(counting.names), groups)
+    rows = _rows(kept.items(), columns, groups, options)
+    notes = list(kept.notes(counting.runs))
+    rows = rows[: options.most_rows]
+    details_of, left_out = _details(kept.items(), rows, options)
+    if left_out:
+        notes.append(
+            f"The details of {left_out:,} of {len(details_of) + left_out:,} runs are left out to "
+            f"keep the file below its limit (--max-size); oteval show ID shows them."
+        )
+    selection = [*options.selection, *([("period", counting.period)] if counting.period else [])]
+    return Report(
+        title=clean(options.title),
+        selection=tuple((name, clean(value)) for name, value in selection),
+        figures=tuple(counting.figures()),
+        groups=tuple(clean(group) for group in groups),
+        evaluators=tuple(counting.evaluators(groups)),
+        columns=tuple(
+            replace(column, evaluator=clean(column.evaluator), group=clean(column.group))
+            for column in columns
+        ),
+        rows=tuple(rows),
+        details=details_of,
+        charts=tuple(counting.charts(groups)),
+        pairwise=tuple(pairwise),
+        notes=tuple(notes),
+        static=_static(rows, details_of, options.static),
+        made_ns=time.time_ns() if made_ns is None else made_ns,
+        version=__version__,
+    )
+
+
+class _Kept:
+    """The runs to show: those that did not pass, then the latest."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bad: deque[tuple[int, Item]] = deque(maxlen=most)
+        self._good: deque[tuple[int, Item]] = deque(maxlen=most)
+        self._seen = 0
+
+    def add(self, item: Item) -> None:
+        bad = item.error or any(v.state in ("fail", "error", "none") for v in item.verdicts)
+        (self._bad if bad else self._good).append((self._seen, item))
+        self._seen += 1
+
+    def items(self) -> list[Item]:
+        """Return the runs kept, in the order in which they came."""
+        room = max(0, self._most - len(self._bad))
+        good = list(self._good)[max(0, len(self._good) - room) :] if room else []
+        return [item for _, item in sorted(chain(self._bad, good), key=lambda pair: pair[0])]
+
+    def notes(self, total: int) -> Iterable[str]:
+        if total > self._most:
+            yield (
+                f"The matrix shows {self._most:,} of {total:,} runs: those that did not pass, then "
+                "the latest. All of them count in the figures and charts. Filters such as --since "
+                "or --where choose others."
+            )
+
+
+def _groups(found: Sequence[str], options: Options) -> tuple[str, ...]:
+    """Return the groups, the baseline first."""
+    if not options.is_grouped:
+        return ("",)
+    baseline = options.baseline or found[0]
+    if baseline not in found:
+        shown = ", ".join(one_line(group) for group in found[:_MOST_GROUPS])
+        raise ConfigError(f"--baseline {baseline!r} is none of what is compared: {shown}")
+    if len(found) > _MOST_GROUPS:
+        raise ConfigError(
+            f"{len(found)} groups to compare, at most {_MOST_GROUPS} can be; choose fewer with "
+            "--since or --where, or compare by something else"
+        )
+    return (baseline, *(group for group in found if group != baseline))
+
+
+def _columns(names: Sequence[str], groups: Sequence[str]) -> list[Column]:
+    compared = len(groups) > 1
+    return [
+        Column(name, group, compared and at == 0)
+        for name in names
+        for at, group in enumerate(groups)
+    ]
+
+
+def _rows(
+    items: Sequence[Item], columns: Sequence[Column], groups: Sequence[str], options: Options
+) -> list[Row]:
+    cases: dict[str, list[Item]] = {}
+    for item in items:
+        cases.setdefault(item.case if options.is_grouped else item.id, []).append(item)
+    rows = [_row(members, columns, groups) for members in cases.values()]
+    return sorted(rows, key=lambda row: (_WORST.index(row.change), not row.is_bad, -row.started_ns))
+
+
+def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[str]) -> Row:
+    by_group: dict[str, list[Item]] = {}
+    for item in members:
+        by_group.setdefault(item.group, []).append(item)
+    cells: list[Cell] = []
+    base: Cell | None = None
+    for column in columns:
+        cell = cell_of(by_group.get(column.group, ()), column.evaluator)
+        if column.is_baseline:
+            base = cell
+        elif base is not None:
+            cell = replace(cell, change=changed(base, cell))
+        cells.append(cell)
+    changes = [cell.change for cell in cells if cell.change]
+    runs = [item.trajectory for item in members if item.trajectory]
+    took = [item.end_ns - item.start_ns for item in members if item.end_ns]
+    tokens = [run.usage.input_tokens + run.usage.output_tokens for run in runs]
+    gaps = dict.fromkeys(gap.code for run in runs for gap in run.gaps)
+    first = members[0]
+    return Row(
+        label=shorten(first.label, 160),
+        detail=_detail(members, len(groups) > 1),
+        runs=tuple(item.id for item in members),
+        cells=tuple(cells),
+        change=min(changes, key=_WORST.index) if changes else "",
+        is_bad=any(cell.state in ("fail", "mixed", "error", "none") for cell in cells)
+        or any(item.error for item in members),
+        diffs=tuple(_diffs(by_group, groups)),
+        started_ns=max(item.start_ns for item in members),
+        took_ns=sum(took) // len(took) if took else 0,
+        tokens=sum(tokens) // len(tokens) if tokens else 0,
+        failures=sum(message.is_error for run in runs for message in run.own_messages),
+        gaps=tuple(clean(code) for code in gaps),
+        words=_words(members),
+    )
+
+
+def _detail(members: Sequence[Item], compared: bool) -> str:
+    first = members[0]
+    case = first.case if first.case != first.label else ""
+    if compared:
+        return shorten(case, 100)
+    run = first.trajectory
+    when = clock(first.start_ns) if first.start_ns else ""
+    parts = [case, run.agent if run else "", when, first.id]
+    return clean(" · ".join(part for part in parts if part))
+
+
+def _words(members: Sequence[Item]) -> str:
+    """Return what a row is found by, beside what it shows."""
+    found: Counter[str] = Counter()
+    for item in members[:20]:
+        found.update([item.id, item.case[:200]])
+        if run := item.trajectory:
+            found.update([run.agent, run.service, run.conversation_id, *run.models])
+            found.update(run.trace_ids[:3])
+            found.update(call.name for m in run.own_messages for call in m.tool_calls)
+        found.update(verdict.comment[:120] for verdict in item.verdicts)
+    return clean(" ".join(word for word in found if word))[:600].lower()
+
+
+def _diffs(by_group: dict[str, list[Item]], groups: Sequence[str]) -> Iterable[Comparison]:
+    """Yield the baseline's run lined up with one of each other group."""
+    left = _example(by_group.get(groups[0], ()))
+    for group in groups[1:]:
+        right = _example(by_group.get(group, ()))
+        if left is None or right is None:
+            continue
+        pairs = align(shown_messages(left), shown_messages(right))
+        at = [0, 0]
+        lined: list[tuple[int | None, int | None, bool]] = []
+        for pair in pairs:
+            lined.append(
+                (
+                    at[0] if pair.left is not None else None,
+                    at[1] if pair.right is not None else None,
+                    pair.same,
+                )
+            )
+            at[0] += pair.left is not None
+            at[1] += pair.right is not None
+        yield Comparison(left.id, right.id, clean(group), tuple(lined), first_divergence(pairs))
+
+
+def _example(members: Sequence[Item]) -> Item | None:
+    """Return the run of a group to compare: the first that did not pass, or the first."""
+    known = [item for item in members if item.trajectory]
+    bad = (item for item in known if any(v.state in ("fail", "error") for v in item.verdicts))
+    return next(bad, known[0] if known else None)
+
+
+def _details(
+    items: Sequence[Item], rows: Sequence[Row], options: Options
+) -> tuple[dict[str, str], int]:
+    """Return the details by run, in the rows' order until they are too much; and how many are."""
+    by_id = {item.id: item for item in items}
+    found: dict[str, str] = {}
+    size, left_out = 0, 0
+    for run in (run for row in rows for run in row.runs):
+        text = dumps(details(by_id[run], options.longest)) if size < options.most_bytes else ""
+        size += len(text)
+        if not text or size > options.most_bytes:
+            left_out += 1
+        else:
+            found[run] = text
+    return found, left_out
+
+
+def _static(rows: Sequence[Row], known: dict[str, str], most: int) -> tuple[str, ...]:
+    """Return the runs to show in full without a script: what did not pass, then the others."""
+    first = [run for row in rows if row.is_bad for run in row.runs]
+    order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
+    return tuple(run for run in order if run in known)[:most]

@@ -1,0 +1,102 @@
+"""What stands in a cell of the matrix, and how it differs from the baseline's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..text import shorten
+from .data import Cell, Change, Item, State, Verdict, Worth
+
+__all__ = ["cell_of", "changed", "direction", "worth_of"]
+
+_WORST: tuple[State, ...] = ("error", "fail", "none", "score", "pass")
+_WORDS: dict[State, str] = {"pass": "pass", "fail": "fail", "error": "error", "none": "n/e"}
+# Shares this close are the same, and scores that do not pass or fail differ by no less than this
+# (of the baseline's, where that is above 1): a judge asked twice rarely gives the same number.
+_SAME = 1e-9
+_NOTICED = 0.05
+
+
+def cell_of(items: Sequence[Item], evaluator: str) -> Cell:
+    """Return what an evaluator said about the runs of a case in a group."""
+    found = [(item, v) for item in items for v in _said(item, evaluator)]
+    if not found:
+        return Cell("absent", runs=tuple(item.id for item in items))
+    found.sort(key=lambda pair: _WORST.index(pair[1].state))
+    verdicts = [verdict for _, verdict in found]
+    states = {verdict.state for verdict in verdicts}
+    state: State = verdicts[0].state if len(states) == 1 else "mixed"
+    value = _value(verdicts)
+    text = _text(verdicts, state, value)
+    note = next((shorten(v.comment, 160) for v in verdicts if v.comment), "")
+    runs = tuple(item.id for item, _ in found)
+    return Cell(state, text, value, worth_of(verdicts), runs, note)
+
+
+def _value(verdicts: Sequence[Verdict]) -> float | None:
+    """Return what a cell is sorted by: the mean score, or the share of passes without one."""
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    if scores:
+        return sum(scores) / len(scores)
+    worth = worth_of(verdicts)
+    return worth.value if worth else None
+
+
+def _text(verdicts: Sequence[Verdict], state: State, value: float | None) -> str:
+    first = verdicts[0]
+    if len(verdicts) == 1:
+        if first.score is not None and first.score not in (0.0, 1.0):
+            return f"{first.score:.3g}"
+        if state == "score":
+            known = "" if first.score is None else f"{first.score:.3g}"
+            return known or shorten(first.label, 24)
+        return _WORDS[state]
+    if state in ("error", "none"):
+        return f"{_WORDS[state]} ×{len(verdicts)}"
+    judged = [verdict for verdict in verdicts if verdict.passed is not None]
+    if judged:
+        return f"{sum(bool(verdict.passed) for verdict in judged)}/{len(verdicts)}"
+    return "" if value is None else f"{value:.3g}"
+
+
+def _said(item: Item, evaluator: str) -> list[Verdict]:
+    """Return what an evaluator said about a run; where the run failed, that it could not."""
+    found = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
+    if not found and item.error:
+        return [Verdict(evaluator, "error", comment=f"the run failed: {item.error}")]
+    return found
+
+
+def worth_of(verdicts: Sequence[Verdict]) -> Worth | None:
+    """Return what verdicts are compared by: the share of passes, or else the mean score.
+
+    An evaluator's error or what it did not evaluate is no part of it.
+    """
+    judged = [verdict.passed for verdict in verdicts if verdict.passed is not None]
+    if judged:
+        return Worth(sum(judged) / len(judged), is_share=True)
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    return Worth(sum(scores) / len(scores), is_share=False) if scores else None
+
+
+def direction(base: Worth | None, now: Worth | None) -> int | None:
+    """Return 1 where verdicts became better, -1 where worse, 0 where neither; None without."""
+    if base is None or now is None or base.is_share != now.is_share:
+        return None
+    least = _SAME if base.is_share else _NOTICED * max(1.0, abs(base.value))
+    difference = now.value - base.value
+    return 0 if abs(difference) <= least else 1 if difference > 0 else -1
+
+
+def changed(base: Cell, cell: Cell) -> Change:
+    """Return how a cell differs from the baseline's."""
+    if "absent" in (base.state, cell.state):
+        return ""
+    found = direction(base.worth, cell.worth)
+    if found:
+        return "improved" if found > 0 else "regressed"
+    if found is None:
+        return "same" if base.state == cell.state and base.text == cell.text else "changed"
+    # As good as it was, but perhaps with errors beside it.
+    mixed = "mixed" in (base.state, cell.state)
+    return "changed" if mixed and base.text != cell.text else "same"

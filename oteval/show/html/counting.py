@@ -1,0 +1,375 @@
+"""The figures of a report: verdicts by evaluator and group, times, tokens, costs, distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from ...evaluate.gates import Tally
+from ...evaluate.judge.prices import make_prices
+from ...evaluate.stats import benjamini_hochberg, paired_permutation, wilson
+from ..text import clean, clock, duration
+from .cells import direction, worth_of
+from .data import Bars, Evaluator, Histogram, Item, Verdict
+
+__all__ = ["Counting"]
+
+_BINS = 12
+_TIMES = 10
+_MOST_CHARTED = 6
+
+Place = tuple[str, str]
+
+
+@dataclass
+class _Seen:
+    """One evaluator's verdicts in one group."""
+
+    tally: Tally
+    by_case: dict[str, list[Verdict]] = field(default_factory=dict)
+    scores: list[float] = field(default_factory=list)
+
+
+@dataclass
+class _Group:
+    """What the runs of a group took."""
+
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+
+
+class Counting:
+    """Counts runs one by one."""
+
+    def __init__(self, is_grouped: bool) -> None:
+        self._is_grouped = is_grouped
+        self.runs = 0
+        self.groups: dict[str, _Group] = {}
+        self.names: dict[str, None] = {}
+        self._seen: dict[Place, _Seen] = {}
+        self._timed: dict[str, list[tuple[int, bool]]] = {}
+        self._agents: set[str] = set()
+        self._conversations: set[str] = set()
+        self._cases: set[str] = set()
+        self._times = [0, 0]
+        self._tokens = [0, 0, 0]
+        self._failed_calls = 0
+        self._runs_with_failures = 0
+        self._runs_with_gaps = 0
+        self._runs_failed = 0
+        self._prices = make_prices(None)
+        self._cost: float | None = None
+        self._spent = 0.0
+        self._priced = 0
+
+    def add(self, item: Item) -> None:
+        """Count a run."""
+        self.runs += 1
+        self._cases.add(item.case)
+        self._runs_failed += bool(item.error)
+        group = self.groups.setdefault(item.group, _Group())
+        if item.start_ns:
+            first = self._times[0]
+            self._times[0] = min(first, item.start_ns) if first else item.start_ns
+            self._times[1] = max(self._times[1], item.start_ns)
+        if item.end_ns > item.start_ns:
+            group.seconds.append((item.end_ns - item.start_ns) / 1e9)
+        self._add_run(item, group)
+        for verdict in item.verdicts:
+            self._add_verdict(item, verdict)
+
+    def _add_run(self, item: Item, group: _Group) -> None:
+        run = item.trajectory
+        if run is None:
+            return
+        self._agents.add(run.agent)
+        if run.conversation_id:
+            self._conversations.add(f"{run.service}\0{run.conversation_id}")
+        usage = run.usage
+        if usage.model_calls:
+            group.tokens.append(usage.input_tokens + usage.output_tokens)
+        self._tokens[0] += usage.input_tokens
+        self._tokens[1] += usage.output_tokens
+        self._tokens[2] += usage.cached_tokens
+        price = self._prices.of(*run.models) if len(run.models) == 1 else None
+        if price and usage.model_calls:
+            self._priced += 1
+            self._spent += price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+        failed = sum(message.is_error for message in run.own_messages)
+        self._failed_calls += failed
+        self._runs_with_failures += failed > 0
+        self._runs_with_gaps += bool(run.gaps)
+
+    def _add_verdict(self, item: Item, verdict: Verdict) -> None:
+        name = verdict.evaluator
+        self.names.setdefault(name)
+        seen = self._seen.setdefault((name, item.group), _Seen(Tally(name)))
+        seen.tally.add(verdict.as_score())
+        case = item.case if self._is_grouped else item.id
+        seen.by_case.setdefault(case, []).append(verdict)
+        if verdict.score is not None:
+            seen.scores.append(verdict.score)
+        judged = verdict.passed is not None or verdict.status == "error"
+        if judged and item.start_ns:
+            self._timed.setdefault(name, []).append((item.start_ns, bool(verdict.passed)))
+        cost = _cost(verdict.metadata)
+        if cost is not None:
+            self._cost = (self._cost or 0.0) + cost
+
+    def figures(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the counts of the header: a name, a value, a remark."""
+        cases = _many(len(self._cases), "case") if self._is_grouped else ""
+        chats = _many(len(self._conversations), "conversation") if self._conversations else ""
+        remark = cases or chats
+        yield "runs", f"{self.runs:,}", f"of {remark}" if remark else ""
+        agents = sorted(clean(agent) for agent in self._agents if agent)
+        if agents:
+            shown = ", ".join(agents[:3]) + (" …" if len(agents) > 3 else "")
+            yield "agents", f"{len(agents):,}", shown
+        counts = [seen.tally for seen in self._seen.values()]
+        errors = sum(tally.errors for tally in counts)
+        missing = sum(tally.not_evaluated for tally in counts)
+        verdicts = sum(tally.evaluated for tally in counts)
+        yield "verdicts", f"{verdicts:,}", f"by {_many(len(self.names), 'evaluator')}"
+        yield "evaluator errors", f"{errors:,}", "never counted as a 0"
+        yield "not evaluated", f"{missing:,}", "never counted as a pass"
+        if self._runs_failed:
+            yield "runs that failed", f"{self._runs_failed:,}", ""
+        remark = f"in {_many(self._runs_with_failures, 'run')}" if self._failed_calls else ""
+        yield "failed tool calls", f"{self._failed_calls:,}", remark
+        if self._runs_with_gaps:
+            yield "runs with gaps", f"{self._runs_with_gaps:,}", "what the traces do not hold"
+        seconds = [value for group in self.groups.values() for value in group.seconds]
+        if seconds:
+            yield "median time", duration(round(median(seconds) * 1e9)), _high(seconds, _seconds)
+        if sum(self._tokens):
+            cached = f", {_short(self._tokens[2])} cached" if self._tokens[2] else ""
+            shown = f"{_short(self._tokens[0])} in, {_short(self._tokens[1])} out{cached}"
+            yield "tokens", _short(self._tokens[0] + self._tokens[1]), shown
+        if self._priced:
+            remark = f"{_many(self._priced, 'run')} at list prices"
+            yield "models' cost", _dollars(self._spent), remark
+        if self._cost is not None:
+            yield "judges' cost", _dollars(self._cost), ""
+
+    @property
+    def period(self) -> str:
+        """From when to when the runs began, or ""."""
+        if not self._times[1]:
+            return ""
+        first, last = (clock(time)[:16] for time in self._times)
+        return f"{first} – {last} UTC"
+
+    def evaluators(self, groups: Sequence[str]) -> Iterator[Evaluator]:
+        """Yield each evaluator's counts in each group, compared with the first group."""
+        found: list[Evaluator] = []
+        for name in self.names:
+            base = self._seen.get((name, groups[0]))
+            for at, group in enumerate(groups):
+                seen = self._seen.get((name, group)) or _Seen(Tally(name))
+                counted = _counted(seen, group)
+                found.append(_compared(counted, base, seen) if at and base else counted)
+        known = [one.p_value for one in found if one.p_value is not None]
+        adjusted = iter(benjamini_hochberg(known))
+        for one in found:
+            yield one if one.p_value is None else replace(one, p_value=next(adjusted))
+
+    def charts(self, groups: Sequence[str]) -> Iterator[Bars | Histogram]:
+        """Yield the distributions worth a chart."""
+        names = list(self.names)[:_MOST_CHARTED]
+        if len(groups) > 1:
+            yield from self._rates_by_group(names, groups)
+        else:
+            yield from self._rates_over_time(names)
+        for name in names:
+            by_group = {g: s.scores for g in groups if (s := self._seen.get((name, g)))}
+            values = [value for scores in by_group.values() for value in scores]
+            if any(value not in (0.0, 1.0) for value in values):
+                title = f"Scores: {clean(name)}"
+                yield histogram(title, by_group, lambda value: f"{value:.3g}")
+        for title, kind, form in (
+            ("Time per run", "seconds", _seconds),
+            ("Tokens per run", "tokens", _short),
+        ):
+            by_group = {group: getattr(self.groups[group], kind) for group in groups}
+            if sum(map(len, by_group.values())) > 1:
+                yield histogram(title, by_group, form, is_logarithmic=True)
+
+    def _rates_by_group(self, names: Sequence[str], groups: Sequence[str]) -> Iterator[Bars]:
+        counted = {(found.name, found.group): found for found in self.evaluators(groups)}
+        series = []
+        for name in names:
+            places = [counted[clean(name), clean(group)] for group in groups]
+            if any(place.pass_rate is not None for place in places):
+                series.append((clean(name), tuple(map(_rate, places))))
+        if series:
+            yield Bars("Pass rate", tuple(clean(group) for group in groups), tuple(series))
+
+    def _rates_over_time(self, names: Sequence[str]) -> Iterator[Bars]:
+        first, last = self._times
+        if last <= first:
+            return
+        step = (last - first) / _TIMES
+        labels = _time_labels([first + step * at for at in range(_TIMES)])
+        for name in names:
+            counts = [[0, 0] for _ in range(_TIMES)]
+            for start, passed in self._timed.get(name, ()):
+                place = counts[min(int((start - first) / step), _TIMES - 1)]
+                place[0] += passed
+                place[1] += 1
+            if any(total for _, total in counts):
+                series = (clean(name), tuple(_share(*pair) for pair in counts))
+                yield Bars(f"Pass rate over time: {clean(name)}", labels, (series,))
+
+
+def _counted(seen: _Seen, group: str) -> Evaluator:
+    tally = seen.tally
+    shares = [
+        share for verdicts in seen.by_case.values() if (share := _passes(verdicts)) is not None
+    ]
+    interval = wilson(min(math.fsum(shares), len(shares)), len(shares))
+    return Evaluator(
+        name=clean(tally.evaluator),
+        group=clean(group),
+        passed=tally.passed,
+        failed=tally.failed,
+        unjudged=tally.unjudged,
+        errors=tally.errors,
+        not_evaluated=tally.not_evaluated,
+        # Of an evaluator that only failed there is no rate: 0 would be a verdict.
+        pass_rate=tally.pass_rate if tally.passed or tally.failed else None,
+        low=interval.low,
+        high=interval.high,
+        mean=tally.mean,
+    )
+
+
+def _passes(verdicts: Sequence[Verdict]) -> float | None:
+    """Return a case's share of passes over runs that were judged or failed to be."""
+    judged = [v for v in verdicts if v.passed is not None or v.status == "error"]
+    return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
+
+
+def _compared(found: Evaluator, base: _Seen, seen: _Seen) -> Evaluator:
+    ways: list[int] = []
+    differences: list[float] = []
+    for case, verdicts in seen.by_case.items():
+        before, now = worth_of(base.by_case.get(case, ())), worth_of(verdicts)
+        way = direction(before, now)
+        if way is not None and before is not None and now is not None:
+            ways.append(way)
+            differences.append(now.value - before.value)
+    return replace(
+        found,
+        better=ways.count(1),
+        worse=ways.count(-1),
+        paired=len(ways),
+        p_value=paired_permutation(differences).p_value if ways else None,
+    )
+
+
+def _rate(found: Evaluator) -> tuple[float, float, float, int] | None:
+    if found.pass_rate is None:
+        return None
+    return found.pass_rate, found.low, found.high, found.passed + found.failed + found.errors
+
+
+def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
+    if not total:
+        return None
+    interval = wilson(passed, total)
+    return passed / total, interval.low, interval.high, total
+
+
+def _cost(metadata: Mapping[str, Any]) -> float | None:
+    """Return what a verdict cost (US dollars), where its metadata says so."""
+    for place in (metadata, metadata.get("judge"), metadata.get("usage")):
+        if isinstance(place, Mapping):
+            for key in ("cost", "cost_usd"):
+                value = place.get(key)
+                if isinstance(value, (int, float)) and math.isfinite(value):
+                    return float(value)
+    return None
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def _short(value: float) -> str:
+    """Return a count with three figures: ``12.3k``, ``4.56M``."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    return duration(round(value * 1e9))
+
+
+def _high(values: Sequence[float], form: Any) -> str:
+    return f"95% below {form(_quantile(sorted(values), 0.95))}"
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def _time_labels(times: Sequence[float]) -> tuple[str, ...]:
+    """Return times as short as they can be told apart."""
+    days = (times[-1] - times[0]) / 86400e9
+    texts = [clock(int(time)) for time in times]
+    if days > 8:
+        return tuple(text[5:10] for text in texts)
+    return tuple(text[5:16] if days > 1 else text[11:16] for text in texts)
+
+
+def histogram(
+    title: str,
+    by_group: Mapping[str, Sequence[float]],
+    form: Any,
+    *,
+    is_logarithmic: bool = False,
+) -> Histogram:
+    """Return how often values lie in bins of the same width, or the same ratio.
+
+    Args:
+        title: What the values are.
+        by_group: The values by group.
+        form: How an edge is written.
+        is_logarithmic: Whether bins grow, where the values span more than a factor of ten.
+    """
+    values = sorted(value for group in by_group.values() for value in group)
+    low, high = values[0], values[-1]
+    growing = is_logarithmic and low > 0 and high / low > 10
+    if low == high:
+        edges = [low, low]
+    elif growing:
+        edges = [low * (high / low) ** (at / _BINS) for at in range(_BINS + 1)]
+    else:
+        edges = [low + (high - low) * at / _BINS for at in range(_BINS + 1)]
+    series = []
+    for group, members in by_group.items():
+        counts = [0] * (len(edges) - 1)
+        for value in members:
+            counts[_bin(value, edges)] += 1
+        series.append((clean(group), tuple(counts)))
+    labels = tuple(f"{form(a)} – {form(b)}" for a, b in pairwise(edges))
+    note = f"median {form(_quantile(values, 0.5))}, 95% below {form(_quantile(values, 0.95))}"
+    return Histogram(title, labels, tuple(series), note)
+
+
+def _bin(value: float, edges: Sequence[float]) -> int:
+    for at in range(len(edges) - 2):
+        if value < edges[at + 1]:
+            return at
+    return len(edges) - 2

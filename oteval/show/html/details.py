@@ -1,0 +1,210 @@
+"""A run as the JSON value that the page's panel shows.
+
+Only the run's own messages are in it: the turns before are runs of their own, so that a long
+conversation takes linear space. Texts are made visible here (control characters, bidirectional
+marks) and cut to a length, with a word on how much was left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from ...jsontext import dumps
+from ...model import Gap, Message, ToolCall
+from ..text import clean, clock, duration
+from .data import Item, Verdict
+
+__all__ = ["details", "shown_messages", "size_of"]
+
+_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+", re.ASCII)
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
+# What an image may take in a report, in characters of base64: some 190 KB.
+_MOST_IMAGE = 256_000
+
+
+def shown_messages(item: Item) -> tuple[Message, ...]:
+    """Return the messages that a run shows, and that it is lined up by."""
+    return item.trajectory.own_messages if item.trajectory else ()
+
+
+def size_of(names: Sequence[str]) -> str:
+    """Return how many things there are, in words: ``3 spans``."""
+    return f"span {names[0]}" if len(names) == 1 else f"{len(names)} spans"
+
+
+def details(item: Item, longest: int) -> dict[str, Any]:
+    """Return what the panel shows of a run.
+
+    Args:
+        item: The run.
+        longest: How many characters of a text to show.
+    """
+    run = item.trajectory
+    found: dict[str, Any] = {
+        "id": item.id,
+        "title": _cut(item.label, 200),
+        "group": clean(item.group),
+        "facts": [[name, clean(value)] for name, value in _facts(item) if value],
+        "scores": [_verdict(verdict, longest) for verdict in item.verdicts],
+    }
+    if item.error:
+        found["error"] = _cut(item.error, longest)
+    if item.inputs is not None:
+        found["inputs"] = _cut(_text(item.inputs), longest)
+    if item.outputs is not None:
+        found["outputs"] = _cut(_text(item.outputs), longest)
+    if run is None:
+        return {**found, "messages": []}
+    messages = [
+        _message(at, message, longest) for at, message in enumerate(run.own_messages, run.new_from)
+    ]
+    return {
+        **found,
+        "earlier": run.new_from,
+        "before": run.history.id if run.history else "",
+        "messages": messages,
+        "gaps": _gaps(run.gaps),
+        "steps": [[clean(name) for name in step[:200]] for step in run.steps],
+        "rewrites": [[rewrite.at, len(rewrite.messages)] for rewrite in run.rewrites],
+    }
+
+
+def _facts(item: Item) -> list[tuple[str, str]]:
+    """Return what is known of a run, by name."""
+    run = item.trajectory
+    if run is None:
+        took = duration(item.end_ns - item.start_ns) if item.end_ns else ""
+        return [("started", clock(item.start_ns) if item.start_ns else ""), ("took", took)]
+    usage = run.usage
+    tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
+    cached = f", {usage.cached_tokens:,} from a cache" if usage.cached_tokens else ""
+    calls = f", {usage.model_calls} model calls"
+    turn = f"{run.conversation_id}, turn {run.turn}" if run.conversation_id else ""
+    return [
+        ("agent", run.agent),
+        ("service", run.service),
+        ("models", ", ".join(run.models)),
+        ("started", f"{clock(run.start_ns)} UTC" if run.start_ns else ""),
+        ("took", duration(run.end_ns - run.start_ns) if run.end_ns else ""),
+        ("tokens", tokens + cached + calls if usage.model_calls else ""),
+        ("conversation", turn),
+        ("called by", run.parent_id),
+        ("read as", ", ".join(run.dialects)),
+        ("trace", run.root_span.trace_id),
+        ("root span", run.root_span.span_id),
+        ("revision", str(run.rev) if run.rev > 1 else ""),
+    ]
+
+
+def _message(at: int, message: Message, longest: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"at": at, "role": clean(message.role)}
+    if message.content is not None:
+        found["text"] = _cut(message.content, longest)
+    elif not message.tool_calls and not message.parts:
+        found["missing"] = True
+    if message.name:
+        found["name"] = clean(message.name)
+    if message.tool_call_id:
+        found["answers"] = clean(message.tool_call_id)
+    if message.is_error:
+        found["failed"] = True
+    if message.tool_calls:
+        found["calls"] = [_call(c, message.tool_calls, longest) for c in message.tool_calls]
+    if message.parts:
+        found["parts"] = [_part(part, longest) for part in message.parts]
+    return found
+
+
+def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": clean(call.name)}
+    if call.arguments is None:
+        found["missing"] = True
+    else:
+        found["arguments"] = _cut(_text(call.arguments), longest)
+    if call.id:
+        found["id"] = clean(call.id)
+    if call.start_ns and call.end_ns:
+        found["took"] = duration(call.end_ns - call.start_ns)
+    if any(_overlap(call, other) for other in calls if other is not call):
+        found["parallel"] = True
+    return found
+
+
+def _overlap(one: ToolCall, other: ToolCall) -> bool:
+    timed = one.end_ns and other.end_ns
+    return bool(timed) and one.start_ns < other.end_ns and other.start_ns < one.end_ns
+
+
+def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
+    """Return what is not text: an image that is in the trace as a picture, all else as JSON."""
+    found = {"kind": clean(str(part.get("type", "part")))}
+    image = _image(part)
+    if image:
+        return {**found, "image": image}
+    text = part.get("content") if part.get("type") in ("reasoning", "thinking") else None
+    return {**found, "text": _cut(_text(part if text is None else text), min(longest, 4000))}
+
+
+def _image(part: Mapping[str, Any]) -> str:
+    """Return a part's image as a data URL, where it holds one small enough, or ""."""
+    url: Any = part.get("image_url") or part.get("url") or part.get("uri")
+    if isinstance(url, Mapping):
+        url = url.get("url")
+    if isinstance(url, str) and len(url) <= _MOST_IMAGE and _IMAGE.fullmatch(url):
+        return url
+    source = part.get("source") if isinstance(part.get("source"), Mapping) else part
+    assert isinstance(source, Mapping)
+    kind = source.get("mime_type") or source.get("media_type")
+    body = source.get("content") or source.get("data")
+    if kind not in _IMAGE_TYPES or not isinstance(body, str) or len(body) > _MOST_IMAGE:
+        return ""
+    return f"data:{kind};base64,{body}" if _BASE64.fullmatch(body) else ""
+
+
+def _verdict(verdict: Verdict, longest: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"evaluator": clean(verdict.evaluator), "state": verdict.state}
+    if verdict.score is not None:
+        found["score"] = f"{verdict.score:.4g}"
+    if verdict.label:
+        found["label"] = _cut(verdict.label, 200)
+    if verdict.comment:
+        found["comment"] = _cut(verdict.comment, longest)
+    if verdict.metadata:
+        found["metadata"] = _cut(_text(dict(verdict.metadata)), min(longest, 8000))
+    if verdict.version:
+        found["version"] = clean(verdict.version)
+    return found
+
+
+def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:
+    """Return the gaps, those alike once with their spans."""
+    spans: dict[tuple[str, str], list[str]] = {}
+    for gap in gaps:
+        spans.setdefault((gap.code, gap.detail), []).append(gap.span_id or "?")
+    return [
+        {"code": clean(code), "detail": _cut(detail, 1000), "where": clean(size_of(ids))}
+        for (code, detail), ids in spans.items()
+    ]
+
+
+def _text(value: Any) -> str:
+    """Return a value as people read it: text as it is, all else as indented JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    except (TypeError, ValueError):
+        return dumps(value)
+
+
+def _cut(text: str, longest: int) -> str:
+    # Cut first: what a megabyte would look like in full is of no use to anyone.
+    left_out = len(text) - longest
+    if left_out <= 0:
+        return clean(text)
+    return f"{clean(text[:longest]).rstrip()} … ({left_out:,} more characters)"

@@ -1,0 +1,290 @@
+"""Where a report's runs come from: stored trajectories with their scores, or experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import combinations, islice
+from typing import Any
+
+from ...errors import ConfigError
+from ...experiments.plain import trajectory_in
+from ...experiments.votes import pairs_of
+from ...jsontext import dumps
+from ...model import Experiment, Run, Trajectory, Vote
+from ...selection import Condition, Selection
+from ...store import Store
+from ..text import clean, one_line
+from .data import Duel, Item, Pairwise, Verdict
+
+__all__ = ["BY", "from_experiments", "from_store", "grouping", "pairwise_of"]
+
+_PAGE = 500
+# Attributes that name a run's case and its version, the first that is there counts.
+_CASES = ("test.case.id", "case_name", "example.id")
+_VERSIONS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
+NONE = "(none)"
+
+Grouping = Callable[[Trajectory], str]
+
+
+def _attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
+    found = (trajectory.attributes.get(key) for key in keys)
+    return next((str(value) for value in found if value not in (None, "")), "")
+
+
+def _at(trajectory: Trajectory, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(trajectory.start_ns / 1e9, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+# What runs can be compared by, beside `attributes.KEY`.
+BY: dict[str, Grouping] = {
+    "agent": lambda t: t.agent,
+    "service": lambda t: t.service,
+    "model": lambda t: ", ".join(t.models),
+    "version": lambda t: _attribute(t, _VERSIONS),
+    "dialect": lambda t: ", ".join(t.dialects),
+    "day": lambda t: _at(t, "%Y-%m-%d"),
+    "hour": lambda t: _at(t, "%Y-%m-%d %H:00"),
+    "week": lambda t: _at(t, "%G-W%V"),
+}
+
+
+def grouping(by: str) -> Grouping:
+    """Return what tells the group of a trajectory.
+
+    Raises:
+        ConfigError: It is neither a name of `BY` nor ``attributes.KEY``.
+    """
+    if by in BY:
+        return BY[by]
+    key = by.removeprefix("attributes.")
+    if key == by or not key:
+        raise ConfigError(f"--by {by!r}: there are {', '.join(BY)}, attributes.KEY")
+    return lambda trajectory: _attribute(trajectory, (key,))
+
+
+def split_at(time_ns: int, text: str) -> Grouping:
+    """Return what tells runs before a time from those after."""
+    return lambda trajectory: f"before {text}" if trajectory.start_ns < time_ns else f"from {text}"
+
+
+def split_by(condition: Condition, text: str) -> Grouping:
+    """Return what tells runs of which a condition holds from the others."""
+    return lambda trajectory: text if condition.holds(trajectory) else "others"
+
+
+def from_store(
+    store: Store,
+    selection: Selection,
+    group: Grouping | None = None,
+    case: str = "",
+    on_progress: Callable[[int], None] | None = None,
+) -> Iterator[Item]:
+    """Yield stored trajectories with the newest score of each evaluator, in order of start.
+
+    Args:
+        store: The store, its trajectories up to date.
+        selection: Which trajectories.
+        group: What tells a trajectory's group; without, all are in one.
+        case: The attribute that names a run's case; without, ``test.case.id`` or what was asked.
+        on_progress: Called with the number of runs read.
+    """
+    keys = (case,) if case else _CASES
+    trajectories = store.trajectories.read(selection)
+    done = 0
+    while page := list(islice(trajectories, _PAGE)):
+        scores = store.scores.of([trajectory.id for trajectory in page])
+        for trajectory in page:
+            named = _attribute(trajectory, keys)
+            asked = _asked(trajectory)
+            yield Item(
+                id=trajectory.id,
+                group=(group(trajectory) or NONE) if group else "",
+                case=named or asked or trajectory.agent or trajectory.id,
+                label=asked or named or trajectory.agent or trajectory.id,
+                verdicts=tuple(Verdict.of(score) for score in scores[trajectory.id]),
+                trajectory=trajectory,
+                start_ns=trajectory.start_ns,
+                end_ns=trajectory.end_ns,
+            )
+        done += len(page)
+        if on_progress:
+            on_progress(done)
+
+
+def _asked(trajectory: Trajectory) -> str:
+    """Return what a run was asked, on one line."""
+    own = trajectory.own_messages
+    found = next((m.content for m in own if m.role == "user" and m.content), "")
+    return one_line(found[:2000])
+
+
+def from_experiments(store: Store, names: Sequence[str]) -> tuple[list[Experiment], list[Item]]:
+    """Return experiments and their runs, each experiment a group.
+
+    Args:
+        store: The store, its trajectories up to date.
+        names: The experiments' names, ids or prefixes; the first is the baseline.
+
+    Raises:
+        NotFound: There is no such experiment.
+        ConfigError: One is named twice, or is a comparison and has no runs of its own.
+    """
+    experiments = [store.experiments.get(name) for name in names]
+    if len({experiment.id for experiment in experiments}) < len(experiments):
+        raise ConfigError(f"--experiments {' '.join(names)}: the same experiment twice")
+    items: list[Item] = []
+    for experiment in experiments:
+        if experiment.kind == "comparison":
+            compared = " --experiments ".join(experiment.compared)
+            raise ConfigError(
+                f"{experiment.name} is a comparison; give what it compares: "
+                f"--experiments {compared}"
+            )
+        items += _items(store, experiment)
+    return experiments, items
+
+
+def _items(store: Store, experiment: Experiment) -> Iterator[Item]:
+    verdicts: dict[str, list[Verdict]] = {}
+    for one in store.experiments.feedback(experiment.id):
+        verdicts.setdefault(one.run_id, []).append(Verdict.of(one))
+    runs = store.experiments.runs(experiment.id)
+    known = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
+    for run in runs:
+        stored = known.get(run.trajectory_id)
+        made = None if stored else _made_of(run)
+        yield Item(
+            id=run.id,
+            group=experiment.name,
+            case=run.example_id,
+            label=_label(run.inputs) or run.example_id,
+            verdicts=tuple(verdicts.get(run.id, ())),
+            trajectory=stored or made,
+            inputs=run.inputs,
+            outputs=None if made else run.outputs,
+            error=run.error,
+            start_ns=run.start_ns,
+            end_ns=run.end_ns,
+            repetition=run.repetition,
+        )
+
+
+def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
+    found: dict[str, Trajectory] = {}
+    for start in range(0, len(ids), _PAGE):
+        page = Selection(ids=tuple(ids[start : start + _PAGE]))
+        found.update({trajectory.id: trajectory for trajectory in store.trajectories.read(page)})
+    return found
+
+
+def _made_of(run: Run) -> Trajectory | None:
+    """Return the trajectory that a run's outputs are, where they are messages."""
+    return run.trajectory or trajectory_in(run.outputs, run.id)
+
+
+def _label(inputs: Any) -> str:
+    """Return what an example asks, on one line: the last thing said, or the only text there is."""
+    value = inputs
+    if isinstance(value, dict):
+        value = value.get("messages") or (
+            next(iter(value.values())) if len(value) == 1 else dumps(value)
+        )
+    if isinstance(value, list) and value and isinstance(value[-1], dict):
+        value = value[-1].get("content") or dumps(value)
+    text = value if isinstance(value, str) else "" if value is None else dumps(value)
+    return one_line(text[:2000])
+
+
+def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwise]:
+    """Return what stored comparisons came to for every two of some experiments.
+
+    The figures are those of ``oteval pairwise``, of the later experiment against the earlier.
+    """
+    if len(experiments) < 2:
+        return []
+    runs = {one.name: store.experiments.runs(one.id) for one in experiments}
+    found: list[Pairwise] = []
+    for row in store.experiments.list():
+        names = [one.name for one in experiments if one.name in (row["compared"] or ())]
+        if row["kind"] == "comparison" and len(names) > 1:
+            votes = store.experiments.votes(row["experiment_id"])
+            for base, other in combinations(names, 2):
+                found += _pairwise((base, other), runs, votes)
+    return found
+
+
+def _pairwise(
+    names: tuple[str, str], runs: Mapping[str, Sequence[Run]], votes: Sequence[Vote]
+) -> Iterator[Pairwise]:
+    """Yield what votes on two experiments came to, for each question that was asked."""
+    base, other = names
+    places = {(run.example_id, run.repetition): run for run in runs[base]}
+    both = {
+        place: (run, places[place])
+        for run in runs[other]
+        if (place := (run.example_id, run.repetition)) in places
+    }
+    side = {run.id: name for name in names for run in runs[name]}
+    about = [vote for vote in votes if {side.get(run) for run in vote.shown} >= set(names)]
+    labels = {run.example_id: _label(run.inputs) or run.example_id for run in runs[base]}
+    for pair in pairs_of((other, base), both, about):
+        evaluators = {vote.evaluator for vote in about if vote.key == pair.key}
+        by_place: dict[tuple[str, int], list[Vote]] = {}
+        for vote in about:
+            if vote.evaluator in evaluators:
+                by_place.setdefault((vote.example_id, vote.repetition), []).append(vote)
+        duels = [_duel(labels, given, side, names) for given in by_place.values()]
+        low, high = pair.interval or (0.0, 1.0)
+        yield Pairwise(
+            key=clean(pair.key),
+            names=(clean(base), clean(other)),
+            wins=(pair.wins_b, pair.wins_a),
+            ties=pair.ties,
+            errors=pair.errors,
+            share=pair.win_rate,
+            low=low,
+            high=high,
+            p_value=pair.p_adjusted,
+            flip_rate=pair.flip_rate,
+            first_rate=pair.first_rate,
+            duels=tuple(sorted(duels, key=lambda d: (d.winner is not None, not d.is_flipped))),
+        )
+
+
+def _duel(
+    labels: Mapping[str, str],
+    votes: Sequence[Vote],
+    side: Mapping[str, str],
+    names: tuple[str, str],
+) -> Duel:
+    """Return what came of one example: answers that disagree between the orders are a tie."""
+    asked: list[tuple[tuple[str, ...], tuple[float, ...]]] = []
+    preferred: list[str] = []
+    notes: list[str] = []
+    for vote in votes:
+        chosen = [(side[run], at) for at, run in enumerate(vote.shown) if side.get(run) in names]
+        shown = tuple(name for name, _ in chosen)
+        scores = tuple(vote.scores[at] for _, at in chosen) if vote.status == "ok" else ()
+        asked.append((tuple(map(clean, shown)), scores))
+        notes += [vote.comment] if vote.comment else []
+        if scores:
+            best = max(scores)
+            preferred.append("" if best == min(scores) else shown[scores.index(best)])
+    agreed = len(set(preferred)) == 1
+    failed = len(preferred) < len(votes)
+    example, repetition = votes[0].example_id, votes[0].repetition
+    again = f" (repetition {repetition + 1})" if repetition else ""
+    runs = [run for run in votes[0].shown if side.get(run) in names]
+    return Duel(
+        case=clean(labels.get(example, example) + again),
+        runs=tuple(sorted(runs, key=lambda run: side[run] != names[0])),
+        asked=tuple(asked),
+        winner=None if failed else clean(preferred[0]) if agreed else "",
+        is_flipped=len(preferred) > 1 and not agreed,
+        note=clean("\n".join(dict.fromkeys(notes))),
+    )

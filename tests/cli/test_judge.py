@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ..make import TRACES
+from .conftest import Run
+
+CONFIG = """
+evaluators:
+  - {name: quality, type: python, call: "verdicts:judge"}
+"""
+MODULE = """
+from pathlib import Path
+
+def judge(trajectory):
+    asked = Path("asked.txt")
+    count = int(asked.read_text()) if asked.exists() else 0
+    asked.write_text(str(count + 1))
+    return {"score": not trajectory.gaps, "comment": "by its gaps"}
+"""
+
+
+@pytest.fixture
+def judged(oteval: Run) -> list[str]:
+    """Return the ids of runs that a judge has scored: two that pass, and one that fails."""
+    Path("oteval.yaml").write_text(CONFIG)
+    Path("verdicts.py").write_text(MODULE)
+    oteval("ingest", TRACES / "genai_openai_chat.json")
+    assert oteval("score").status == 0
+    return [row["trajectory_id"] for row in oteval("trajectories", "--json").rows]
+
+
+def test_labels_by_hand_are_held_against_the_judge(oteval: Run, judged: list[str]):
+    """What people said one by one gives agreement, the matrix and the run that differs."""
+    first, second, third = judged
+    oteval("judge", "label", first[:8], "pass")
+    oteval("judge", "label", second, "fail", "--note", "rude", "--person", "ada")
+    oteval("judge", "label", third, "fail", "--evaluator", "quality")
+
+    done = oteval("judge", "calibrate", "quality")
+
+    text = " ".join(done.out.split())
+    assert done.status == 0
+    assert "agreement 0.667" in text
+    assert "labelled runs 3" in text
+    assert "3 labelled runs are few" in text
+    assert second in text
+    assert "rude" in text
+
+
+def test_a_file_of_labels_is_kept(oteval: Run, judged: list[str]):
+    """Labels of a file count now and later; those of runs that are not here are named."""
+    lines = [{"trajectory_id": name, "label": name != judged[2]} for name in judged]
+    lines.append({"trajectory_id": "0" * 16, "label": True})
+    Path("labels.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    done = oteval("judge", "calibrate", "quality", "--labels", "labels.jsonl", "--json")
+    again = oteval("judge", "calibrate", "quality", "--json")
+
+    assert "1 labels are of runs that are not here, such as 0000" in done.err
+    assert done.rows == again.rows
+    (row,) = done.rows
+    assert (row["labelled"], row["kappa"], row["agreement"]) == (3, 1.0, 1.0)
+    assert row["confusion"]["people_pass_judge_pass"] == 2
+    assert row["disagreements"] == []
+    assert row["corrected_pass_rate"] == pytest.approx(2 / 3)
+
+
+def test_a_judge_is_asked_again(oteval: Run, judged: list[str]):
+    """With --repeat each labelled run is judged anew, and the votes give the flip rate."""
+    oteval("judge", "label", judged[0], "pass")
+    before = int(Path("asked.txt").read_text())
+
+    done = oteval("judge", "calibrate", "quality", "--repeat", "3", "--json")
+
+    assert int(Path("asked.txt").read_text()) == before + 3
+    (row,) = done.rows
+    assert row["consistency"]["votes"] == 4
+    assert row["consistency"]["flip_rate"] == 0.0
+
+
+def test_kappa_can_be_a_gate(oteval: Run, judged: list[str]):
+    """Below --min-kappa the exit status is 1."""
+    for name in judged:
+        oteval("judge", "label", name, "fail")
+
+    assert oteval("judge", "calibrate", "quality", "--min-kappa", "0.5").status == 1
+    assert oteval("judge", "calibrate", "quality", "--min-kappa", "-1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["quality"], 3, "no labelled run has a verdict"),
+        (["nobody"], 2, "no scores of 'nobody'"),
+        (["quality", "--version", "zz"], 2, "no one version 'zz'"),
+        (["quality", "--labels", "none.jsonl"], 2, "none.jsonl: no such file"),
+    ],
+)
+def test_what_cannot_be_calibrated_says_why(
+    oteval: Run, judged: list[str], arguments: list[str], status: int, words: str
+):
+    """Nothing labelled, no such judge or version, and a missing file each have their line."""
+    done = oteval("judge", "calibrate", *arguments)
+
+    assert done.status == status
+    assert words in done.err
+    assert done.err.count("\n") == 1

@@ -1,0 +1,244 @@
+"""What a report says: figures, cells, changes, and what it leaves out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oteval.errors import ConfigError, NothingEvaluated
+from oteval.model import Message
+from oteval.show.html import Item, Options, Report, Verdict, build
+from oteval.show.html.cells import cell_of, changed, direction, worth_of
+
+from ...make import asks, call, run
+
+VERDICTS = {
+    "pass": Verdict("e", "ok", 1.0, True),
+    "fail": Verdict("e", "ok", 0.0, False, comment="why not"),
+    "error": Verdict("e", "error", comment="it broke"),
+    "none": Verdict("e", "not_evaluated", comment="not captured"),
+    "half": Verdict("e", "ok", 0.5),
+    "most": Verdict("e", "ok", 0.9),
+}
+
+
+def item(number: int, group: str, *names: str, case: str = "", **fields: object) -> Item:
+    """Return a run with verdicts by their names above."""
+    made = run(number, Message("user", f"question {case or number}"), Message("assistant", group))
+    known = {"trajectory": made, "start_ns": number, "end_ns": number + 10, **fields}
+    case = case or made.id
+    verdicts = tuple(VERDICTS[name] for name in names)
+    return Item(made.id, group, case, f"question {case}", verdicts, **known)  # type: ignore[arg-type]
+
+
+def compared(*items: Item, **fields: object) -> Report:
+    """Return the report that compares the groups of some runs."""
+    return build(items, Options(is_grouped=True, **fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "state", "text"),
+    [
+        (["pass"], "pass", "pass"),
+        (["fail"], "fail", "fail"),
+        (["error"], "error", "error"),
+        (["none"], "none", "n/e"),
+        (["half"], "score", "0.5"),
+        (["pass", "fail"], "mixed", "1/2"),
+        (["pass", "error"], "mixed", "1/2"),
+        (["error", "error"], "error", "error ×2"),
+        (["half", "most"], "score", "0.7"),
+        ([], "absent", ""),
+    ],
+)
+def test_a_cell_says_what_the_verdicts_come_to(names: list[str], state: str, text: str) -> None:
+    """One verdict is its word or number, several are counted, and none is no verdict."""
+    items = [item(at, "g", name) for at, name in enumerate(names, 1)]
+
+    cell = cell_of(items, "e")
+
+    assert (cell.state, cell.text) == (state, text)
+
+
+def test_an_error_or_nothing_evaluated_has_no_value() -> None:
+    """Neither an error nor what was not evaluated is ever taken for a 0 or a pass."""
+    for name in ("error", "none"):
+        assert cell_of([item(1, "g", name)], "e").value is None
+        assert worth_of([VERDICTS[name]]) is None
+
+
+def test_a_run_that_failed_is_an_error_of_every_evaluator() -> None:
+    """Where a run failed and nobody judged it, its cell is an error and not empty."""
+    cell = cell_of([item(1, "g", error="TimeoutError: 60 s")], "e")
+
+    assert (cell.state, cell.value) == ("error", None)
+    assert "TimeoutError" in cell.note
+
+
+def test_the_worst_run_of_a_cell_is_opened_first() -> None:
+    """A click leads to the run that explains the cell."""
+    good, bad = item(1, "g", "pass"), item(2, "g", "fail")
+
+    assert cell_of([good, bad], "e").runs == (bad.id, good.id)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        (["pass"], ["fail"], "regressed"),
+        (["fail"], ["pass"], "improved"),
+        (["pass", "pass"], ["pass", "fail"], "regressed"),
+        (["pass"], ["pass"], "same"),
+        (["pass"], ["error"], "changed"),
+        (["none"], ["pass"], "changed"),
+        (["error"], ["error"], "same"),
+        (["most"], ["half"], "regressed"),
+        (["pass"], ["half"], "changed"),
+        (["pass"], [], ""),
+    ],
+)
+def test_a_change_is_judged_by_passes_then_scores(
+    before: list[str], now: list[str], change: str
+) -> None:
+    """What lost its verdict changed, but is neither better nor worse."""
+    cells = [
+        cell_of([item(at, "g", name) for at, name in enumerate(names, 1)], "e")
+        for names in (before, now)
+    ]
+
+    assert changed(*cells) == change
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_direction_turns_around_with_its_sides(one: float, other: float) -> None:
+    """What is better one way is worse the other, and a near miss is neither."""
+    left, right = worth_of([Verdict("e", "ok", one)]), worth_of([Verdict("e", "ok", other)])
+
+    there, back = direction(left, right), direction(right, left)
+
+    assert there is not None
+    assert back is not None
+    assert there == -back
+    assert abs(one - other) > 0.0499 or there == 0
+
+
+def test_regressions_come_first() -> None:
+    """Rows are in the order: regressed, changed, improved, the same."""
+    report = compared(
+        *(item(1, "v1", "pass", case="same"), item(2, "v2", "pass", case="same")),
+        *(item(3, "v1", "fail", case="better"), item(4, "v2", "pass", case="better")),
+        *(item(5, "v1", "pass", case="worse"), item(6, "v2", "fail", case="worse")),
+        *(item(7, "v1", "pass", case="lost"), item(8, "v2", "error", case="lost")),
+    )
+
+    assert [row.change for row in report.rows] == ["regressed", "changed", "improved", "same"]
+    assert next(row.label for row in report.rows) == "question worse"
+
+
+def test_the_evaluators_are_compared_by_case() -> None:
+    """Better and worse are counted over the cases that both groups have a verdict on."""
+    report = compared(
+        *(item(1, "v1", "pass", case="a"), item(2, "v2", "fail", case="a")),
+        *(item(3, "v1", "pass", case="b"), item(4, "v2", "error", case="b")),
+        *(item(5, "v1", "pass", case="c"), item(6, "v2", "pass", case="c")),
+    )
+
+    base, other = report.evaluators
+    assert (base.pass_rate, base.p_value) == (1.0, None)
+    assert (other.passed, other.failed, other.errors) == (1, 1, 1)
+    assert (other.better, other.worse, other.paired) == (0, 1, 2)
+    assert other.pass_rate == pytest.approx(1 / 3)
+    assert other.low < 1 / 3 < other.high
+
+
+def test_repetitions_do_not_make_an_interval_narrower() -> None:
+    """Cases are what is counted: the same case ten times over says as much as once."""
+    once = compared(*(item(n, "v1", "pass", case=str(n)) for n in range(1, 6)), item(99, "v2"))
+    often = compared(
+        *(item(n * 100 + r, "v1", "pass", case=str(n)) for n in range(1, 6) for r in range(10)),
+        item(9999, "v2"),
+    )
+
+    assert once.evaluators[0].low == pytest.approx(often.evaluators[0].low)
+
+
+def test_runs_side_by_side_name_their_first_divergence() -> None:
+    """The pairs index the messages of both runs, and the first that differs is marked."""
+    said = Message("user", "hello")
+    left = item(1, "v1", case="x", trajectory=run(1, said, asks(call("a")), Message("assistant")))
+    right = item(2, "v2", case="x", trajectory=run(2, said, asks(call("b"))))
+
+    (row,) = compared(left, right).rows
+
+    (diff,) = row.diffs
+    assert diff.pairs == ((0, 0, True), (1, 1, False), (2, None, False))
+    assert diff.first == 1
+
+
+def test_the_baseline_can_be_chosen() -> None:
+    """The named group stands first; one that is not there is an error that lists them."""
+    items = [item(1, "v1", "pass", case="x"), item(2, "v2", "fail", case="x")]
+
+    assert compared(*items, baseline="v2").groups == ("v2", "v1")
+    with pytest.raises(ConfigError, match="'v3' is none of what is compared: v1, v2"):
+        compared(*items, baseline="v3")
+
+
+def test_too_many_groups_are_refused() -> None:
+    """A matrix of a hundred versions helps nobody; the error says what to do."""
+    with pytest.raises(ConfigError, match="100 groups to compare, at most 12"):
+        compared(*(item(n, f"v{n}", "pass") for n in range(1, 101)))
+
+
+def test_nothing_to_report_is_said() -> None:
+    """No runs is an error and not an empty page."""
+    with pytest.raises(NothingEvaluated, match="no run was there"):
+        build([], Options())
+
+
+def test_of_many_runs_those_that_did_not_pass_are_kept() -> None:
+    """All count in the figures; the rows keep what failed, and a note says so."""
+    items = [item(n, "", "fail" if n % 10 == 0 else "pass") for n in range(1, 101)]
+
+    report = build(items, Options(most_rows=15))
+
+    assert len(report.rows) == 15
+    assert sum(row.is_bad for row in report.rows) == 10
+    assert report.evaluators[0].passed == 90
+    assert "15 of 100 runs" in report.notes[0]
+
+
+def test_details_stop_at_the_limit_and_say_so() -> None:
+    """The file's limit leaves out details, from the end of the rows, and never a row."""
+    items = [item(n, "", "pass") for n in range(1, 51)]
+
+    report = build(items, Options(most_bytes=5000))
+
+    assert len(report.rows) == 50
+    assert 0 < len(report.details) < 50
+    assert report.rows[0].runs[0] in report.details
+    assert "--max-size" in report.notes[0]
+
+
+def test_only_the_evaluators_asked_for_count() -> None:
+    """A choice of evaluators leaves the others out of figures, columns and details."""
+    both = (Verdict("e", "ok", 1.0, True), Verdict("f", "ok", 0.0, False))
+    made = item(1, "")
+    given_item = Item(made.id, "", made.case, made.label, both, made.trajectory)
+
+    report = build([given_item], Options(evaluators=("e",)))
+
+    assert [column.evaluator for column in report.columns] == ["e"]
+    assert not report.rows[0].is_bad
+    assert '"f"' not in report.details[made.id]
+
+
+def test_an_evaluator_that_only_failed_has_no_pass_rate() -> None:
+    """Errors alone are not a rate of 0; beside verdicts they lower it."""
+    only = build([item(1, "", "error")], Options())
+    beside = build([item(1, "", "error"), item(2, "", "pass")], Options())
+
+    assert only.evaluators[0].pass_rate is None
+    assert only.evaluators[0].errors == 1
+    assert beside.evaluators[0].pass_rate == 0.5

@@ -1,0 +1,213 @@
+"""The page: one file, safe whatever traces say, readable without a script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+
+import pytest
+from justhtml import Element, JustHTML
+
+from oteval.selection import EVERYTHING
+from oteval.show.html import Item, Options, Verdict, build, from_store, render
+from oteval.show.html.charts import draw
+from oteval.show.html.data import Bars, Histogram
+from oteval.show.html.page import safe_json
+from oteval.show.html.sources import BY
+from oteval.store import Store
+
+from . import sample
+
+# What makes a browser fetch or run something.
+LOADING = {"src", "srcset", "data", "action", "formaction", "poster", "background", "ping"}
+
+
+def parse(text: str) -> Element:
+    """Return a page as a browser reads it; that it must mend anything is an error."""
+    document = JustHTML(text, sanitize=False, collect_errors=True)
+    assert not document.errors, document.errors[:3]
+    return document.root
+
+
+def inside(element: Element) -> str:
+    """Return the text of an element that holds nothing else."""
+    return "".join(str(child.data) for child in element.children)
+
+
+def words(element: Element) -> str:
+    """Return all text in an element that people read."""
+    if element.name in ("script", "style"):
+        return ""
+    if element.name == "#text":
+        return str(element.data)
+    return "".join(words(child) for child in element.children or ())
+
+
+def page_of(store: Store, *, compared: bool = True) -> str:
+    """Return the page on a store."""
+    items = from_store(store, EVERYTHING, BY["version"] if compared else None)
+    options = Options(is_grouped=compared, title=sample.HOSTILE, static=1000)
+    return render(build(items, options, made_ns=sample.START_NS))
+
+
+@pytest.fixture
+def hostile(store: Store) -> Element:
+    """Return the page on a store with a hostile run, parsed."""
+    sample.fill(store, 5, evil=True)
+    return parse(page_of(store))
+
+
+def scripts(root: Element, kind: str | None) -> list[Element]:
+    """Return the script elements of a type; None is what runs."""
+    return [found for found in root.query("script") if found.attrs.get("type") == kind]
+
+
+def test_hostile_text_adds_no_element(hostile: Element) -> None:
+    """Whatever traces say, one script runs, no image is fetched, and no handler is there."""
+    assert len(scripts(hostile, None)) == 1
+    assert {found.attrs.get("type") for found in hostile.query("script")} == {
+        None,
+        "application/json",
+    }
+    for element in hostile.query("*"):
+        assert not [name for name in element.attrs if name.lower().startswith("on")]
+        assert "style" not in element.attrs
+        for name in LOADING & set(element.attrs):
+            assert element.attrs[name].startswith("data:image/")
+        for name in ("href", "xlink:href"):
+            assert element.attrs.get(name, "#").startswith(("#", "data:,"))
+    assert not hostile.query("iframe, object, embed, base, form")
+
+
+def test_hostile_text_is_shown_as_text(hostile: Element) -> None:
+    """The text is there to read, its control and bidirectional characters made visible."""
+    text = words(hostile)
+
+    assert "</script><script>document.title='owned'</script>" in text
+    assert "{{ 7*7 }}" in text
+    assert "\\u202e" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_the_policy_allows_its_own_script_and_style_alone(hostile: Element) -> None:
+    """The hashes in the Content-Security-Policy are those of the page's script and style."""
+    (meta,) = hostile.query("meta[http-equiv=Content-Security-Policy]")
+    policy = meta.attrs["content"]
+    (script,), (style,) = scripts(hostile, None), hostile.query("style")
+
+    for name, element in (("script-src", script), ("style-src", style)):
+        digest = hashlib.sha256(inside(element).encode()).digest()
+        assert f"{name} 'sha256-{base64.b64encode(digest).decode()}';" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_every_cell_leads_to_a_run_in_the_file(store: Store) -> None:
+    """Each link is to a run whose details are in the file, and the details say the same run."""
+    sample.fill(store, 10)
+    root = parse(page_of(store))
+
+    known = {found.attrs["id"]: inside(found) for found in scripts(root, "application/json")}
+    links = [found.attrs.get("href", "") for found in root.query("a")]
+    runs = {link.removeprefix("#run-") for link in links if link.startswith("#run-")}
+
+    assert len(runs) == 20
+    for run in runs:
+        details = json.loads(known[f"data-{run}"])
+        assert details["id"] == run
+        assert details["messages"][1]["role"] == "user"
+
+
+def test_details_hold_all_that_a_run_has(store: Store) -> None:
+    """Messages, calls, results, errors, parts, gaps, scores, steps, usage and times are there."""
+    sample.fill(store, 30, evil=True)
+    root = parse(page_of(store, compared=False))
+    found = {
+        element.attrs["id"]: json.loads(inside(element))
+        for element in scripts(root, "application/json")
+    }
+
+    values = list(found.values())
+    told = [message for value in values for message in value["messages"]]
+    evil = next(value for value in values if len(value["messages"]) == 5)
+    assert any(message.get("failed") for message in told)
+    assert any(c.get("parallel") and c["took"] for m in told for c in m.get("calls", []))
+    assert {gap["code"] for value in values for gap in value["gaps"]} >= {"content_truncated"}
+    assert any(score["state"] == "error" for value in values for score in value["scores"])
+    assert values[0]["steps"] == [["agent", "tools", "agent"]]
+    assert {"took", "tokens", "started"} <= {name for name, _ in values[0]["facts"]}
+    image, other, remote = evil["messages"][3]["parts"]
+    assert image["image"] == f"data:image/png;base64,{sample.PIXEL}"
+    assert "image" not in other
+    assert "evil.example" in remote["text"]
+    assert "280,000 more characters" in evil["messages"][3]["text"]
+    assert evil["messages"][1]["calls"][1] == {"name": "unseen", "missing": True}
+    assert evil["messages"][4]["missing"]
+
+
+def test_a_page_is_readable_without_its_script(store: Store) -> None:
+    """Runs that did not pass stand in the page in full, and cells link to them."""
+    sample.fill(store, 5)
+    root = parse(page_of(store))
+
+    articles = root.query("article.run")
+    text = "".join(map(words, articles))
+    assert len(articles) == 10
+    assert "refund_order" in text
+    assert '"order_id": "4711"' in text
+
+
+@pytest.mark.parametrize("text", [sample.HOSTILE, "<!--<script>", "]]>", "\u2029&lt;"])
+def test_json_in_a_page_cannot_end_its_script(text: str) -> None:
+    """No character that a parser of HTML acts on is left, and the value is the same."""
+    value = json.dumps({text: [text]}, ensure_ascii=False)
+
+    safe = safe_json(value)
+
+    assert not set("<>&\u2028\u2029") & set(safe)
+    assert json.loads(safe) == json.loads(value)
+
+
+def test_a_chart_has_neither_script_nor_style() -> None:
+    """What is left of pygal's SVG is shapes and texts; hostile names stay text."""
+    bars = Bars("rate", ("<script>x</script>", "v2"), (("e", ((0.5, 0.4, 0.6, 10), None)),))
+
+    svg = draw(bars)
+
+    assert not re.search(r"<script|<style|<!--|href|style=|http://(?!www.w3.org)", svg)
+    assert "e: 50.0% of 10 (40.0% to 60.0%)" in svg
+    assert svg.startswith("<svg")
+
+
+def test_importing_charts_leaves_imports_alone() -> None:
+    """No finder of pygal's stays behind, over which every missing module would warn."""
+    assert not [one for one in sys.meta_path if type(one).__module__.startswith("pygal")]
+
+
+def test_a_histogram_names_its_bins() -> None:
+    """Each bar says how many runs of which group lie in which range."""
+    svg = draw(Histogram("time", ("1 s – 2 s", "2 s – 3 s"), (("v1", (3, 0)), ("v2", (1, 4)))))
+
+    assert "v2: 4 runs, 2 s – 3 s" in svg
+
+
+def test_equal_values_have_a_chart_of_one_bin() -> None:
+    """Runs that all took the same time do not break the chart."""
+    items = [
+        Item(f"r{n}", "", f"r{n}", "x", (Verdict("e", "ok", 0.5),), start_ns=1, end_ns=1_000_001)
+        for n in range(3)
+    ]
+
+    page = render(build(items, Options()))
+
+    assert "Time per run" in page
+
+
+def test_the_same_report_is_the_same_page(store: Store) -> None:
+    """Nothing but the time of making differs between two reports on the same runs."""
+    sample.fill(store, 3)
+
+    assert page_of(store) == page_of(store)

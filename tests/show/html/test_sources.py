@@ -1,0 +1,126 @@
+"""Where the runs of a report come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from oteval.errors import ConfigError, NotFound
+from oteval.selection import EVERYTHING, parse_condition
+from oteval.show.html import Options, build, from_experiments, from_store, pairwise_of
+from oteval.show.html.sources import NONE, grouping, split_at, split_by
+from oteval.store import Store
+
+from ...make import keep, run
+from . import sample
+
+
+@pytest.mark.parametrize(
+    ("by", "group"),
+    [
+        ("agent", "a"),
+        ("service", "s"),
+        ("model", "m1, m2"),
+        ("version", "v7"),
+        ("attributes.tier", "gold"),
+        ("attributes.none", NONE),
+        ("day", "2026-11-18"),
+        ("hour", "2026-11-18 11:00"),
+        ("week", "2026-W47"),
+    ],
+)
+def test_runs_are_grouped_by_what_is_asked(store: Store, by: str, group: str) -> None:
+    """Each way to compare has its groups, and what a run lacks is a group of its own."""
+    attributes = {"service.version": "v7", "tier": "gold"}
+    start = sample.START_NS
+    keep(store, run(1, models=("m1", "m2"), attributes=attributes, start_ns=start, end_ns=start))
+
+    (item,) = from_store(store, EVERYTHING, grouping(by))
+
+    assert item.group == group
+
+
+def test_an_unknown_way_to_compare_is_refused() -> None:
+    """The error lists what there is."""
+    with pytest.raises(ConfigError, match=r"--by 'colour': there are agent, .*attributes\.KEY"):
+        grouping("colour")
+
+
+def test_runs_can_be_split_by_time_or_condition(store: Store) -> None:
+    """Before and after a time, and where a condition holds, are two groups."""
+    keep(store, run(1), run(2), run(3))
+    by_time, by_turn = split_at(3, "T"), split_by(parse_condition("turn=1"), "turn=1")
+
+    assert [i.group for i in from_store(store, EVERYTHING, by_time)] == ["before T"] * 2 + [
+        "from T"
+    ]
+    assert {i.group for i in from_store(store, EVERYTHING, by_turn)} == {"turn=1"}
+
+
+def test_cases_pair_by_id_or_by_what_was_asked(store: Store) -> None:
+    """Runs of the same case are in one row, whatever version ran it."""
+    sample.fill(store, 4)
+    items = list(from_store(store, EVERYTHING, grouping("version")))
+
+    report = build(items, Options(is_grouped=True))
+
+    assert len(report.rows) == 4
+    assert all(len(row.runs) == 2 for row in report.rows)
+    assert {item.case for item in items} == {f"case-{n:02}" for n in range(4)}
+
+
+def test_experiments_are_groups(store: Store) -> None:
+    """Each experiment is a group, its examples are cases, and a run that failed shows as one."""
+    sample.experiments(store, 6)
+
+    experiments, items = from_experiments(store, ["baseline", "candidate"])
+
+    assert [one.name for one in experiments] == ["baseline", "candidate"]
+    report = build(items, Options(is_grouped=True, baseline="baseline"))
+    assert report.groups == ("baseline", "candidate")
+    assert len(report.rows) == 6
+    assert ("runs that failed", "2", "") in report.figures
+    broken = next(row for row in report.rows if row.detail == "example-03")
+    assert broken.is_bad
+    assert next(cell.text for cell in broken.cells).endswith("/2")
+
+
+def test_an_experiment_that_is_not_there_is_said(store: Store) -> None:
+    """A missing experiment, one named twice and a comparison are errors that say what to do."""
+    sample.experiments(store, 2)
+
+    with pytest.raises(NotFound, match="no experiment 'x'"):
+        from_experiments(store, ["x"])
+    with pytest.raises(ConfigError, match="the same experiment twice"):
+        from_experiments(store, ["baseline", "x-baseline"])
+    with pytest.raises(ConfigError, match="a-comparison is a comparison"):
+        from_experiments(store, ["a-comparison"])
+
+
+def test_pairwise_answers_that_disagree_are_flips(store: Store) -> None:
+    """What was asked in both orders and answered differently is a tie with a flip badge."""
+    sample.experiments(store, 20)
+    experiments, _ = from_experiments(store, ["baseline", "candidate"])
+
+    (found,) = pairwise_of(store, experiments)
+
+    assert found.names == ("baseline", "candidate")
+    flips = [duel for duel in found.duels if duel.is_flipped]
+    assert flips
+    for duel in flips:
+        assert duel.winner == ""
+        (first, one), (second, other) = duel.asked
+        assert first == second[::-1]
+        assert one == other
+    assert [duel.winner for duel in found.duels].count(None) == found.errors == 1
+    assert found.flip_rate == pytest.approx(len(flips) / 19)
+    assert sum(found.wins) + found.ties == 19
+
+
+def test_outputs_that_are_messages_are_shown_once(store: Store) -> None:
+    """What the trajectory tells is not told again as the run's outputs; inputs always are."""
+    sample.experiments(store, 2)
+
+    _, items = from_experiments(store, ["baseline"])
+
+    assert all(item.trajectory and item.outputs is None for item in items)
+    assert all(item.inputs for item in items)

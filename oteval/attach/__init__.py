@@ -1,0 +1,72 @@
+"""Scores given back to the traces they judge.
+
+`forward` sends traces on with the scores as attributes, `events` emits log events in the judged
+spans' contexts, `metrics` counts; the store's views carry the scores too. Imports only the leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import Score, Trajectory
+from .attributes import score_attributes
+from .encoding import log_request, span_request
+from .events import Events, event_request, is_own
+from .forward import Forwarder
+from .metrics import CONTENT_TYPE, Metrics, MetricsExporter
+from .posting import Answer, Poster
+
+__all__ = [
+    "CONTENT_TYPE",
+    "Answer",
+    "Attach",
+    "Events",
+    "Forwarder",
+    "Metrics",
+    "MetricsExporter",
+    "Poster",
+    "event_request",
+    "is_own",
+    "log_request",
+    "score_attributes",
+    "span_request",
+]
+
+
+@dataclass
+class Attach:
+    """Where scores go beside the store.
+
+    Attributes:
+        metrics: What is counted.
+        forward: What traces are sent on by, if they are.
+        events: What emits log events, if something does.
+        exporter: What sends the metrics, if something does.
+    """
+
+    metrics: Metrics
+    forward: Forwarder | None = None
+    events: Events | None = None
+    exporter: MetricsExporter | None = None
+
+    def scored(self, scores: Sequence[tuple[Score, Trajectory]]) -> None:
+        """Emit events of scores, each with the trajectory that it is on."""
+        if self.events is not None:
+            self.events.emit(scores)
+
+    def state(self) -> dict[str, Any]:
+        """Return how it stands, for people and /readyz."""
+        return {
+            "forward": self.forward.state() if self.forward else None,
+            "events": self.events.state() if self.events else None,
+        }
+
+    def close(self, grace: float = 5.0) -> None:
+        """End; what is not sent within `grace` (s) stays on disk for the next start."""
+        for part in (self.events, self.forward):
+            if part is not None:
+                part.close(grace)
+        if self.exporter is not None:
+            self.exporter.close()

@@ -1,0 +1,65 @@
+"""Scores as attributes of the span that was judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from ..model import Score
+
+__all__ = ["PREFIX", "as_fields", "as_json", "score_attributes"]
+
+PREFIX = "oteval.score."
+
+
+def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
+    """Return the attributes that scores add to their span; what has no verdict adds none."""
+    found: dict[str, str | float | bool] = {}
+    for score in scores:
+        if score.status != "ok":
+            continue
+        name = PREFIX + score.evaluator
+        if score.score is not None and math.isfinite(score.score):
+            found[name] = float(score.score)
+        if score.label:
+            found[f"{name}.label"] = score.label
+        if score.passed is not None:
+            found[f"{name}.passed"] = score.passed
+        if score.comment:
+            found[f"{name}.explanation"] = score.comment
+    return found
+
+
+def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
+    """Return attributes in OTLP's form."""
+    found = []
+    for key, value in attributes.items():
+        if isinstance(value, bool):
+            held = AnyValue(bool_value=value)
+        elif isinstance(value, int):
+            held = AnyValue(int_value=value)
+        elif isinstance(value, float):
+            held = AnyValue(double_value=value)
+        else:
+            held = AnyValue(string_value=str(value).encode("utf-8", "replace").decode())
+        found.append(KeyValue(key=key.encode("utf-8", "replace").decode(), value=held))
+    return found
+
+
+def as_fields(attributes: Mapping[str, Any]) -> bytes:
+    """Return attributes as the fields that, appended to a span, add them to it."""
+    return Span(attributes=key_values(attributes)).SerializeToString()
+
+
+def as_json(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return attributes as OTLP/JSON has them."""
+    found: list[dict[str, Any]] = []
+    for key, value in attributes.items():
+        kind = "boolValue" if isinstance(value, bool) else "doubleValue"
+        kind = "stringValue" if isinstance(value, str) else kind
+        found.append({"key": key, "value": {kind: value}})
+    return found

@@ -1,0 +1,241 @@
+"""What is sent to an endpoint in order, retried until it is taken, over restarts too.
+
+What an endpoint refuses for good is kept in a folder of its own beside the queue, and counted:
+nothing is dropped, and nothing holds up what comes after it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from .journal import Journal, Record
+from .posting import Answer, Poster
+
+__all__ = ["Outbox", "Parcel", "part_of"]
+
+_log = logging.getLogger(__name__)
+_MOST_PARCELS = 512
+_MOST_BYTES = 4 << 20
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_IDLE = 0.05
+
+Render = Callable[[Record, bytes, "Parcel"], bytes]
+
+
+def part_of(trace_id: str) -> bytes:
+    """Return the 16 bytes that stand for a trace among a record's parts."""
+    try:
+        raw = bytes.fromhex(trace_id)
+    except ValueError:
+        raw = b""
+    return raw if len(raw) == 16 else blake2b(trace_id.encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What is sent of a record.
+
+    Attributes:
+        record: The record.
+        trace_id: The trace whose spans are sent, or "" for all that it holds.
+        spans: How many they are.
+        extra: What the spans get beside what they have, by span id.
+    """
+
+    record: Record
+    trace_id: str = ""
+    spans: int = 0
+    extra: Any = None
+
+
+class Outbox:
+    """Sends parcels in the order in which they are put in.
+
+    Args:
+        journal: Where their records are.
+        poster: Where to.
+        render: Makes a request of a record, its payload and a parcel.
+        before: Called before each round, by the thread that sends.
+
+    Attributes:
+        sent: How many spans (or log records) were taken.
+        failures: How many requests failed, by status.
+        refused: How many requests were refused for good.
+        error: Why the last request failed; "" when it was taken.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        poster: Poster,
+        render: Render,
+        folder: Path,
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        self.journal = journal
+        self._poster, self._render, self._before = poster, render, before
+        self._refused_folder = folder / "refused"
+        self.lock = threading.RLock()
+        self._queue: deque[Parcel] = deque()
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._last: tuple[Record | None, bytes] = (None, b"")
+        self._wait_until = 0.0
+        self._wait = _FIRST_WAIT
+        self.sent = 0
+        self.failures: dict[str, int] = {}
+        self.refused = 0
+        self.error = ""
+
+    def __len__(self) -> int:
+        """Return how many parcels wait to be sent."""
+        return len(self._queue)
+
+    def put(self, parcel: Parcel) -> None:
+        """Take a parcel."""
+        with self.lock:
+            self._queue.append(parcel)
+        self._wake.set()
+
+    def start(self) -> None:
+        """Send in a thread of its own from now on."""
+        self._thread = threading.Thread(target=self._run, name="oteval-outbox", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let the thread look at once."""
+        self._wake.set()
+
+    def pump(self) -> bool:
+        """Send one request, if something waits and the endpoint is not being given time.
+
+        Returns:
+            Whether something was sent or tried.
+        """
+        if self._before is not None:
+            self._before()
+        if time.monotonic() < self._wait_until:
+            return False
+        batch = self._batch()
+        if not batch:
+            return False
+        self._send(batch)
+        return True
+
+    def close(self, grace: float = 0.0) -> None:
+        """Send what waits, for so long (s) at most; the rest stays for the next start."""
+        until = time.monotonic() + grace
+        while self._queue and self.error == "" and time.monotonic() < until:
+            if self._thread is None:
+                self.pump()
+            else:
+                time.sleep(_IDLE)
+        self._is_closed = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=30.0)
+        self._poster.close()
+        with self.lock:
+            self.journal.close()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                done_something = self.pump()
+            except Exception:
+                # The thread must live on: a fault here would hold everything for ever.
+                _log.exception("%s: sending failed", self._poster.url)
+                self._back_off(0.0)
+                done_something = False
+            if not done_something:
+                self._wake.wait(_IDLE)
+                self._wake.clear()
+
+    def _batch(self) -> list[Parcel]:
+        """Return the first parcels that fit into one request."""
+        with self.lock:
+            batch: list[Parcel] = []
+            size = 0
+            for parcel in self._queue:
+                first = batch[0].record if batch else parcel.record
+                if (parcel.record.kind, parcel.record.encoding) != (first.kind, first.encoding):
+                    break
+                # In JSON there is no putting requests together by putting them in a row.
+                if batch and (first.encoding == "json" or size > _MOST_BYTES):
+                    break
+                if len(batch) >= _MOST_PARCELS:
+                    break
+                batch.append(parcel)
+                size += parcel.record.size
+            return batch
+
+    def _send(self, batch: Sequence[Parcel]) -> None:
+        body = b"".join(self._rendered(parcel) for parcel in batch)
+        record = batch[0].record
+        answer = self._poster.post(record.kind, body, record.encoding)
+        if answer.is_taken:
+            self.sent += sum(parcel.spans for parcel in batch)
+            self.error, self._wait = "", _FIRST_WAIT
+            self._done(batch)
+        elif answer.is_refused and len(batch) > 1:
+            # One of them is to blame; the others are not to suffer for it.
+            self._send(batch[: len(batch) // 2])
+            if self.error == "":
+                self._send(batch[len(batch) // 2 :])
+        elif answer.is_refused:
+            self._count(answer)
+            self._keep_refused(record, body, answer)
+            self._done(batch)
+        else:
+            self._count(answer)
+            self.error = f"{answer.status or 'no answer'}: {answer.reason}"
+            self._back_off(answer.wait)
+
+    def _rendered(self, parcel: Parcel) -> bytes:
+        record, payload = self._last
+        if record is not parcel.record:
+            payload = self.journal.read(parcel.record)
+            self._last = (parcel.record, payload)
+        return self._render(parcel.record, payload, parcel)
+
+    def _done(self, batch: Sequence[Parcel]) -> None:
+        with self.lock:
+            for parcel in batch:
+                self._queue.popleft()
+                parcel.record.waiting -= 1
+                self.journal.done(
+                    parcel.record, part_of(parcel.trace_id), is_last=not parcel.record.waiting
+                )
+
+    def _count(self, answer: Answer) -> None:
+        key = str(answer.status or "unreachable")
+        self.failures[key] = self.failures.get(key, 0) + 1
+        if not self.error:
+            _log.warning("%s: %s %s", self._poster.url, key, answer.reason)
+
+    def _back_off(self, asked: float) -> None:
+        wait = max(asked, self._wait * random.uniform(0.8, 1.2))  # noqa: S311  no secret
+        self._wait_until = time.monotonic() + wait
+        self._wait = min(self._wait * 2, _LONGEST_WAIT)
+
+    def _keep_refused(self, record: Record, body: bytes, answer: Answer) -> None:
+        self.refused += 1
+        self._refused_folder.mkdir(parents=True, exist_ok=True)
+        suffix = "json" if record.encoding == "json" else "pb"
+        name = f"{record.kind}-{record.segment}-{record.at}-{time.time_ns()}.{suffix}"
+        path = self._refused_folder / name
+        path.write_bytes(body)
+        _log.error(
+            "%s: refused %s (%s %s); it is kept in %s",
+            *(self._poster.url, record.kind, answer.status, answer.reason, path),
+        )

@@ -1,0 +1,83 @@
+"""From a body to the spool: what HTTP and gRPC have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+import orjson
+
+from ..spool import Encoding, Kind, Record, Spool, SpoolFull
+from .answers import Refused, too_busy
+from .checking import Checked, check, parsed
+from .redaction import Redactor
+
+__all__ = ["Intake", "Observer", "Taken"]
+
+Observer = Callable[[str, str, int, int, float], None]
+"""Told of each request: what it holds, its outcome, good and rejected parts, seconds it took."""
+
+
+class Taken(NamedTuple):
+    """A request on its way to disk.
+
+    Attributes:
+        checked: What it holds.
+        durable: Done when it is durable.
+    """
+
+    checked: Checked
+    durable: Future[None]
+
+
+class Intake:
+    """Takes requests.
+
+    Attributes:
+        redactor: What is taken out of them; may be replaced while it works.
+    """
+
+    def __init__(self, spool: Spool, redactor: Redactor, observe: Observer) -> None:
+        self.redactor = redactor
+        self.observe = observe
+        self._spool = spool
+
+    def refuse_when_full(self, size: int) -> None:
+        """Refuse before the body is read, where it could not be taken anyway.
+
+        Raises:
+            Refused: The spool has no room.
+        """
+        if reason := self._spool.full(size):
+            raise too_busy(reason)
+
+    def take(self, kind: Kind, encoding: Encoding, body: bytes) -> Taken:
+        """Check and redact a request, and hand it to the spool.
+
+        Raises:
+            Refused: It is not taken.
+        """
+        request = parsed(kind, encoding, body)
+        checked = check(kind, encoding, request)
+        if redactor := self.redactor:
+            if encoding == "json":
+                body = orjson.dumps(redactor.json(request))
+            else:
+                redactor.message(request)
+                body = request.SerializeToString()
+        if not checked.good:
+            done: Future[None] = Future()
+            done.set_result(None)
+            return Taken(checked, done)
+        try:
+            durable = self._spool.append(Record(kind, encoding, time.time_ns(), body))
+        except SpoolFull as error:
+            raise too_busy(str(error)) from None
+        return Taken(checked, durable)
+
+
+def failure(error: BaseException) -> Refused:
+    """Return the refusal for a request that could not be made durable."""
+    return too_busy(str(error), "disk")

@@ -1,0 +1,96 @@
+"""What the server tells of itself and of its database, as JSON; the HTTP side passes it on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from ..errors import NotFound, OtevalError
+from ..jsontext import dumps
+from ..selection import Selection, parse_condition
+from ..store import Store
+
+__all__ = ["Api"]
+
+_MOST = 1000
+
+
+class Api:
+    """Answers questions; each in a thread of its own, with a connection of its own."""
+
+    def __init__(
+        self, store: Store, state: Callable[[], dict[str, Any]], metrics: Callable[[], bytes]
+    ) -> None:
+        self._store = store
+        self._state = state
+        self._metrics = metrics
+        self._lock = threading.Lock()
+
+    def answer(self, question: Mapping[str, Any]) -> bytes:
+        """Return the answer to a question: ``{"path": ..., "query": {...}}``.
+
+        What cannot be answered is an object with ``error`` and the HTTP ``status``.
+        """
+        path, query = str(question.get("path", "")), dict(question.get("query") or {})
+        try:
+            return self._answer(path, query)
+        except NotFound as error:
+            return _error(404, str(error))
+        except (OtevalError, ValueError) as error:
+            return _error(400, str(error))
+
+    def _answer(self, path: str, query: dict[str, Any]) -> bytes:
+        if path == "metrics":
+            return self._metrics()
+        if path == "status":
+            return orjson.dumps(self._state())
+        with self._lock:
+            store = self._store.sibling()
+        try:
+            kind, _, name = path.partition("/")
+            if kind == "trajectories" and name:
+                trajectory = store.trajectories.get(name)
+                scores = store.scores.of([trajectory.id])[trajectory.id]
+                known = {**trajectory.as_dict(), "scores": [score.as_dict() for score in scores]}
+                return dumps(known).encode()
+            if path == "trajectories":
+                found = store.trajectories.read(_selection(query))
+                return _list(dumps(trajectory.as_dict()) for trajectory in found)
+            if path == "scores":
+                return _list(dumps(s.as_dict()) for s in store.scores.read(_selection(query)))
+        finally:
+            store.close()
+        raise NotFound(f"no /api/{path}; there are status, trajectories, trajectories/ID, scores")
+
+
+def _list(texts: Any) -> bytes:
+    return f"[{','.join(texts)}]".encode()
+
+
+def _selection(query: Mapping[str, Any]) -> Selection:
+    """Return the selection of a query string's values, each a list."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(str(value) for value in query.get(name, ()))
+
+    def number(name: str) -> int | None:
+        values = texts(name)
+        return int(values[-1]) if values else None
+
+    return Selection(
+        since_ns=number("since_ns"),
+        until_ns=number("until_ns"),
+        services=texts("service"),
+        agents=texts("agent"),
+        conversations=texts("conversation"),
+        models=texts("model"),
+        conditions=tuple(parse_condition(text) for text in texts("where")),
+        limit=min(number("limit") or 100, _MOST),
+    )
+
+
+def _error(status: int, message: str) -> bytes:
+    return orjson.dumps({"error": message, "status": status})

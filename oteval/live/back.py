@@ -1,0 +1,194 @@
+"""The process that has the database: ``python -m oteval.live.back SETTINGS``.
+
+It stores what is spooled, has it scored, and answers those who look at it. What it says of itself
+goes to standard output, a line of JSON each half second; when standard input ends, its parent is
+gone, and it ends at once. On SIGTERM what is spooled is stored before, for a time of grace.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from ..attach import Attach
+from ..config import Config
+from ..errors import OtevalError, StoreLocked
+from ..store import Store
+from .api import Api
+from .attached import open_attach
+from .logs import set_up
+from .rules import Rules
+from .settings import Settings
+from .worker import Scoring
+from .writer import Writer
+
+__all__ = ["Back", "main"]
+
+_log = logging.getLogger(__name__)
+_TELL = 0.5
+_PAUSE = 0.1
+_BACKLOG = 32 << 20
+# Exit statuses that its parent tells apart.
+FAILED, REFUSED = 1, 2
+
+
+class Back:
+    """All that runs in the process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._is_orphaned = False
+        self._store = Store(settings.db, served=False)
+        try:
+            self._own = self._store.sibling()
+            self._rules = self._load_rules()
+            self._attach = open_attach(
+                self._rules.config, settings.queues, forward_url=settings.forward or None
+            )
+        except BaseException:
+            self._store.close()
+            raise
+        self._scoring = Scoring(self._own, self._rules, self._attach)
+        self._writer = Writer(self._store, settings.spool, self._stored, self._attach.forward)
+        self._api = Api(self._store, self.state, self.metrics)
+        self._serving = self._store.serve(self._api.answer, settings.notice)
+
+    @property
+    def attach(self) -> Attach:
+        """Where scores go beside the store."""
+        return self._attach
+
+    def stop(self, *, orphaned: bool = False) -> None:
+        """Have `run` end; any thread, and a signal handler, may.
+
+        Args:
+            orphaned: Whether the parent is gone: then the next one's process goes on at once.
+        """
+        self._is_orphaned = orphaned
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Have the rules read again; any thread, and a signal handler, may."""
+        self._scoring.reload()
+
+    def run(self) -> int:
+        """Work until told to stop; return the exit status."""
+        threading.Thread(target=self._tell, name="tell", daemon=True).start()
+        _log.info("storing in %s", self._settings.db)
+        try:
+            while not self._stop.is_set() and self._writer.error is None:
+                begun = time.perf_counter()
+                if not self._scoring.tick():
+                    self._stop.wait(_PAUSE)
+                elif self._writer.left() > _BACKLOG:
+                    # Storing comes first while much waits, but scoring never rests.
+                    self._stop.wait(min(_PAUSE, time.perf_counter() - begun))
+            return self._end()
+        finally:
+            self._serving.close()
+
+    def _end(self) -> int:
+        until = time.monotonic() + (0 if self._is_orphaned else self._settings.grace)
+        while self._writer.left() and self._writer.error is None and time.monotonic() < until:
+            self._scoring.tick()
+            time.sleep(0.02)
+        self._writer.close()
+        error = self._writer.error
+        if error is None:
+            self._scoring.drain(max(0.0, until - time.monotonic()))
+        else:
+            _log.error("cannot store: %s", error)
+        try:
+            self._scoring.close()
+            self._attach.close(max(0.1, until - time.monotonic()))
+            self._own.close()
+            self._store.close()
+        except Exception:
+            if error is None:
+                raise
+        left = self._writer.left()
+        if left:
+            _log.warning("%d bytes wait in %s for the next start", left, self._settings.spool)
+        return FAILED if error else 0
+
+    def state(self) -> dict[str, Any]:
+        """Return how it stands."""
+        writer = self._writer
+        return {
+            "stored": asdict(writer.figures),
+            "position": list(writer.position),
+            "left_bytes": writer.left(),
+            "error": str(writer.error) if writer.error else "",
+            "socket": self._serving.path,
+            "pid": os.getpid(),
+            "decoder_pid": writer.decoder_pid,
+            "scoring": self._scoring.state(),
+        }
+
+    def metrics(self) -> bytes:
+        """Return the scoring side's metrics as Prometheus has them."""
+        return self._attach.metrics.text()
+
+    def _stored(self, trace_ids: Sequence[str], now: int) -> None:
+        self._scoring.touch(trace_ids, now)
+
+    def _load_rules(self) -> Rules:
+        if self._settings.config:
+            return Rules(self._settings.config, self._own)
+        return Rules("", self._own, Config.model_construct(evaluators=[]))
+
+    def _tell(self) -> None:
+        while True:
+            with suppress(Exception):
+                print(json.dumps({"state": self.state()}), flush=True)
+            if self._stop.wait(_TELL):
+                time.sleep(_TELL)
+
+
+def _watch_parent(back: Back) -> None:
+    sys.stdin.buffer.read()
+    back.stop(orphaned=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run until told to stop; return the exit status."""
+    settings = Settings.of(arguments[0])
+    set_up(settings.log_format, "back")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(100_000, 20, 100)
+    # Each call of DuckDB gives the interpreter away; waiting to have it back makes commits slow.
+    sys.setswitchinterval(0.001)
+    try:
+        back = Back(settings)
+    except StoreLocked as error:
+        print(json.dumps({"failed": str(error)}), flush=True)
+        return FAILED
+    except OtevalError as error:
+        print(json.dumps({"refused": str(error)}), flush=True)
+        return REFUSED
+    signal.signal(signal.SIGTERM, lambda *_: back.stop())
+    signal.signal(signal.SIGHUP, lambda *_: back.reload())
+    threading.Thread(target=_watch_parent, args=(back,), daemon=True).start()
+    try:
+        return back.run()
+    except OtevalError as error:
+        _log.error("%s", error)
+        return FAILED
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stderr.flush()
+    # Threads that wait for a judge or a client are not waited for.
+    os._exit(status)

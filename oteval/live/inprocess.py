@@ -1,0 +1,243 @@
+"""A span processor that writes into a database file, for an agent without a server beside it.
+
+    recorder = oteval.InProcess("runs.duckdb")
+    provider.add_span_processor(recorder)
+    logger_provider.add_log_record_processor(recorder.logs)   # where content is in log records
+    ...
+    recorder.score("oteval.yaml")
+
+A thread of its own writes what has ended, a batch at a time, so that the agent does not wait for
+the disk. It waits only when that thread is far behind, and no longer than a few seconds; what
+then is lost is counted. One process holds the file at a time, this one; what it forks records
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..config import Config
+from ..ingest.sdk import log_record_of, span_of
+from ..model import LogRecord, Score, Span, Trajectory
+from ..pipeline import refresh
+from ..selection import EVERYTHING, Selection
+from ..store import Store
+from .capture import read_config, scored
+from .sdk import LogProcessorBase, SpanProcessorBase, require_sdk
+
+__all__ = ["InProcess"]
+
+_LOG = logging.getLogger("oteval")
+# As many rows as a row group of the store has.
+_BATCH = 16_384
+_PATIENCE = 5.0
+
+
+class InProcess(SpanProcessorBase):
+    """Records the spans of this process in a database.
+
+    Attributes:
+        logs: The log record processor that writes to the same database.
+        dropped: How many spans and log records could not be kept.
+        error: What last kept a batch from being written, or None.
+    """
+
+    def __init__(
+        self,
+        db: str | Path | Store = "oteval.duckdb",
+        *,
+        max_waiting: int = 65_536,
+        interval: float = 0.5,
+    ) -> None:
+        """Open the database and begin to record.
+
+        Args:
+            db: The database's file, or an open store, which nobody else may use meanwhile.
+            max_waiting: How many spans and log records may wait to be written.
+            interval: How long they wait for others, to be written together (s).
+
+        Raises:
+            ConfigError: OpenTelemetry's SDK is not installed.
+            StoreError: The database cannot be used; the subclass says why.
+        """
+        require_sdk()
+        self._store = db if isinstance(db, Store) else Store(db)
+        self._owns_store = not isinstance(db, Store)
+        self._max_waiting, self._interval = max_waiting, interval
+        self._waiting: list[Any] = []
+        self._state = threading.Condition()
+        self._using = threading.RLock()
+        self._is_writing = self._is_urgent = self._is_closed = False
+        self._pid = os.getpid()
+        self.dropped = 0
+        self.error: Exception | None = None
+        self.logs = _Logs(self)
+        self._thread = threading.Thread(target=self._work, name="oteval-writer", daemon=True)
+        self._thread.start()
+
+    def on_end(self, span: Any) -> None:
+        """Take an ended span in."""
+        self._take(span)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Write what is waiting.
+
+        Args:
+            timeout_millis: How long to wait for it (ms).
+
+        Returns:
+            Whether all that came so far is written.
+        """
+        if os.getpid() != self._pid:
+            return False
+        with self._state:
+            self._is_urgent = True
+            self._state.notify_all()
+            is_done = self._state.wait_for(self._is_idle, timeout_millis / 1000)
+        return is_done and self.error is None
+
+    def shutdown(self) -> None:
+        """Write what is waiting, and close the database; what comes later is dropped."""
+        if os.getpid() != self._pid:
+            return
+        with self._state:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._state.notify_all()
+        self._thread.join()
+        if self._owns_store:
+            with self._using:
+                self._store.close()
+
+    def trajectories(self, selection: Selection = EVERYTHING) -> list[Trajectory]:
+        """Return the agent runs that the database holds, those of just now included.
+
+        Args:
+            selection: Which of them.
+        """
+        self.force_flush()  # before taking the store, which the writer needs for it
+        with self._using:
+            return self._read(selection)
+
+    def score(
+        self,
+        config: str | Path | Config,
+        base: str | Path | None = None,
+        selection: Selection = EVERYTHING,
+    ) -> list[Score]:
+        """Score runs of the database as a configuration says, and keep the scores there.
+
+        Args:
+            config: A file as `oteval score -c` takes it, or what `load_config` returns.
+            base: The folder that paths of the configuration are relative to; by default the
+                file's, or the current one.
+            selection: Which runs.
+
+        Raises:
+            ConfigError: The configuration is wrong.
+        """
+        known, folder = read_config(config, base)
+        self.force_flush()
+        with self._using:
+            return scored(self._store, known, folder, self._read(selection))
+
+    def __enter__(self) -> InProcess:
+        """Return the recorder itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write what is waiting, and close the database."""
+        self.shutdown()
+
+    def _read(self, selection: Selection) -> list[Trajectory]:
+        refresh(self._store)
+        return list(self._store.trajectories.read(selection))
+
+    def _is_idle(self) -> bool:
+        return not self._waiting and not self._is_writing
+
+    def _take(self, item: Any) -> None:
+        if os.getpid() != self._pid:
+            return
+        with self._state:
+            if len(self._waiting) >= self._max_waiting and self.error is None:
+                self._state.wait_for(self._has_room, _PATIENCE)
+            if self._is_closed or not self._has_room():
+                self.dropped += 1
+                return
+            self._waiting.append(item)
+            if len(self._waiting) in (1, _BATCH):
+                self._state.notify_all()
+
+    def _has_room(self) -> bool:
+        return len(self._waiting) < self._max_waiting or self._is_closed
+
+    def _work(self) -> None:
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._waiting or self._is_closed)
+                self._state.wait_for(self._is_due, self._interval)
+                batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
+                if not batch:
+                    self._is_urgent = False
+                    if self._is_closed:
+                        return
+                    continue
+                self._is_writing = True
+                self._state.notify_all()
+            self._write(batch)
+            with self._state:
+                self._is_writing = False
+                self._is_urgent = self._is_urgent and bool(self._waiting)
+                self._state.notify_all()
+
+    def _is_due(self) -> bool:
+        return self._is_urgent or self._is_closed or len(self._waiting) >= _BATCH
+
+    def _write(self, batch: list[Any]) -> None:
+        spans: list[Span] = []
+        logs: list[LogRecord] = []
+        try:
+            for item in batch:
+                if isinstance(item, LogRecord):
+                    logs.append(item)
+                else:
+                    spans.append(span_of(item))
+            with self._using:
+                self._store.spans.write(spans, logs)
+        except Exception as error:  # the agent goes on whatever becomes of its spans
+            if self.error is None:
+                _LOG.warning("%s: spans cannot be written: %s", self._store.path, error)
+            self.error = error
+            self.dropped += len(batch)
+        else:
+            self.error = None
+
+
+class _Logs(LogProcessorBase):
+    """Takes log records in for a recorder."""
+
+    def __init__(self, recorder: InProcess) -> None:
+        self._recorder = recorder
+
+    def on_emit(self, log_record: Any) -> None:
+        # Read at once: who emitted the body may change it afterwards.
+        self._recorder._take(log_record_of(log_record))
+
+    def shutdown(self) -> None:
+        """Write what is waiting; the recorder itself closes the database."""
+        self._recorder.force_flush()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._recorder.force_flush(timeout_millis)

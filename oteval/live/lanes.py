@@ -1,0 +1,269 @@
+"""Evaluators that take their time, each on threads of its own.
+
+A lane never holds up another, nor what comes in. A call that takes longer than its evaluator may
+is given up: its thread is left behind, another takes its place, and what it may still return is
+not looked at. When as many threads hang as may run at once, the lane waits until one of them ends.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model import Reference, Score, Trajectory
+from .budgets import Pace, Purse, cost_of
+from .rules import LiveRule
+
+__all__ = ["DEFERRED", "Item", "Lane", "Outcome", "Task", "Work", "run", "spending"]
+
+DEFERRED = "oteval.deferred"
+"""The metadata key of a score that is only put off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A trajectory that an evaluator is to judge.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        rev: Its revision.
+        trace_id: Its trace.
+        completion: The number of the trace's completion.
+        rule: The evaluator's name and version.
+        errors: How often it failed before.
+        has_outcome: Whether a score says already that it failed or was put off.
+        is_deferred: Whether the newest score says that it was put off.
+        since_ns: When it became known.
+    """
+
+    trajectory_id: str
+    rev: int
+    trace_id: str
+    completion: int
+    rule: tuple[str, str]
+    errors: int = 0
+    has_outcome: bool = False
+    is_deferred: bool = False
+    since_ns: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, tuple[str, str]]:
+        """What no two items at work may share."""
+        return self.trajectory_id, self.rev, self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An item with all that judging it takes."""
+
+    item: Item
+    trajectory: Trajectory
+    reference: Reference | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a task.
+
+    Attributes:
+        task: The task.
+        score: The score.
+        cost: What it cost (US dollars).
+        seconds: How long it took.
+        was_asked: Whether the evaluator was asked at all.
+    """
+
+    task: Task
+    score: Score
+    cost: float = 0.0
+    seconds: float = 0.0
+    was_asked: bool = True
+
+
+def run(live: LiveRule, task: Task, now: int) -> Outcome:
+    """Judge a trajectory; whatever the evaluator does, there is an outcome."""
+    began = time.monotonic()
+    score = live.scorer.score(task.trajectory, task.reference, task.problem, now)
+    return Outcome(task, score, cost_of(score), time.monotonic() - began)
+
+
+def _blank(live: LiveRule, task: Task, now: int, **fields: Any) -> Score:
+    root = task.trajectory.root_span
+    return Score(
+        *(task.trajectory.id, root.trace_id, root.span_id, *live.key),
+        rev=task.trajectory.rev,
+        sample_p=live.scorer.sample,
+        time_ns=now,
+        **fields,
+    )
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A thread and what it is at."""
+
+    thread: threading.Thread | None = None
+    task: Task | None = None
+    began: float = 0.0
+    is_left: bool = False
+
+
+@dataclass
+class Lane:
+    """The threads of one evaluator.
+
+    Attributes:
+        live: The evaluator.
+        purse: What it may spend.
+        clock: The time (ns).
+    """
+
+    live: LiveRule
+    purse: Purse
+    clock: Callable[[], int]
+    _tasks: queue.SimpleQueue[Task | None] = field(default_factory=queue.SimpleQueue)
+    _done: queue.SimpleQueue[Outcome] = field(default_factory=queue.SimpleQueue)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _workers: list[_Worker] = field(default_factory=list)
+    _left: list[_Worker] = field(default_factory=list)
+    under_way: int = 0
+
+    def __post_init__(self) -> None:
+        """Set the pace."""
+        self._pace = Pace(self.live.limits.max_per_minute)
+
+    @property
+    def room(self) -> int:
+        """How many tasks it takes now, so that its threads never wait for more."""
+        return max(0, 8 * self.live.limits.concurrency - self.under_way)
+
+    def put(self, task: Task) -> None:
+        """Take a task."""
+        self.under_way += 1
+        self._tasks.put(task)
+        self._staff()
+
+    def collect(self) -> list[Outcome]:
+        """Return what has come of tasks since last time, those given up among them."""
+        self._give_up()
+        self._put_off()
+        found = []
+        while not self._done.empty():
+            found.append(self._done.get())
+        self.under_way -= len(found)
+        if self.under_way:
+            self._staff()
+        return found
+
+    def close(self) -> None:
+        """Let the threads end once they are done with what they are at."""
+        self._stop.set()
+        for _ in self._workers:
+            self._tasks.put(None)
+
+    def _staff(self) -> None:
+        """Start threads, as many as may run at once."""
+        limit = min(self.live.limits.concurrency, self.under_way)
+        while len(self._workers) + len(self._left) < limit and not self._stop.is_set():
+            worker = _Worker()
+            # A daemon: an evaluator that hangs must not keep the process from ending.
+            worker.thread = threading.Thread(
+                target=self._work, args=(worker,), name=f"oteval {self.live.key[0]}", daemon=True
+            )
+            self._workers.append(worker)
+            worker.thread.start()
+
+    def _work(self, worker: _Worker) -> None:
+        while (task := self._tasks.get()) is not None:
+            if self._stop.wait(self._pace.wait_time()):
+                return
+            why = self.purse.admit()
+            if why:
+                score = self._deferred(task, "budget", why)
+                self._done.put(Outcome(task, score, was_asked=False))
+                continue
+            with self._lock:
+                worker.task, worker.began = task, time.monotonic()
+            outcome = run(self.live, task, self.clock())
+            self.purse.paid(outcome.cost)
+            with self._lock:
+                worker.task = None
+                if worker.is_left:
+                    return
+                self._done.put(outcome)
+
+    def _give_up(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for worker in list(self._workers):
+                task = worker.task
+                if task is None or now - worker.began <= self.live.timeout:
+                    continue
+                worker.is_left = True
+                self._workers.remove(worker)
+                self._left.append(worker)
+                self._done.put(self._overdue(task, now - worker.began))
+
+    def _put_off(self) -> None:
+        """While all that may run hang, say so of what waits, which would wait for ever."""
+        self._left = [w for w in self._left if w.thread is not None and w.thread.is_alive()]
+        if self._workers or len(self._left) < self.live.limits.concurrency:
+            return
+        while not self._tasks.empty():
+            task = self._tasks.get()
+            if task is not None:
+                why = f"{len(self._left)} calls before it hang; done when one of them ends"
+                self._done.put(Outcome(task, self._deferred(task, "hangs", why), was_asked=False))
+
+    def _deferred(self, task: Task, code: str, why: str) -> Score:
+        return _blank(
+            *(self.live, task, self.clock()),
+            status="not_evaluated",
+            comment=why,
+            metadata={DEFERRED: code},
+        )
+
+    def _overdue(self, task: Task, seconds: float) -> Outcome:
+        score = _blank(
+            *(self.live, task, self.clock()),
+            status="error",
+            comment=f"TimeoutError: no answer within {self.live.timeout:g} s",
+        )
+        return Outcome(task, score, 0.0, seconds)
+
+
+class Work:
+    """What an evaluator has to do: what came just now before what is older."""
+
+    def __init__(self, live: LiveRule, lane: Lane | None) -> None:
+        self.live = live
+        self.lane = lane
+        self.fresh: deque[Item] = deque()
+        self.older: deque[Item] = deque()
+
+    def take(self) -> Item | None:
+        """Return the next item, if there is one."""
+        queue = self.fresh or self.older
+        return queue.popleft() if queue else None
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.older)
+
+
+def spending(done: Sequence[Outcome], day: str) -> list[tuple[str, str, int, float]]:
+    """Return what some outcomes cost on a day, as `Live.spend` takes it."""
+    calls: Counter[str] = Counter()
+    costs: dict[str, float] = {}
+    for one in done:
+        if one.cost:
+            name = one.score.evaluator
+            calls[name] += 1
+            costs[name] = costs.get(name, 0.0) + one.cost
+    return [(name, day, calls[name], cost) for name, cost in costs.items()]

@@ -1,0 +1,63 @@
+"""The log: lines on standard error, for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["set_up"]
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record.created),
+            "level": record.levelname.lower(),
+            "process": record.__dict__.get("part", ""),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{_time(record.created)} {record.levelname.lower()} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+class _Part(logging.Filter):
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.part = self._part
+        return True
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def set_up(log_format: str, part: str) -> None:
+    """Have all that is logged written to standard error.
+
+    Args:
+        log_format: ``json`` or ``text``.
+        part: The process: ``front`` or ``back``.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if log_format == "json" else _Text())
+    handler.addFilter(_Part(part))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(True)

@@ -1,0 +1,314 @@
+"""The listening process of `oteval serve`: receives, spools, acknowledges; opens no database.
+
+What it receives is stored and scored by `back`, a process of its own that it keeps alive, so that
+neither a slow evaluator nor a crash of it keeps anybody from being acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..config import load_config
+from ..errors import ConfigError, OtevalError
+from ..ingest.receiver.answers import Refused
+from ..ingest.receiver.auth import Tokens
+from ..ingest.receiver.grpc import GrpcReceiver
+from ..ingest.receiver.http import HttpReceiver, Server, refusal
+from ..ingest.receiver.intake import Intake
+from ..ingest.receiver.redaction import Redactor, Rule
+from ..ingest.spool import Spool
+from .asking import ask
+from .figures import Figures
+from .logs import set_up
+from .settings import Settings
+from .supervisor import Supervisor
+
+__all__ = ["Tls", "serve"]
+
+_log = logging.getLogger(__name__)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]", ""})
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_CHECK = 2.0
+
+
+class Tls:
+    """A certificate and its key.
+
+    Attributes:
+        certificate: The file of the chain, PEM.
+        key: The file of the key, PEM.
+    """
+
+    def __init__(self, certificate: str, key: str) -> None:
+        self.certificate = certificate
+        self.key = key
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return them as gRPC takes them.
+
+        Raises:
+            ConfigError: A file cannot be read.
+        """
+        try:
+            pair = (Path(self.key).read_bytes(), Path(self.certificate).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: {error.strerror}") from error
+        return grpc.ssl_server_credentials([pair])
+
+
+def serve(
+    settings: Settings,
+    tokens: Tokens,
+    tls: Tls | None = None,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: How.
+        tokens: Who may send, and read.
+        tls: The certificate, for TLS.
+        on_ready: Called with one line that says where it listens.
+
+    Raises:
+        OtevalError: It cannot begin; the message says why.
+    """
+    set_up(settings.log_format, "front")
+    # Large requests are looked through in threads; the small ones beside them should not wait long.
+    sys.setswitchinterval(0.001)
+    asyncio.run(_Front(settings, tokens, tls).run(on_ready))
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return the host and port of ``host:port``.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{address!r} is no address; write HOST:PORT, such as 127.0.0.1:4318")
+    return host.strip("[]"), int(port)
+
+
+class _Front:
+    def __init__(self, settings: Settings, tokens: Tokens, tls: Tls | None) -> None:
+        self._settings, self._tokens, self._tls = settings, tokens, tls
+        self._stopping = asyncio.Event()
+        self._stamp = 0.0
+        self._figures = Figures(self._stand)
+        self._intake: Intake
+        self._spool: Spool
+        self._back: Supervisor
+
+    async def run(self, on_ready: Callable[[str], None] | None) -> None:
+        settings = self._settings
+        redactor = self._redactor()
+        listener = _listen(settings.http)
+        self._spool = Spool(settings.spool, quota=settings.quota)
+        if self._spool.cut:
+            _log.warning("%d bytes of an unfinished request were cut", self._spool.cut)
+        self._intake = Intake(self._spool, redactor, self._figures.observe)
+        grpc_server = self._grpc() if settings.grpc else None
+        host = split_address(settings.http)[0]
+        url = f"{'https' if self._tls else 'http'}://{host}:{listener.getsockname()[1]}"
+        addresses = {"http": url, "front_pid": os.getpid()}
+        if grpc_server is not None:
+            addresses["grpc"] = f"{split_address(settings.grpc)[0]}:{grpc_server.port}"
+        self._back = Supervisor(replace(settings, notice=addresses))
+        supervising = asyncio.create_task(self._back.run())
+        receiver = HttpReceiver(self._intake, self._tokens, limit=settings.limit)
+        server = Server(
+            receiver.application(self._routes()),
+            certificate=self._tls.certificate if self._tls else None,
+            key=self._tls.key if self._tls else None,
+        )
+        self._catch_signals()
+        first = asyncio.create_task(self._back.wait_ready())
+        stopped = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({supervising, first, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if supervising.done():
+            listener.close()
+            await asyncio.to_thread(self._spool.close)
+            await supervising  # raises what kept it from beginning
+        if grpc_server is not None:
+            grpc_server.start()
+        serving = asyncio.create_task(server.serve([listener]))
+        watching = asyncio.create_task(self._watch_config())
+        if on_ready is not None:
+            on_ready(", ".join(str(v) for k, v in addresses.items() if k != "front_pid"))
+        await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
+        await self._end(server, serving, grpc_server)
+        watching.cancel()
+        await asyncio.wait({supervising})
+
+    async def _end(
+        self, server: Server, serving: asyncio.Task[None], grpc_server: GrpcReceiver | None
+    ) -> None:
+        _log.info("stopping: what is spooled is stored")
+        self._stopping.set()
+        if grpc_server is not None:
+            await asyncio.to_thread(grpc_server.stop(3).wait)
+        server.should_exit = True
+        await asyncio.wait({serving})
+        await asyncio.to_thread(self._spool.close)
+        status = await self._back.stop()
+        if status:
+            _log.error("the storing process ended with status %d", status)
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _grpc(self) -> GrpcReceiver:
+        try:
+            return GrpcReceiver(
+                self._intake,
+                self._tokens,
+                self._settings.grpc,
+                limit=self._settings.limit,
+                credentials=self._tls.credentials() if self._tls else None,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{self._settings.grpc}: cannot listen there ({error}); give another --grpc"
+            ) from error
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+            Route("/api/{path:path}", self._api),
+        ]
+
+    async def _healthz(self, request: Request) -> Response:  # noqa: ARG002
+        return Response(b"ok\n", media_type="text/plain")
+
+    async def _readyz(self, request: Request) -> Response:  # noqa: ARG002
+        stand = self._stand()
+        status = 200 if stand["is_ready"] else 503
+        return Response(orjson.dumps(stand), status, media_type="application/json")
+
+    async def _metrics(self, request: Request) -> Response:
+        if refused := self._may_not_read(request):
+            return refused
+        text = self._figures.text()
+        # Without the other process, those of this one say that it is away.
+        with suppress(OSError, KeyError, TimeoutError):
+            text += await asyncio.wait_for(ask(self._back.state["socket"], "metrics"), 5)
+        return Response(text, headers={"content-type": _TEXT})
+
+    async def _api(self, request: Request) -> Response:
+        if refused := self._may_not_read(request):
+            return refused
+        query = {name: request.query_params.getlist(name) for name in request.query_params}
+        try:
+            path = request.path_params["path"]
+            body = await asyncio.wait_for(ask(self._back.state["socket"], path, query), 60)
+        except (OSError, KeyError, TimeoutError):
+            return refusal(Refused(503, "away", "the storing process is away", retry_after=1))
+        status = 200
+        if body.startswith(b'{"error":'):
+            status = int(orjson.loads(body).get("status", 500))
+        return Response(body, status, media_type="application/json")
+
+    def _may_not_read(self, request: Request) -> Response | None:
+        try:
+            self._tokens.check_read(request.headers.get("authorization"))
+        except Refused as refused:
+            return refusal(refused)
+        host = request.headers.get("host", "").rpartition(":")
+        name = host[0] if host[2].isdecimal() else request.headers.get("host", "")
+        is_local = split_address(self._settings.http)[0] in _LOOPBACK
+        if not self._tokens.read and is_local and name not in _LOOPBACK:
+            # A page in a browser that had its own name point here.
+            return refusal(Refused(403, "host", "use http://127.0.0.1 or http://localhost"))
+        return None
+
+    def _stand(self) -> Mapping[str, Any]:
+        back = self._back.state if self._back.is_up else {}
+        reason = "the server stops" if self._stopping.is_set() else self._spool.refusing()
+        reasons = [
+            reason,
+            self._spool.problem and f"the spool: {self._spool.problem}",
+            "" if back else f"the storing process is away: {self._back.failure or 'it starts'}",
+            str(back.get("error") or ""),
+        ]
+        known = [text for text in reasons if text]
+        return {
+            "is_ready": not known,
+            "reasons": known,
+            "is_storing": bool(back),
+            "restarts": self._back.restarts,
+            "spool_bytes": self._spool.size(),
+            "spool_quota": self._spool.quota,
+            **{key: value for key, value in back.items() if key != "socket"},
+        }
+
+    def _redactor(self) -> Redactor:
+        path = self._settings.config
+        if not path:
+            return Redactor([])
+        config = load_config(path)
+        self._stamp = _changed(path)
+        return Redactor(
+            Rule(tuple(rule.keys), rule.pattern, rule.replace) for rule in config.redact
+        )
+
+    def _reload(self) -> None:
+        try:
+            self._intake.redactor = self._redactor()
+        except OtevalError as error:
+            _log.error("the old redaction rules stay in force: %s", error)
+        self._back.hang_up()
+
+    async def _watch_config(self) -> None:
+        """Take new redaction rules when the file changes; the other process sees to its own."""
+        path = self._settings.config
+        while path:
+            await asyncio.sleep(_CHECK)
+            stamp = _changed(path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                try:
+                    self._intake.redactor = self._redactor()
+                except OtevalError as error:
+                    _log.error("the old redaction rules stay in force: %s", error)
+
+
+def _changed(path: str) -> float:
+    try:
+        return Path(path).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _listen(address: str) -> socket.socket:
+    host, port = split_address(address)
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"{address}: cannot listen there ({reason}); give another --http"
+        ) from error

@@ -1,0 +1,138 @@
+"""Keeping the storing process alive: started, heard, started again when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import StoreError
+from .settings import Settings
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger(__name__)
+_REFUSED = 2
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+# After so many seconds without a word from it, the process counts as stuck.
+_SILENCE = 10.0
+_LINE = 1 << 20
+
+
+class Supervisor:
+    """The storing process, as the one that listens has it.
+
+    Attributes:
+        state: What it last said of itself.
+        restarts: How often it ended by itself.
+        failure: Why it last ended, "" while it runs.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.state: dict[str, Any] = {}
+        self.restarts = 0
+        self.failure = ""
+        self._settings = settings
+        self._process: asyncio.subprocess.Process | None = None
+        self._heard = 0.0
+        self._stopping = False
+        self._ready = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs and says so."""
+        return bool(self.state) and time.monotonic() - self._heard < _SILENCE
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def run(self) -> None:
+        """Start it, again and again, until `stop`.
+
+        Raises:
+            StoreError: It refused what it was told, the first time.
+        """
+        wait = _FIRST_WAIT
+        while not self._stopping:
+            begun = time.monotonic()
+            status, refusal = await self._once()
+            self.state = {}
+            if self._stopping:
+                return
+            if refusal and not self.restarts and status == _REFUSED:
+                raise StoreError(refusal)
+            self.restarts += 1
+            self.failure = refusal or self.failure or f"it ended with status {status}"
+            _log.error("the storing process ended (%s); it is started again", self.failure)
+            if time.monotonic() - begun > 60:
+                wait = _FIRST_WAIT
+            await asyncio.sleep(wait)
+            wait = min(_LONGEST_WAIT, wait * 2)
+
+    async def wait_ready(self) -> None:
+        """Wait until it works, or has said why it cannot yet."""
+        await self._ready.wait()
+
+    async def stop(self) -> int:
+        """Have it store what is spooled and end; return its exit status."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return 0
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(process.wait(), self._settings.grace + 15)
+        except TimeoutError:
+            _log.error("the storing process does not end; it is killed")
+            process.kill()
+            return await process.wait()
+
+    def hang_up(self) -> None:
+        """Have it read its configuration again."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGHUP)
+
+    async def _once(self) -> tuple[int, str]:
+        root = str(Path(__file__).parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "oteval.live.back", self._settings.text()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LINE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        refusal = ""
+        assert process.stdout is not None
+        try:
+            while line := await process.stdout.readline():
+                refusal = self._hear(line) or refusal
+        except ValueError:  # a line that is too long is none of its own
+            process.kill()
+        return await process.wait(), refusal
+
+    def _hear(self, line: bytes) -> str:
+        try:
+            said = json.loads(line)
+            if "state" in said:
+                self.state = said["state"]
+                self._heard = time.monotonic()
+                self.failure = str(self.state.get("error") or "")
+                self._ready.set()
+                return ""
+            if "failed" in said:  # it may do later; traces are taken meanwhile
+                self._ready.set()
+            return str(said.get("refused") or said.get("failed") or "")
+        except (ValueError, AttributeError, TypeError):
+            return ""

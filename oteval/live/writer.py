@@ -1,0 +1,189 @@
+"""From the spool into the store: rows and position in one transaction, then the segments go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, Full, Queue
+
+from ..attach import Forwarder
+from ..ingest.spool import Position, remove_before
+from ..ingest.spool_reader import SpoolReader
+from ..store import Store
+from .decoder import Chunk, Decoder
+
+__all__ = ["Figures", "Writer"]
+
+_log = logging.getLogger(__name__)
+AGE = 0.5
+_ROOM_WAIT = 0.1
+
+
+@dataclass
+class Figures:
+    """What the writer did since it began.
+
+    Attributes:
+        spans: Spans stored.
+        logs: Log records stored.
+        duplicates: Spans and log records that the store had already.
+        requests: Requests taken from the spool.
+        lost_bytes: Bytes of the spool that were no record any more.
+        commits: Transactions.
+        slowest_commit: Seconds that the slowest took.
+        last_ns: When the last was.
+        lag: Seconds between the receipt of the oldest request of the last one and its commit.
+    """
+
+    spans: int = 0
+    logs: int = 0
+    duplicates: int = 0
+    requests: int = 0
+    lost_bytes: int = 0
+    commits: int = 0
+    slowest_commit: float = 0.0
+    last_ns: int = 0
+    lag: float = 0.0
+
+
+class Writer:
+    """Stores what is spooled, in a thread of its own.
+
+    Attributes:
+        figures: What it did.
+        error: Why it has stopped, None while it goes on.
+        position: Up to where the spool is stored.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        on_stored: Callable[[Sequence[str], int], None],
+        forward: Forwarder | None = None,
+        age: float = AGE,
+    ) -> None:
+        """Begin.
+
+        Args:
+            store: Where to; the writer's alone.
+            folder: The spool.
+            on_stored: Told of the traces that something was stored of, and the time (ns).
+            forward: What sends on the requests, in their order.
+            age: After how many seconds what has come is stored, however little.
+        """
+        self.figures = Figures()
+        self.error: BaseException | None = None
+        self.position = Position(*store.spooled.position())
+        self._store, self._folder = store, folder
+        self._on_stored, self._forward, self._age = on_stored, forward, age
+        self._raw = SpoolReader(folder, self.position)
+        self._left = SpoolReader(folder)
+        self._chunks: Queue[Chunk] = Queue(1)
+        self._closing = threading.Event()
+        self._decoder = Decoder(folder, self.position, age)
+        self._threads = [
+            threading.Thread(target=self._fetch, name="fetch", daemon=True),
+            threading.Thread(target=self._run, name="writer", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def decoder_pid(self) -> int:
+        """The process that decodes."""
+        return self._decoder.pid
+
+    def left(self) -> int:
+        """Return how many bytes of the spool are not stored."""
+        self._left.position = self.position
+        return self._left.left()
+
+    def close(self) -> None:
+        """Finish the transaction under way, and end."""
+        self._closing.set()
+        self._decoder.close()
+        for thread in self._threads:
+            thread.join()
+        self._decoder.release()
+        self._raw.close()
+
+    def _fetch(self) -> None:
+        """Take chunks from the decoder, one ahead of the transaction."""
+        while not self._closing.is_set():
+            try:
+                chunk = self._decoder.next()
+            except (EOFError, ValueError) as error:
+                if not self._closing.is_set():
+                    self.error = self.error or error
+                return
+            while not self._closing.is_set():
+                try:
+                    self._chunks.put(chunk, timeout=0.2)
+                    break
+                except Full:
+                    continue
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                chunk = self._chunks.get(timeout=0.1)
+            except Empty:
+                continue
+            try:
+                self._take(chunk)
+            except Exception as error:
+                self.error = error
+                return
+
+    def _take(self, chunk: Chunk) -> None:
+        if self._forward is not None and not self._forwarded(chunk.end, self._forward):
+            return
+        batch = self._store.spans.batch()
+        batch.add_table(chunk.spans)
+        begun = time.perf_counter()
+        spans, logs = self._store.spooled.commit(batch, chunk.logs, chunk.end)
+        took = time.perf_counter() - begun
+        self.position = chunk.end
+        now = time.time_ns()
+        traces = set(chunk.spans["trace_id"].unique().to_pylist())
+        traces.update(chunk.logs["trace_id"].unique().to_pylist())
+        self._on_stored(sorted(filter(None, traces)), now)
+        remove_before(self._folder, chunk.end.segment)
+        self.figures.spans += spans.stored
+        self.figures.logs += logs.stored
+        self.figures.duplicates += spans.duplicate + logs.duplicate
+        self._count(chunk, took, now)
+
+    def _count(self, chunk: Chunk, took: float, now: int) -> None:
+        figures = self.figures
+        figures.requests += chunk.requests
+        figures.lost_bytes += chunk.lost
+        figures.commits += 1
+        figures.slowest_commit = max(figures.slowest_commit, took)
+        figures.last_ns = now
+        figures.lag = max(0.0, (now - chunk.first_ns) / 1e9)
+        if chunk.lost:
+            _log.error("%d bytes of the spool were damaged and are lost", chunk.lost)
+        for problem in chunk.problems:
+            _log.warning("left out: %s", problem)
+
+    def _forwarded(self, end: Position, forward: Forwarder) -> bool:
+        """Hand the requests up to a position to what sends them on; False when closing."""
+        while self._raw.position < end:
+            records = self._raw.read(1)
+            if not records:
+                break
+            for record in records:
+                while not forward.has_room():
+                    if self._closing.wait(_ROOM_WAIT):
+                        return False
+                forward.take(
+                    record.kind, record.encoding, record.payload, record.end, record.time_ns
+                )
+        forward.sync()
+        return True

@@ -1,0 +1,82 @@
+"""A downstream to send to: a real HTTP server on loopback that does as it is told."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+@dataclass
+class Downstream:
+    """An OTLP/HTTP endpoint.
+
+    Attributes:
+        url: Its base URL.
+        requests: What it took: path, headers and body.
+        answers: The statuses (and headers) of the next answers; then it takes everything.
+    """
+
+    url: str = ""
+    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    poison: bytes = b""
+    server: Any = None
+
+    def bodies(self, path: str = "/v1/traces") -> list[bytes]:
+        """Return the bodies that arrived at a path, in order."""
+        return [body for at, _, body in self.requests if at == path]
+
+    def spans(self) -> list[Any]:
+        """Return the protobuf spans that arrived, in order."""
+        found = []
+        for body in self.bodies():
+            request = ExportTraceServiceRequest.FromString(body)
+            for resource in request.resource_spans:
+                for scope in resource.scope_spans:
+                    found += scope.spans
+        return found
+
+
+@contextmanager
+def listening() -> Iterator[Downstream]:
+    """Serve on a free port while the block runs."""
+    state = Downstream()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            status, headers = state.answers.pop(0) if state.answers else (200, {})
+            if state.poison and state.poison in body:
+                status = 400
+            if status == 200:
+                state.requests.append((self.path, dict(self.headers), body))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    state.server = server
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join()

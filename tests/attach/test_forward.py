@@ -1,0 +1,372 @@
+"""Traces on their way through, to a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from oteval.attach import Forwarder, Poster
+
+from ..make import ROOT, score
+from .endpoint import Downstream
+
+SECOND = 1_000_000_000
+
+
+def request(*ids: tuple[int, int], name: str = "s", start: int = 1) -> bytes:
+    """Return a request with spans of traces and numbers."""
+    found = ExportTraceServiceRequest()
+    spans = found.resource_spans.add().scope_spans.add().spans
+    for trace, number in ids:
+        spans.add(
+            trace_id=trace.to_bytes(16, "big"),
+            span_id=number.to_bytes(8, "big"),
+            name=name,
+            start_time_unix_nano=start,
+            end_time_unix_nano=start + 1,
+        )
+    return found.SerializeToString()
+
+
+def trace(number: int) -> str:
+    return f"{number:032x}"
+
+
+class Bench:
+    """A forwarder without a thread, and its clock."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+        self.now = 1_000 * SECOND
+        self.offset = 0
+        self.forwarder = self.open()
+
+    def open(self, **options: Any) -> Forwarder:
+        """Open the queue, as a process that starts does."""
+        self.forwarder = Forwarder(
+            *(self.folder, Poster(self.url, timeout=2.0)),
+            **{"clock": lambda: self.now, "threaded": False, "deadline": 30.0, **options},
+        )
+        return self.forwarder
+
+    def take(self, payload: bytes, kind: str = "traces", encoding: str = "protobuf") -> None:
+        """Take a request in, at the next position."""
+        self.offset += 1
+        self.forwarder.take(kind, encoding, payload, (1, self.offset), self.now)
+
+    def pump(self) -> None:
+        """Send all that can be sent now."""
+        while self.forwarder.pump():
+            pass
+
+
+@pytest.fixture
+def bench(tmp_path: Path, downstream: Downstream) -> Iterator[Bench]:
+    made = Bench(tmp_path / "queue", downstream.url)
+    yield made
+    made.forwarder.close()
+
+
+def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream) -> None:
+    """Nothing leaves before the release; then all spans do, the judged one with its scores."""
+    bench.take(request((1, 1), (2, 9), (1, 2)))
+    bench.pump()
+    before = len(downstream.requests)
+
+    bench.forwarder.release({trace(1): [score(1, comment="fine")]}, bench.now)
+    bench.pump()
+
+    assert before == 0
+    spans = downstream.spans()
+    assert [(s.trace_id[-1], s.span_id[-1]) for s in spans] == [(1, 1), (1, 2)]
+    found = {a.key: a.value for a in spans[0].attributes}
+    assert found["oteval.score.e"].double_value == 1.0
+    assert found["oteval.score.e.passed"].bool_value is True
+    assert found["oteval.score.e.explanation"].string_value == "fine"
+    assert not spans[1].attributes
+    assert bench.forwarder.state()["held_spans"] == 1
+
+
+def test_nothing_is_held_past_the_deadline(bench: Bench, downstream: Downstream) -> None:
+    """A part leaves at its own deadline; a later one of its trace may still wait for scores."""
+    bench.take(request((1, 1)))
+    bench.now += 20 * SECOND
+    bench.take(request((1, 2)))
+    bench.now += 9 * SECOND
+    bench.pump()
+    assert downstream.spans() == []
+
+    bench.now += SECOND
+    bench.pump()
+    assert [s.span_id[-1] for s in downstream.spans()] == [1]
+    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.pump()
+    assert [s.span_id[-1] for s in downstream.spans()] == [1, 2]
+
+
+def test_scores_that_are_there_go_along_at_the_deadline(
+    bench: Bench, downstream: Downstream
+) -> None:
+    """What was scored by the deadline is attached, though another evaluator is not done."""
+    bench.take(request((1, 1)))
+    due = bench.forwarder.expiring(bench.now + 31 * SECOND)
+    bench.forwarder.expire({name: [score(1)] for name in due}, bench.now + 31 * SECOND)
+    bench.pump()
+
+    assert downstream.spans()[0].attributes[0].key == "oteval.score.e"
+
+
+def test_what_failed_or_was_not_judged_adds_nothing(bench: Bench, downstream: Downstream) -> None:
+    """An error is no score: the span goes on as it came."""
+    payload = request((1, 1))
+    bench.take(payload)
+    found = [score(1, status="error", comment="x"), score(1, status="not_evaluated")]
+    bench.forwarder.release({trace(1): found}, bench.now)
+    bench.pump()
+
+    assert downstream.bodies() == [payload]
+
+
+def test_a_request_of_one_trace_goes_on_as_the_very_bytes(
+    bench: Bench, downstream: Downstream
+) -> None:
+    """Without scores, the body is the body that came, unknown fields and all."""
+    payload = request((1, 1), (1, 2)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
+    bench.take(payload)
+    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.pump()
+
+    assert downstream.bodies() == [payload]
+
+
+def test_json_goes_on_as_json(bench: Bench, downstream: Downstream) -> None:
+    """A request in JSON is sent on in JSON, with the attributes in OTLP/JSON's form."""
+    span = {"traceId": trace(1), "spanId": f"{1:016x}", "name": "s", "later": {"x": 1}}
+    payload = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+    bench.take(payload, encoding="json")
+    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.pump()
+
+    path, headers, body = downstream.requests[0]
+    sent = json.loads(body)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    assert (path, headers["Content-Type"]) == ("/v1/traces", "application/json")
+    assert sent["later"] == {"x": 1}
+    assert sent["attributes"][0] == {"key": "oteval.score.e", "value": {"doubleValue": 1.0}}
+
+
+def test_logs_are_not_held(bench: Bench, downstream: Downstream) -> None:
+    """Log records go on at once, as they came."""
+    bench.take(b"\x0a\x00", kind="logs")
+    bench.pump()
+
+    assert downstream.bodies("/v1/logs") == [b"\x0a\x00"]
+
+
+def test_what_fails_is_sent_again_in_order(
+    bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy endpoint gets it all later, once, in the order in which it came; Retry-After holds."""
+    moment = [0.0]
+    monkeypatch.setattr("oteval.attach.outbox.time.monotonic", lambda: moment[0])
+    downstream.answers = [(503, {"Retry-After": "7"}), (429, {})]
+    bench.take(request((1, 1)))
+    bench.take(request((2, 1)))
+    bench.forwarder.release({trace(1): [], trace(2): []}, bench.now)
+
+    bench.pump()
+    moment[0] = 6.9
+    bench.pump()
+    early = (len(downstream.answers), bench.forwarder.state())
+    moment[0] = 7.1
+    bench.pump()
+    moment[0] = 60.0
+    bench.pump()
+
+    assert early[0] == 1
+    assert early[1]["error"].startswith("503")
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
+    assert bench.forwarder.state()["failures"] == {"503": 1, "429": 1}
+    assert bench.forwarder.state()["error"] is None
+
+
+def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Downstream) -> None:
+    """The one that the endpoint never takes is kept in a folder; the others arrive."""
+    downstream.poison = b"poison"
+    for number in range(1, 9):
+        name = "poison" if number == 5 else "fine"
+        bench.take(request((number, 1), name=name))
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3, 4, 6, 7, 8]
+    kept = list((bench.folder / "refused").iterdir())
+    assert [path.read_bytes() for path in kept] == [request((5, 1), name="poison")]
+    assert bench.forwarder.state()["refused"] == 1
+
+
+def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> None:
+    """What was not sent is there again; what was sent is not, nor is a position taken twice."""
+    bench.take(request((1, 1), (2, 1)))
+    bench.take(request((3, 1)))
+    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.pump()
+    bench.forwarder.close()
+
+    bench.open()
+    bench.offset = 0
+    bench.take(request((1, 1), (2, 1)))
+    bench.take(request((3, 1)))
+    bench.now += 30 * SECOND
+    bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3]
+
+
+def test_a_torn_record_is_cut_away(bench: Bench, downstream: Downstream) -> None:
+    """Half a record at the end, as a crash leaves it, is cut; what came before it is sent."""
+    bench.take(request((1, 1)))
+    bench.take(request((2, 1)))
+    bench.forwarder.close()
+    path = next(bench.folder.glob("*.held"))
+    path.write_bytes(path.read_bytes()[:-5])
+
+    bench.open()
+    bench.offset = 1
+    bench.take(request((2, 1)))
+    bench.now += 30 * SECOND
+    bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
+
+
+def test_what_was_sent_and_comes_back_goes_no_second_round(
+    bench: Bench, downstream: Downstream
+) -> None:
+    """Led back to oteval, the spans that it sent are recognised, the judged one too."""
+    bench.take(request((1, 1), (1, 2)))
+    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.pump()
+
+    for body in list(downstream.bodies()):
+        bench.take(body)
+    bench.take(request((1, 2), (1, 3)))
+    bench.now += 31 * SECOND
+    bench.pump()
+
+    assert [s.span_id[-1] for s in downstream.spans()] == [1, 2, 3]
+    assert bench.forwarder.state()["looped"] == 3
+
+
+def test_files_go_once_everything_is_sent(bench: Bench, downstream: Downstream) -> None:
+    """The disk is given back, and there is room again."""
+    bench.forwarder.close()
+    bench.open(segment_size=2000, quota=4000)
+    for number in range(1, 60):
+        bench.take(request((number, 1), name="x" * 50))
+    full = bench.forwarder.has_room()
+    bench.now += 31 * SECOND
+    bench.pump()
+
+    assert full is False
+    assert bench.forwarder.has_room() is True
+    assert len(downstream.spans()) == 59
+    assert len(list(bench.folder.glob("*.held"))) == 1
+
+
+def test_a_disk_that_is_full_loses_nothing(
+    bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that fails leaves nothing behind, and the same request may come again."""
+    bench.take(request((1, 1)))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            bench.take(request((2, 1)))
+    bench.offset -= 1
+    bench.take(request((2, 1)))
+    bench.now += 31 * SECOND
+    bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
+
+
+def test_by_itself_it_sends_and_survives_an_endpoint_that_is_away(
+    tmp_path: Path, downstream: Downstream
+) -> None:
+    """With its own thread: while nobody listens everything waits, then it arrives."""
+    dead = Poster("http://127.0.0.1:9", timeout=0.5)
+    forwarder = Forwarder(tmp_path, dead, deadline=0.1)
+    forwarder.take("traces", "protobuf", request((1, 1)), (1, 1), time.time_ns())
+    forwarder.sync()
+    _until(lambda: forwarder.state()["error"] is not None)
+    forwarder.close()
+
+    again = Forwarder(tmp_path, Poster(downstream.url), deadline=0.1)
+    _until(lambda: len(downstream.spans()) == 1)
+    again.close()
+
+
+def _until(holds: Callable[[], bool], patience: float = 10.0) -> None:
+    until = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from oteval.attach import Forwarder, Poster
+from tests.attach.test_forward import request
+forwarder = Forwarder(Path(sys.argv[1]), Poster(sys.argv[2]), deadline=0.05)
+number = forwarder._outbox.journal.position.offset
+while True:
+    number += 1
+    forwarder.take("traces", "protobuf", request((number, 1), (number, 2)), (1, number),
+                   time.time_ns())
+    if number % 20 == 0:
+        forwarder.sync()
+        print(number, flush=True)
+"""
+
+
+def test_killed_again_and_again_it_loses_nothing(tmp_path: Path, downstream: Downstream) -> None:
+    """Over SIGKILLs at random moments, every span that was synced arrives at least once."""
+    synced = 0
+    for life in range(4):
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path), downstream.url],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert child.stdout is not None
+        for _ in range(3 + 2 * life):
+            synced = max(synced, int(child.stdout.readline()))
+        os.kill(child.pid, signal.SIGKILL)
+        rest = child.stdout.read().split()
+        synced = max([synced, *(int(line) for line in rest)])
+        child.stdout.close()
+        child.wait()
+
+    last = Forwarder(tmp_path, Poster(downstream.url), deadline=0.0)
+    _until(lambda: last.state()["held_spans"] + last.state()["waiting_requests"] == 0, 30.0)
+    last.close()
+
+    arrived = {(int.from_bytes(s.trace_id, "big"), s.span_id[-1]) for s in downstream.spans()}
+    assert synced > 0
+    assert {(n, i) for n in range(1, synced + 1) for i in (1, 2)} <= arrived

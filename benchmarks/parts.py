@@ -34,6 +34,10 @@ PARTS = (
     "conversations",
     "imports",
     "cli",
+    "judge_rate",
+    "judge_drift",
+    "pairwise_bias",
+    "serve",
 )
 MISSING_PEER = (
     "agentevals is not here to compare with: pip install 'oteval[peers]', or name an interpreter "
@@ -62,7 +66,7 @@ def measure(part: ModuleType, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a part as the command line asks."""
     wanted: dict[str, Any] = dict(part.QUICK if options.quick else part.FULL)
     taken = inspect.signature(part.measure).parameters
-    for name in ("peer", "peer_cli"):
+    for name in ("peer", "peer_cli", "phoenix"):
         if name in taken:
             wanted[name] = getattr(options, name)
     found: dict[str, Any] = part.measure(**wanted)
@@ -74,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
     parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has agentevals")
     parser.add_argument("--peer-cli", metavar="PATH", help="agentevals-cli's agentevals command")
+    parser.add_argument("--phoenix", metavar="PATH", help="Phoenix' phoenix command")
 
 
 def text(part: ModuleType, found: dict[str, Any]) -> str:

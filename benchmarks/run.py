@@ -5,8 +5,9 @@
     python -m benchmarks --only ingest       one part (may be repeated), only printed
 
 The peers are agentevals (``--peer``, an interpreter that has it) and agentevals-cli
-(``--peer-cli``, its command). What is not here is said to be missing, in the results too. Exit
-status 1 when a part could not be measured; a target that is missed is shown and changes nothing.
+(``--peer-cli``, its command), and Phoenix for what `oteval serve` does (``--phoenix``). What is not
+here is said to be missing, in the results too. Exit status 1 when a part could not be measured; a
+target that is missed is shown and changes nothing.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return a part's figures, measured in a process of its own."""
     command = module(f"benchmarks.{name}", "--json")
     command += ["--quick"] if options.quick else []
-    for option, value in (("--peer", options.peer), ("--peer-cli", options.peer_cli)):
-        command += [option, value] if value else []
+    for name in ("peer", "peer_cli", "phoenix"):
+        value = getattr(options, name, None)
+        command += [f"--{name.replace('_', '-')}", value] if value else []
     found: dict[str, Any] = json.loads(run(command).output)
     return found
 

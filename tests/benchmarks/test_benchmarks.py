@@ -15,8 +15,11 @@ from benchmarks import (
     conversations,
     imports,
     ingest,
+    judge_drift,
+    judge_rate,
     match,
     memory,
+    pairwise_bias,
     parts,
     reconstruct,
     report,
@@ -212,6 +215,34 @@ def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
     assert (verdicts, passed) == (2, 1)
 
 
+def test_judge_rate_measures_two_sizes_and_a_second_scoring():
+    """Each run is judged once over real sockets, and nobody is asked the second time."""
+    found = judge_rate.measure(calls=20, more=30, concurrency=10, delay=0.01)
+
+    assert found["ideal_s"] == pytest.approx(0.02)
+    assert (found["first"]["passed"], found["big"]["passed"]) == (20, 30)
+    assert found["again"]["reused"] == 20
+    assert found["first"]["peak"] > 10_000_000
+    assert judge_rate.rows(found)
+
+
+def test_judge_drift_compares_verdicts_with_and_without_hardening():
+    """The scripted judge is right on harmless runs, and hardening changes none of its verdicts."""
+    found = judge_drift.measure(runs=100)
+
+    assert found["differ"] == 0
+    assert found["right_plain"] == found["right_hardened"] == 100
+    assert judge_drift.rows(found)
+
+
+def test_the_scripted_judge_can_fail_a_run():
+    """Its runs have faults, so that drift could be seen."""
+    chance = judge_drift.random.Random(7)
+    truths = [judge_drift.make(chance)[1] for _ in range(100)]
+
+    assert 30 < sum(truths) < 70
+
+
 def test_ratios_above_one_are_better_in_rates_and_in_times():
     """Twice the rate and half the time are both 2x."""
     rate = report.compared("rate", 200.0, 100.0, "peer", "{:.0f}", at_least=3)
@@ -270,3 +301,25 @@ def test_a_slope_tells_linear_from_quadratic(power: float):
     points = [{"bytes": size, "cpu_s": 3e-9 * size**power} for size in (10, 100, 5_000)]
 
     assert conversations.slope(points) == pytest.approx(power)
+
+
+def test_the_simulated_judge_is_caught_in_both_orders():
+    """A judge of the first place decides fixed comparisons, and none that are asked twice."""
+    found = pairwise_bias.measure(comparisons=3, examples=20, bias=0.5)
+
+    assert (found["fixed"], found["both"], found["flips"]) == (1, 0, 1)
+    assert [row.held for row in pairwise_bias.rows(found) if row.target] == [True]
+
+
+def test_the_simulation_fails_when_both_orders_are_biased(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """By itself the command has exit status 1 when the limit is missed."""
+    figures = {"fixed": 0.4, "flips": 0.5, "comparisons": 1, "examples": 1, "bias": 0.1}
+    monkeypatch.setattr(sys, "argv", ["pairwise_bias"])
+    for both, status in ((0.061, 1), (0.06, 0)):
+        known = {**figures, "both": both}
+        monkeypatch.setattr(pairwise_bias, "measure", lambda known=known, **_: known)
+
+        assert pairwise_bias.main() == status
+    assert "**no**" in capsys.readouterr().out

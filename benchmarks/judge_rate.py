@@ -1,0 +1,157 @@
+"""Stored runs judged by a language model, as `oteval score` does it: how near to the ideal.
+
+A scripted server answers each request after 100 ms; the rule asks about 50 runs at once, so that
+1,000 runs take 2 s at best. Inside the clock is the scoring: reading the runs, making the prompts,
+asking with the openai package over real sockets, checking the answers, keeping them and the scores
+in a database file. Importing and the first connection are in it too. The server is a process of
+its own on the same machine. Memory is the scoring process' peak, at two sizes.
+
+    python -m benchmarks.judge_rate
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import parts
+from .clock import module, run
+from .report import Row, below
+
+FULL = {"calls": 1000, "more": 4000, "concurrency": 50, "delay": 0.1}
+QUICK = {"calls": 1000, "more": 2000, "concurrency": 50, "delay": 0.1}
+
+AT_MOST = 3.0
+FLAT = 1.25
+
+
+@contextmanager
+def serving(delay: float) -> Iterator[str]:
+    """Run the server, and yield its address."""
+    process = subprocess.Popen(
+        module("benchmarks.judge_server", delay),
+        cwd=Path(__file__).resolve().parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.communicate(timeout=30)
+
+
+def fill(path: Path, calls: int) -> None:
+    """Write a database of so many runs, each with a text of its own."""
+    from oteval.model import Message, SpanRef, ToolCall, Trajectory, trajectory_id
+    from oteval.store import Store
+
+    with Store(path) as store:
+        for start in range(0, calls, 500):
+            made = []
+            for number in range(start, min(start + 500, calls)):
+                call = ToolCall("look_up", {"order": f"W{number:07d}"}, "c1")
+                messages = (
+                    Message("user", f"Where is my order W{number:07d}? " + "It is late. " * 40),
+                    Message("assistant", None, (call,)),
+                    Message("tool", "It was sent on Monday. " * 40, tool_call_id="c1"),
+                    Message("assistant", f"Order W{number:07d} was sent on Monday."),
+                )
+                root = SpanRef(f"{number + 1:032x}", f"{number + 1:016x}")
+                made.append(
+                    Trajectory(
+                        trajectory_id(root.trace_id, root.span_id),
+                        root,
+                        trace_ids=(root.trace_id,),
+                        tail=messages,
+                        start_ns=number + 1,
+                        end_ns=number + 2,
+                    )
+                )
+            store.trajectories.write(made, [one.root_span.trace_id for one in made])
+
+
+def score(path: Path, url: str, concurrency: int) -> dict[str, Any]:
+    """Score what a database holds, and return how long it took and what came of it."""
+    start = time.perf_counter()
+    from oteval.config import parse_config
+    from oteval.pipeline import ScoreRun
+    from oteval.pipeline import score as score_all
+    from oteval.store import Store
+
+    rule = {"name": "quality", "type": "judge", "model": "openai:m", "base_url": url}
+    rule["max_concurrency"] = concurrency  # type: ignore[assignment]
+    config = parse_config(json.dumps({"evaluators": [rule]}))
+    done = ScoreRun()
+    with Store(path) as store:
+        for _ in score_all(store, config, Path(), run=done):
+            pass
+    (counted,) = done.tallies.values()
+    return {"wall_s": time.perf_counter() - start, "passed": counted.passed, "reused": done.reused}
+
+
+def measure(*, calls: int, more: int, concurrency: int, delay: float) -> dict[str, Any]:
+    """Measure the scoring.
+
+    Args:
+        calls: How many runs are judged.
+        more: How many in the measurement of memory beside it.
+        concurrency: How many at once.
+        delay: Seconds that the server takes for each.
+
+    Returns:
+        ``ideal_s``, and for each size ``wall_s``, ``cpu_s``, ``peak`` bytes; ``again_s`` for a
+        second scoring, which asks nobody.
+    """
+    found: dict[str, Any] = {"calls": calls, "more": more, "concurrency": concurrency}
+    found["ideal_s"] = calls * delay / concurrency
+    with tempfile.TemporaryDirectory() as name, serving(delay) as url:
+        for key, count in (("first", calls), ("big", more)):
+            path = Path(name) / f"{key}.duckdb"
+            fill(path, count)
+            found[key] = _child(path, url, concurrency)
+            assert found[key]["passed"] == count
+        found["again"] = _child(Path(name) / "first.duckdb", url, concurrency)
+        assert found["again"]["reused"] == calls
+    return found
+
+
+def _child(path: Path, url: str, concurrency: int) -> dict[str, Any]:
+    cost = run(module("benchmarks.judge_rate", "--child", path, url, concurrency))
+    return {**json.loads(cost.output), "cpu_s": cost.cpu, "peak": cost.peak}
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    calls, at_once = f"{found['calls']:,} runs", f"{found['concurrency']} at once"
+    first, big, ideal = found["first"], found["big"], found["ideal_s"]
+    return [
+        below(f"{calls}, {at_once}: seconds", first["wall_s"], "{:.2f}", AT_MOST * ideal),
+        below(
+            f"{calls}: times the ideal of {ideal:g} s", first["wall_s"] / ideal, "{:.2f}", AT_MOST
+        ),
+        Row(f"{calls}: CPU seconds", f"{first['cpu_s']:.2f}"),
+        Row(f"{calls} judged before: seconds", f"{found['again']['wall_s']:.2f}"),
+        Row(f"{calls}: peak MB", f"{first['peak'] / 1e6:.0f}"),
+        below(
+            f"{found['more']:,} runs: peak MB",
+            big["peak"] / 1e6,
+            "{:.0f}",
+            FLAT * first["peak"] / 1e6,
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(score(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
+    else:
+        parts.main("judge_rate")

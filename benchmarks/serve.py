@@ -1,0 +1,253 @@
+"""`oteval serve`: what it acknowledges, what it stores, how long that takes, what it holds.
+
+Inside the clock of *acknowledged*: sending prepared requests of 512 spans (some 2 KB each) over
+HTTP from this process until the last answer, each answer after its fdatasync. *Stored while it
+drains*: from the end of sending until the spool is empty, reconstruction running. *Raw insert*:
+the same spans as Arrow tables of 16,384 rows inserted into a table of the same shape by DuckDB
+alone, prepared tables, no search for duplicates. *Phoenix*: `phoenix serve` with SQLite and its
+defaults, fed by the same sender with requests of the same size, counted in its database.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from benchmarks import parts
+from benchmarks.otlp_load import Load, Sent, requests, send
+from benchmarks.report import Row, compared
+from benchmarks.served import Served, memory, until
+from oteval.ingest import decode_protobuf_traces
+from oteval.store.rows import span_table
+
+FULL = {"traces": 12_000, "steady": 300.0, "peer_traces": 250}
+QUICK = {"traces": 2_000, "steady": 5.0, "peer_traces": 64}
+MISSING = (
+    "Phoenix is not here to compare with: python -m venv ENV && ENV/bin/pip install arize-phoenix, "
+    "then --phoenix ENV/bin/phoenix"
+)
+_RATE = 3000.0
+_SPANS = 8
+_ROWS = 16_384
+_PART = 2.0
+
+
+def measure(
+    traces: int, steady: float, peer_traces: int, phoenix: str | None = None
+) -> dict[str, Any]:
+    """Measure, and return the figures.
+
+    Args:
+        traces: How many runs of 8 spans are sent at full speed.
+        steady: For how many seconds spans are sent at 3,000 a second.
+        peer_traces: How many runs are sent to Phoenix.
+        phoenix: Phoenix' command.
+    """
+    loads = list(requests(traces, _SPANS))
+    found: dict[str, Any] = {"missing": [] if phoenix else [MISSING]}
+    with tempfile.TemporaryDirectory() as name:
+        found["raw_insert"] = _raw_insert(Path(name), loads)
+        found |= _full_speed(Path(name) / "full", loads)
+        found |= _steady(Path(name) / "steady", steady)
+        if phoenix:
+            found["phoenix"] = _phoenix(Path(name) / "phoenix", phoenix, peer_traces)
+    return found
+
+
+def _raw_insert(folder: Path, loads: list[Load]) -> float:
+    """Return how many spans a second DuckDB inserts by itself."""
+    spans = [span for load in loads for span in decode_protobuf_traces(load.body).spans]
+    tables = [span_table(spans[i : i + _ROWS], i) for i in range(0, len(spans), _ROWS)]
+    count = len(spans)
+    del spans
+    with closing(duckdb.connect(config={"checkpoint_threshold": "32MB"})) as connection:
+        options = "ROW_GROUP_SIZE 16384, STORAGE_VERSION 'v1.5.0'"
+        connection.execute(f"ATTACH '{folder}/raw.duckdb' AS raw ({options})")
+        _insert(connection, tables[0].slice(0, 0), "CREATE TABLE raw.spans AS")
+        begin = time.perf_counter()
+        for table in tables:
+            _insert(connection, table, "INSERT INTO raw.spans")
+        return count / (time.perf_counter() - begin)
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, into: str) -> None:
+    connection.register("incoming", table)
+    connection.execute(f"{into} SELECT * FROM incoming")
+    connection.unregister("incoming")
+
+
+def _full_speed(folder: Path, loads: list[Load]) -> dict[str, Any]:
+    folder.mkdir()
+    server = Served(folder, "--quota", "8GB")
+    try:
+        sent = send(server.http, loads, retry=60)
+        begin, before = time.perf_counter(), server.state()["stored"]["spans"]
+        total = len(sent.acknowledged)
+        stored = before
+        while stored < total:
+            time.sleep(0.02)
+            stored = server.state().get("stored", {}).get("spans", 0)
+        drained = time.perf_counter() - begin
+        state = server.state()
+    finally:
+        server.stop()
+    return {
+        "acknowledged": total / sent.seconds,
+        "full_p50": sent.latency(0.5),
+        "full_p99": sent.latency(0.99),
+        "left_after_sending": total - before,
+        "stored_draining": (total - before) / drained if total > before else None,
+        "stored_overall": total / (sent.seconds + drained),
+        "slowest_commit": state["stored"]["slowest_commit"],
+    }
+
+
+def _steady(folder: Path, seconds: float) -> dict[str, Any]:
+    folder.mkdir()
+    server = Served(folder)
+    total, sizes = Sent(), []
+    try:
+        pids = [server.pid(part) for part in ("front", "back", "decoder")]
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            loads = list(requests(int(_RATE * _PART) // _SPANS, _SPANS, batch=64))
+            sent = send(server.http, loads, rate=_RATE)
+            total.latencies += sent.latencies
+            total.answers.update(sent.answers)
+            total.acknowledged += sent.acknowledged
+            sizes.append([memory([pid]) for pid in pids])
+        slowest = server.drained()["stored"]["slowest_commit"]
+    finally:
+        server.stop()
+    third = max(1, len(sizes) // 3)
+    return {
+        "steady_p99": total.latency(0.99),
+        "steady_answers": dict(total.answers),
+        "steady_slowest_commit": slowest,
+        "memory_first_third": max(sum(size) for size in sizes[:third]),
+        "memory_last_third": max(sum(size) for size in sizes[-third:]),
+        "memory_parts": sizes[-1],
+    }
+
+
+def _phoenix(folder: Path, command: str, traces: int) -> dict[str, Any]:
+    """Return Phoenix' acknowledged and stored spans a second."""
+    folder.mkdir()
+    port, grpc_port = _free_port(), _free_port()
+    environment = {
+        **os.environ,
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(grpc_port),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    }
+    process = subprocess.Popen(
+        [command, "serve"],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: _listens(port), 180)
+        database = folder / "phoenix.db"
+        until(database.exists, 60)
+        time.sleep(2)
+        loads = list(requests(traces, _SPANS))
+        begin = time.perf_counter()
+        sent = send(port, loads, retry=120)
+        total = len(sent.acknowledged)
+        until(lambda: _stored_by_phoenix(database) >= total, 600)
+        return {
+            "spans": total,
+            "acknowledged": total / sent.seconds,
+            "stored": total / (time.perf_counter() - begin),
+        }
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _stored_by_phoenix(database: Path) -> int:
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM spans").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    draining = found["stored_draining"] or found["stored_overall"]
+    rate = "{:,.0f} spans/s".format
+    made = [
+        Row("acknowledged at full speed", rate(found["acknowledged"])),
+        Row("answer at full speed, p50 and p99", _ms(found["full_p50"], found["full_p99"])),
+        Row(
+            "stored while it drains",
+            rate(draining),
+            f"raw insert {rate(found['raw_insert'])}",
+            draining / found["raw_insert"],
+            "0.3x",
+            draining / found["raw_insert"] >= 0.3,
+        ),
+        Row(
+            "answer at 3,000 spans/s, p99",
+            _ms(found["steady_p99"]),
+            target="50 ms",
+            held=found["steady_p99"] < 0.05,
+        ),
+        Row(
+            "longest commit",
+            _ms(max(found["slowest_commit"], found["steady_slowest_commit"])),
+            target="500 ms",
+            held=max(found["slowest_commit"], found["steady_slowest_commit"]) < 0.5,
+        ),
+        Row(
+            "memory at 3,000 spans/s, last third",
+            f"{found['memory_last_third'] / 2**20:,.0f} MB",
+            f"first third {found['memory_first_third'] / 2**20:,.0f} MB",
+            found["memory_first_third"] / found["memory_last_third"],
+        ),
+    ]
+    if phoenix := found.get("phoenix"):
+        made.insert(
+            3,
+            compared(
+                "stored while it drains", draining, phoenix["stored"], "Phoenix", "{:,.0f} spans/s",
+                at_least=100,
+            ),
+        )  # fmt: skip
+    return made
+
+
+def _ms(*seconds: float) -> str:
+    return ", ".join(f"{1000 * one:,.1f} ms" for one in seconds)
+
+
+if __name__ == "__main__":
+    parts.main("serve")

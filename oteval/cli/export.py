@@ -6,25 +6,21 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import __version__
-from ..attach import Poster
 from ..config import resolved
 from ..errors import ConfigError, InputError
-from ..pipeline import (
-    SendReport,
-    export_jsonl,
-    export_parquet,
-    send_events,
-    send_logs,
-    send_spans,
-)
+from ..pipeline import export_jsonl, export_parquet
 from ..selection import Selection
 from ..store import Store
 from .common import db_option, filters, open_store, print_json, progress, select, warn
+
+if TYPE_CHECKING:
+    from ..attach.posting import Poster
+    from ..pipeline.sending import SendReport
 
 __all__ = ["export"]
 
@@ -73,7 +69,7 @@ def export(
     if no_spans and scores not in ("events", "both"):
         raise click.UsageError("--no-spans sends nothing; add --scores events")
     selection = select(**given)
-    poster = Poster(_url(otlp), _headers(headers), compress=gzip) if otlp else None
+    url, known = (_url(otlp), _headers(headers)) if otlp else ("", {})
     status = 0
     with open_store(db) as store:
         if jsonl:
@@ -81,28 +77,46 @@ def export(
         if parquet:
             for name, count in export_parquet(store, Path(parquet)).items():
                 warn(f"{parquet}/{name}: {count} rows")
-        if poster is not None:
-            sent: dict[str, SendReport] = {}
-            if not no_spans:
-                with progress("spans") as update:
-                    sent["spans"] = send_spans(
-                        store, poster, selection,
-                        with_scores=scores in ("attributes", "both"),
-                        patience=patience, on_progress=update,
-                    )  # fmt: skip
-                with progress("log records") as update:
-                    sent["log records"] = send_logs(
-                        store, poster, selection, patience=patience, on_progress=update
-                    )
-            if scores in ("events", "both"):
-                with progress("score events") as update:
-                    sent["score events"] = send_events(
-                        store, poster, selection,
-                        version=__version__, patience=patience, on_progress=update,
-                    )  # fmt: skip
+        if url:
+            # Only who sends pays for the imports.
+            from ..attach.posting import Poster
+
+            poster = Poster(url, known, compress=gzip)
+            sent = _send(store, poster, selection, scores, no_spans, patience)
             poster.close()
-            status = _say_sent(poster.url, sent, as_json)
+            status = _say_sent(url, sent, as_json)
     return status
+
+
+def _send(
+    store: Store,
+    poster: Poster,
+    selection: Selection,
+    scores: str,
+    no_spans: bool,
+    patience: float,
+) -> dict[str, SendReport]:
+    from ..pipeline.sending import send_events, send_logs, send_spans
+
+    sent: dict[str, SendReport] = {}
+    if not no_spans:
+        with_scores = scores in ("attributes", "both")
+        with progress("spans") as update:
+            sent["spans"] = send_spans(
+                store, poster, selection,
+                with_scores=with_scores, patience=patience, on_progress=update,
+            )  # fmt: skip
+        with progress("log records") as update:
+            sent["log records"] = send_logs(
+                store, poster, selection, patience=patience, on_progress=update
+            )
+    if scores in ("events", "both"):
+        with progress("score events") as update:
+            sent["score events"] = send_events(
+                store, poster, selection,
+                version=__version__, patience=patience, on_progress=update,
+            )  # fmt: skip
+    return sent
 
 
 def _jsonl(store: Store, path: str, selection: Selection) -> None:

@@ -30,19 +30,19 @@ def archive(
 ) -> int:
     """Move old spans and log records into Parquet files.
 
-    They go to DIR/date=YYYY-MM-DD/bucket=NN, whole days (UTC), and are deleted from the database
-    when the files are written and read back. Trajectories and scores stay, and all commands still
+    They go to DIR/date=YYYY-MM-DD/bucket=NN, whole traces, and are deleted from the database when
+    the files are written and read back. Trajectories and scores stay, and all commands still
     find the spans. Without options, `retention` in oteval.yaml says what is old and where it goes;
     without that it is 14d and the folder `archive` beside the database.
     """
     retention, base = _retention(config_path, db)
-    if older_than:
-        retention = retention.model_copy(update={"hot": _age(older_than)})
+    now = time.time_ns()
+    before = now - _age(older_than) if older_than else archive_before(retention, now)
     root = Path(folder) if folder else base / retention.archive
     with open_store(db) as store, progress("archiving", " rows") as update:
         moved = store.archive.move(
             root,
-            archive_before(retention, time.time_ns()),
+            before,
             lambda total: update(total.spans + total.logs, None),
         )
     _say_archived(moved, root, as_json)
@@ -95,14 +95,15 @@ def _retention(config_path: str | None, db: str) -> tuple[Retention, Path]:
     return Retention(), Path(db).parent
 
 
-def _age(text: str) -> float:
+def _age(text: str) -> int:
+    """Return an age in nanoseconds."""
     try:
         age = seconds(text)
     except ValueError:
         age = -1.0
     if age < 0:
         raise ConfigError(f"--older-than {text!r}: write an age, for instance 14d or 12h")
-    return age
+    return round(age * 1e9)
 
 
 def _say_archived(moved: Archived, root: Path, as_json: bool) -> None:

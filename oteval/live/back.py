@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..attach import Attach
@@ -26,6 +27,7 @@ from ..errors import OtevalError, StoreLocked
 from ..store import Store
 from .api import Api
 from .attached import open_attach
+from .keeping import Keeper
 from .logs import set_up
 from .rules import Rules
 from .settings import Settings
@@ -37,7 +39,10 @@ __all__ = ["Back", "main"]
 _log = logging.getLogger(__name__)
 _TELL = 0.5
 _PAUSE = 0.1
-_BACKLOG = 32 << 20
+# What comes in is read once or twice, so that few buffers are of use.
+_MEMORY = "256MB"
+_BACKLOG = 16 << 20  # bytes of the spool
+_PATIENCE = 5.0  # seconds that scoring waits for storing at the most
 # Exit statuses that its parent tells apart.
 FAILED, REFUSED = 1, 2
 
@@ -50,6 +55,7 @@ class Back:
         self._stop = threading.Event()
         self._is_orphaned = False
         self._store = Store(settings.db, served=False)
+        self._store.use_memory(_MEMORY)
         try:
             self._own = self._store.sibling()
             self._rules = self._load_rules()
@@ -63,6 +69,8 @@ class Back:
         self._writer = Writer(self._store, settings.spool, self._stored, self._attach.forward)
         self._api = Api(self._store, self.state, self.metrics)
         self._serving = self._store.serve(self._api.answer, settings.notice)
+        beside = Path(settings.config or settings.db).absolute().parent
+        self._keeper = Keeper(self._store, lambda: self._rules.config.retention, beside)
 
     @property
     def attach(self) -> Attach:
@@ -87,13 +95,15 @@ class Back:
         threading.Thread(target=self._tell, name="tell", daemon=True).start()
         _log.info("storing in %s", self._settings.db)
         try:
+            scored = 0.0
             while not self._stop.is_set() and self._writer.error is None:
-                begun = time.perf_counter()
+                if self._writer.left() > _BACKLOG and time.monotonic() - scored < _PATIENCE:
+                    # A burst is stored first; scoring waits, but never for long.
+                    self._stop.wait(_PAUSE)
+                    continue
                 if not self._scoring.tick():
                     self._stop.wait(_PAUSE)
-                elif self._writer.left() > _BACKLOG:
-                    # Storing comes first while much waits, but scoring never rests.
-                    self._stop.wait(min(_PAUSE, time.perf_counter() - begun))
+                scored = time.monotonic()
             return self._end()
         finally:
             self._serving.close()
@@ -110,6 +120,7 @@ class Back:
         else:
             _log.error("cannot store: %s", error)
         try:
+            self._keeper.close()
             self._scoring.close()
             self._attach.close(max(0.1, until - time.monotonic()))
             self._own.close()

@@ -15,7 +15,6 @@ from .reconstructing import explain, refresh, refresh_traces
 from .references import read_messages
 from .retention import archive_before, retention_tick
 from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
-from .sending import SendReport, send_events, send_logs, send_spans
 
 __all__ = [
     "Explanation",
@@ -24,7 +23,6 @@ __all__ = [
     "LoadReport",
     "Pair",
     "ScoreRun",
-    "SendReport",
     "SpanAccount",
     "Tally",
     "align",
@@ -42,8 +40,5 @@ __all__ = [
     "retention_tick",
     "score",
     "score_trajectories",
-    "send_events",
-    "send_logs",
-    "send_spans",
     "variants",
 ]

@@ -11,17 +11,22 @@ from ..store import Archived, Store
 __all__ = ["archive_before", "retention_tick"]
 
 _NS = 1_000_000_000
-_DAY = 86_400 * _NS
+_HOUR, _DAY = 3600 * _NS, 86_400 * _NS
 
 
 def archive_before(retention: Retention, now: int) -> int:
-    """Return the time (ns) before which traces are to be archived: the beginning of a UTC day.
+    """Return the time (ns) before which traces are to be archived.
+
+    It is the beginning of a UTC day, so that it is done once a day and in few files; of an hour
+    where traces stay for less than a day.
 
     Args:
         retention: The configuration.
         now: The time (ns).
     """
-    return max(0, now - round(retention.hot * _NS)) // _DAY * _DAY
+    hot = round(retention.hot * _NS)
+    step = _DAY if hot >= _DAY else _HOUR
+    return max(0, now - hot) // step * step
 
 
 def retention_tick(

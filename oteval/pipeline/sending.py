@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ _PAGE = 200
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
 Item = TypeVar("Item")
+Extra = dict[tuple[str, str], dict[str, Any]]
 OnProgress = Callable[[int, int | None], None]
 
 
@@ -144,9 +146,9 @@ def send_spans(
     sender = _Sender(poster, "traces", patience, sleep)
     total = store.spans.count()[0] if selection == EVERYTHING else None
     for page in _spans(store, selection):
-        extra = _extra(store, page) if with_scores else {}
+        body = partial(_span_body, _extra(store, page) if with_scores else {})
         for batch in _batches(page):
-            sender.send(batch, lambda some: span_request(some, extra).SerializeToString())
+            sender.send(batch, body)
             if on_progress:
                 on_progress(sender.done, total)
     return sender.report
@@ -218,6 +220,10 @@ def send_events(
     return sender.report
 
 
+def _span_body(extra: Extra, spans: Sequence[Span]) -> bytes:
+    return span_request(spans, extra).SerializeToString()
+
+
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), _BATCH):
         yield items[start : start + _BATCH]
@@ -246,7 +252,8 @@ def _traces(store: Store, selection: Selection) -> Iterator[list[str]]:
             yield sorted(traces)
 
 
-def _extra(store: Store, spans: Sequence[Span]) -> dict[tuple[str, str], dict[str, Any]]:
+def _extra(store: Store, spans: Sequence[Span]) -> Extra:
+    """Return the attributes that scores add, by trace and span id."""
     scores: dict[tuple[str, str], list[Score]] = {}
     traces = sorted({span.trace_id for span in spans})
     for found in store.live.scores_of(traces).values():

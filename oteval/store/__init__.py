@@ -162,6 +162,11 @@ class Store:
         finally:
             self._connection.execute(f"SET memory_limit = '{BUFFERS}'")
 
+    def use_memory(self, limit: str) -> None:
+        """Change how much memory DuckDB may take, for instance ``256MB``."""
+        if self.path != MEMORY and not self.is_served:
+            self._connection.execute("SET memory_limit = ?", [limit])
+
     def close(self) -> None:
         """Close the database."""
         self.judge_calls.close()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import duckdb
 
 from ..errors import StoreError, StoreLocked
-from .connection import attach_new, copy_path
+from .connection import attach_new, copy_files, copy_path
 
 __all__ = ["Copied", "copy_to", "replace_by_copy"]
 
@@ -105,7 +105,7 @@ def _copy(
             with suppress(duckdb.Error):
                 # Left by a process that was killed while it copied by way of this server.
                 connection.execute("DETACH DATABASE IF EXISTS copy")
-            _remove(copy)
+            _remove(database)
             try:
                 rows = _copied(connection, copy)
             except duckdb.Error as error:
@@ -114,10 +114,11 @@ def _copy(
                 os.fsync(file.fileno())
             yield copy, rows
         finally:
-            _remove(copy)
+            _remove(database)
 
 
 def _copied(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]:
+    """Make the copy, all of it in the file itself, and return how many rows it has by table."""
     attach_new(connection, copy, "copy")
     try:
         connection.begin()
@@ -131,9 +132,11 @@ def _copied(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]
             with suppress(duckdb.Error):
                 connection.rollback()
             raise
+        connection.execute("FORCE CHECKPOINT copy")
     finally:
-        with suppress(duckdb.Error):
-            connection.execute("DETACH copy")
+        connection.execute("DETACH copy")
+    if Path(f"{copy}.wal").exists():
+        raise StoreError(f"{copy}: the copy is not complete; nothing was replaced")
     return rows
 
 
@@ -167,8 +170,8 @@ def _move(copy: Path, target: Path) -> None:
     _sync(target.absolute().parent)
 
 
-def _remove(copy: Path) -> None:
-    for path in (copy, Path(f"{copy}.wal")):
+def _remove(database: str) -> None:
+    for path in copy_files(database):
         path.unlink(missing_ok=True)
 
 

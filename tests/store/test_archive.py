@@ -65,11 +65,15 @@ def log_of(trace: int, day: int, text: str) -> LogRecord:
 
 def fill(store: Store, days: range, traces: int = 20) -> None:
     """Fill a store with some traces a day, and reconstruct them."""
-    for day in days:
-        for number in range(1, traces + 1):
-            trace = day * 1000 + number
-            logs = [log_of(trace, day, f"of {trace}"), log_of(0, day, f"loose {trace}")]
-            store.spans.write(spans_of(trace, day), logs)
+    known = [(day, day * 1000 + number) for day in days for number in range(1, traces + 1)]
+    store.spans.write(
+        [one for day, trace in known for one in spans_of(trace, day)],
+        [
+            record
+            for day, trace in known
+            for record in (log_of(trace, day, f"of {trace}"), log_of(0, day, f"loose {trace}"))
+        ],
+    )
     refresh(store)
 
 
@@ -183,9 +187,8 @@ def test_a_late_span_joins_its_archived_trace(tmp_path: Path):
         runs = list(store.trajectories.read())
 
         assert [run.rev for run in runs] == [2]
-        texts = [message.text for message in runs[0].messages]
-        assert "question 1-1" in texts
-        assert "question 1-3" in texts
+        assert "question 1-1" in repr(runs[0].messages)
+        assert "question 1-3" in repr(runs[0].messages)
 
 
 def test_a_conversation_goes_on_after_its_first_turn_was_archived(tmp_path: Path):

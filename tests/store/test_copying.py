@@ -16,6 +16,7 @@ def path(tmp_path: Path) -> Path:
     """Return the path of a database of which most was archived."""
     with Store(tmp_path / "x.duckdb") as store:
         fill(store, range(10, 12), traces=300)
+    with Store(tmp_path / "x.duckdb") as store:
         store.archive.move(tmp_path / "archive", 12 * DAY)
     return tmp_path / "x.duckdb"
 

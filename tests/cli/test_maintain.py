@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .conftest import Run
+
+
+def test_archive_moves_and_the_commands_still_find_all(filled: Run):
+    """After `oteval archive`, trajectories, show and explain say what they said before."""
+    before = filled("trajectories", "--json")
+    trace = before.rows[0]["trace_ids"][0]
+    explained = filled("explain", trace)
+
+    done = filled("archive", "--older-than", "0s", "--to", "cold", "--json")
+
+    (moved,) = done.rows
+    assert done.status == 0
+    assert moved["spans"] > 0
+    assert len(list(Path("cold").rglob("spans-*.parquet"))) > 0
+    assert filled("trajectories", "--json").out == before.out
+    assert filled("explain", trace).out == explained.out
+    assert filled("archive", "--older-than", "0s", "--to", "cold").out == "nothing is old enough\n"
+
+
+def test_the_archive_can_be_loaded_again(filled: Run, tmp_path: Path):
+    """`oteval ingest` reads the archive's files into another database."""
+    before = filled("trajectories", "--json")
+    filled("archive", "--older-than", "0s", "--to", "cold")
+
+    files = sorted(Path("cold").rglob("*.parquet"))
+    assert filled("ingest", *files, "--db", "other.duckdb").status == 0
+
+    assert filled("trajectories", "--json", "--db", "other.duckdb").out == before.out
+
+
+def test_the_configuration_says_what_is_old_and_where_it_goes(filled: Run):
+    """`oteval archive` goes by `retention`; the folder is relative to the file's."""
+    Path("conf").mkdir()
+    Path("conf/oteval.yaml").write_text(
+        "evaluators: [{name: t, type: tool_errors}]\nretention: {hot: 0s, archive: old}\n"
+    )
+
+    done = filled("archive", "-c", "conf/oteval.yaml")
+
+    assert done.status == 0
+    assert "spans" in done.out
+    assert list(Path("conf/old").rglob("*.parquet"))
+
+
+def test_a_wrong_age_says_what_to_write(filled: Run):
+    """Status 2 and an example."""
+    done = filled("archive", "--older-than", "old")
+
+    assert (done.status, "14d" in done.err) == (2, True)
+
+
+def test_compact_and_backup(filled: Run):
+    """Both leave a database with the same trajectories; a backup does not overwrite."""
+    before = filled("trajectories", "--json").out
+
+    compacted = filled("compact", "--json")
+    backed = filled("backup", "copy.duckdb", "--json")
+    again = filled("backup", "copy.duckdb")
+
+    assert compacted.status == backed.status == 0
+    assert json.loads(compacted.out)["after_bytes"] > 0
+    assert backed.rows[0]["rows"]["spans"] > 0
+    assert filled("trajectories", "--json").out == before
+    assert filled("trajectories", "--json", "--db", "copy.duckdb").out == before
+    assert (again.status, "is there already" in again.err) == (2, True)
+
+
+def test_nothing_is_made_where_there_is_no_database(oteval: Run):
+    """The three commands refuse a database that is not there, and make none."""
+    for arguments in (["archive"], ["compact"], ["backup", "copy.duckdb"]):
+        done = oteval(*arguments)
+        assert (done.status, "no such database" in done.err) == (2, True)
+    assert not Path("oteval.duckdb").exists()

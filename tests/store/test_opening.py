@@ -148,7 +148,7 @@ def test_a_database_is_opened_once_in_a_process(tmp_path: Path):
 
 
 def test_row_groups_are_small_and_the_file_is_of_the_older_version(tmp_path: Path):
-    """A new file has row groups of 16,384 rows and a storage version that DuckDB 1.5 reads."""
+    """A new file has row groups of 2,048 rows and a storage version that DuckDB 1.5 reads."""
     path = tmp_path / "x.duckdb"
     with Store(path) as store:
         store.spans.write([span(1, number, 1) for number in range(20_000)])
@@ -159,7 +159,7 @@ def test_row_groups_are_small_and_the_file_is_of_the_older_version(tmp_path: Pat
             "SELECT tags FROM duckdb_databases() WHERE database_name = 'store'"
         ).fetchall()
 
-    assert groups == [(2,)]
+    assert groups == [(10,)]
     assert "v1.5.0" in str(tags)
 
 

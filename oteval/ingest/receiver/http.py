@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -32,6 +32,7 @@ _SMALL = 1 << 16
 _AT_ONCE = 512 << 20
 HEADER_TIMEOUT = 10.0
 BODY_TIMEOUT = 30.0
+_DISCARD_TIMEOUT = 5.0
 _KINDS = ("traces", "logs", "metrics")
 
 
@@ -86,7 +87,11 @@ class HttpReceiver:
         return endpoint
 
     async def _take(self, kind: str, encoding: Encoding, request: Request) -> Taken | None:
-        size = _declared(request, self._limit)
+        try:
+            size = _declared(request, self._limit)
+        except Refused:
+            await self._discard(request)
+            raise
         if kind != "metrics":
             self._intake.refuse_when_full(size)
         self._in_flight.add(size)
@@ -112,6 +117,16 @@ class HttpReceiver:
             return taken
         finally:
             self._in_flight.remove(sum(counted))
+
+    async def _discard(self, request: Request) -> None:
+        """Read on a little: a sender that is cut off while it sends hears no answer."""
+        size = 0
+        with suppress(TimeoutError, ClientDisconnect):
+            async with asyncio.timeout(_DISCARD_TIMEOUT):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > 2 * self._limit:
+                        return
 
     async def _body(self, request: Request, counted: list[int]) -> bytes:
         """Read the body; what it has more than was declared is counted as it comes."""

@@ -16,7 +16,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: demo test check test-all test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock clean
+.PHONY: demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -32,7 +32,11 @@ check: $(STAMP)
 
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, and the public tests of agentevals.
-test-all: test-duckdb-1.5 test-wheel test-browser test-live conformance
+test-all: test-slow test-duckdb-1.5 test-wheel test-browser test-live conformance
+
+# Pytest under pytest, kills at random moments, maintenance beside a server.
+test-slow: $(STAMP)
+	$(BIN)/pytest -q -n 2 -m slow
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2

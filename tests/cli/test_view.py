@@ -284,7 +284,7 @@ def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "give --jsonl FILE or --parquet DIR"),
+        ([], "give --jsonl FILE, --parquet DIR or --otlp URL"),
         (["--jsonl", "none/x.jsonl"], "none/x.jsonl: cannot be written: No such file or directory"),
         (["--parquet", "oteval.duckdb"], "oteval.duckdb: cannot be written: File exists"),
     ],

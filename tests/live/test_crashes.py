@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from oteval.live.rules import Rules
 from oteval.live.worker import Scoring
 from oteval.store import Store
@@ -53,6 +55,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_every_run_has_one_score_of_each(tmp_path: Path) -> None:
     """After eight SIGKILLs: one current score per run and evaluator, no verdict written twice."""
     (tmp_path / "crash_evaluators.py").write_text(EVALUATORS)

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from benchmarks.served import ROOT, Served, Sink, until
@@ -49,6 +50,7 @@ def oteval(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_maintenance_beside_a_running_server(tmp_path: Path) -> None:
     """Archive, backup and export work while it runs; compact says to stop it; late spans join."""
     (tmp_path / "oteval.yaml").write_text(RULES)

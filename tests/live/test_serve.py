@@ -214,6 +214,7 @@ def test_a_stop_stores_what_was_acknowledged(tmp_path: Path) -> None:
     assert not Path(f"{server.db}.sock").exists()
 
 
+@pytest.mark.slow
 def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
     """A SIGKILL of each process under load: stored once, scored once, nothing missing."""
     outcome = survive(tmp_path, ("back", "front", "decoder"), rate=800, seed=3)

@@ -28,6 +28,8 @@ TESTS = """
 import json, pathlib, pytest
 from oteval import testing
 
+pytestmark = pytest.mark.slow
+
 SCORES = json.loads(pathlib.Path("scores.json").read_text())
 
 @pytest.mark.oteval(repetitions=2)

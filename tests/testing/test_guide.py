@@ -13,6 +13,8 @@ import pytest
 from ..make import ROOT
 from .conftest import Project
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("pytest_recording")
 pytest.importorskip("openai")
 

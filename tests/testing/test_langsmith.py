@@ -168,6 +168,8 @@ import pytest
 from langsmith import testing
 import oteval
 
+pytestmark = pytest.mark.slow
+
 WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
 
 @pytest.mark.langsmith

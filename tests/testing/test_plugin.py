@@ -295,6 +295,7 @@ def test_it(name):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", ["load", "loadscope", "worksteal"])
 def test_workers_send_their_rows(project: Project, distribution: str):
     """Under xdist the controller prints the same table as without."""

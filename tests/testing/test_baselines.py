@@ -24,11 +24,11 @@ from oteval.testing.rows import Row
 
 from .conftest import INI, Project
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
 import json, pathlib, pytest
 from oteval import testing
-
-pytestmark = pytest.mark.slow
 
 SCORES = json.loads(pathlib.Path("scores.json").read_text())
 

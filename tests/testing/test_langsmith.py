@@ -18,6 +18,8 @@ import oteval
 from .conftest import Project
 from .langsmith_server import LangSmithServer, langsmith_server
 
+pytestmark = pytest.mark.slow
+
 langsmith = pytest.importorskip("langsmith")
 
 WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
@@ -167,8 +169,6 @@ MARKED = """
 import pytest
 from langsmith import testing
 import oteval
-
-pytestmark = pytest.mark.slow
 
 WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
 

@@ -112,7 +112,9 @@ def packed_head(record: Record) -> bytes:
     return head + _CRC.pack(zlib.crc32(head))
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
+    """What is told of a record before its payload: bytes of it, its CRC, and the rest."""
+
     length: int
     crc: int
     kind: Kind
@@ -120,7 +122,7 @@ class _Head(NamedTuple):
     time_ns: int
 
 
-def unpacked_head(data: bytes) -> _Head | None:
+def unpacked_head(data: bytes) -> Head | None:
     """Return what a header says; None where the bytes are none."""
     if len(data) < HEADER or not data.startswith(_MARK):
         return None
@@ -130,7 +132,7 @@ def unpacked_head(data: bytes) -> _Head | None:
     _, length, payload_crc, kind, encoding, time_ns = _HEAD.unpack_from(data)
     if kind >= len(_KINDS) or encoding >= len(_ENCODINGS):
         return None
-    return _Head(length, payload_crc, _KINDS[kind], _ENCODINGS[encoding], time_ns)
+    return Head(length, payload_crc, _KINDS[kind], _ENCODINGS[encoding], time_ns)
 
 
 def segment_path(folder: Path, number: int) -> Path:
@@ -421,7 +423,7 @@ def _cut_tail(folder: Path) -> int:
     return max(0, size - end)
 
 
-def scan(fd: int) -> Iterator[tuple[int, _Head]]:
+def scan(fd: int) -> Iterator[tuple[int, Head]]:
     """Yield the offset and header of each record of a segment that is whole."""
     offset = len(MAGIC)
     size = os.fstat(fd).st_size

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from .spool import (
     HEADER,
     MAGIC,
+    Head,
     Position,
     Record,
     next_mark,
@@ -17,10 +20,26 @@ from .spool import (
     unpacked_head,
 )
 
-__all__ = ["SpoolReader"]
+__all__ = ["SpoolReader", "Stretch"]
 
 _FIRST = len(MAGIC)
 _BEGIN = Position()
+
+
+class Stretch(NamedTuple):
+    """A part of a spool that holds whole records.
+
+    Attributes:
+        start: Where it begins.
+        end: The position after its last record.
+        time_ns: When its first record was received.
+        size: How many bytes its payloads have together.
+    """
+
+    start: Position
+    end: Position
+    time_ns: int
+    size: int
 
 
 class SpoolReader:
@@ -32,6 +51,7 @@ class SpoolReader:
     """
 
     def __init__(self, folder: str | Path, position: Position = _BEGIN) -> None:
+        """Begin at a position; nothing need be there yet."""
         self._folder = Path(folder)
         self.position = position
         self.lost = 0
@@ -51,39 +71,69 @@ class SpoolReader:
         later = sum(size - _FIRST for other, size in known.items() if other > number)
         return max(0, later + max(0, known.get(number, 0) - max(offset, _FIRST)))
 
-    def read(self, limit: int) -> list[Record]:
-        """Return the next records, none where there are no more yet.
+    def records(self, end: Position | None = None) -> Iterator[Record]:
+        """Yield the next records.
 
         Args:
-            limit: About how many bytes they may have together; there is one at least.
+            end: Where to stop, the end of a record; None to stop where there are no more yet.
 
         Raises:
             OSError: A segment cannot be read.
         """
-        found: list[Record] = []
-        size = 0
-        while size < limit and (record := self._next()) is not None:
-            found.append(record)
-            size += len(record.payload)
-        return found
+        while end is None or self.position < end:
+            head = self._next()
+            if head is None:
+                return
+            if (record := self._record(head)) is not None:
+                yield record
 
-    def _next(self) -> Record | None:
+    def skip(self, limit: int) -> Stretch | None:
+        """Pass over the next records without reading them.
+
+        Args:
+            limit: About how many bytes they may have together; there is one at least.
+
+        Returns:
+            Where they are; None where there are no more yet.
+
+        Raises:
+            OSError: A segment cannot be read.
+        """
+        start = end = self.position
+        first, size = None, 0
+        while size < limit and (head := self._next()) is not None:
+            first = first or head
+            size, end = size + head.length, self.position
+        # What is no record belongs to the stretch of the record after it.
+        self.position = end
+        return Stretch(start, end, first.time_ns, size) if first else None
+
+    def _record(self, head: Head) -> Record | None:
+        """Return the record that ends at the position; None where it is damaged."""
+        payload = os.pread(self._fd, head.length, self.position.offset - head.length)
+        if zlib.crc32(payload) != head.crc:
+            self.lost += HEADER + head.length
+            return None
+        return Record(head.kind, head.encoding, head.time_ns, payload, self.position)
+
+    def _next(self) -> Head | None:
+        """Go to the end of the next record that is there as a whole; None where there is none."""
         while True:
-            record = self._here(is_last=True)
-            if record is not None:
-                return record
+            head = self._here(is_last=True)
+            if head is not None:
+                return head
             number = self.position.segment
             later = next((n for n in segments(self._folder) if n > number), None)
             if later is None:
                 return None
             # Only now it is sure that the segment is complete; it may have grown meanwhile.
-            record = self._here(is_last=False)
-            if record is not None:
-                return record
+            head = self._here(is_last=False)
+            if head is not None:
+                return head
             self.position = Position(later, _FIRST)
 
-    def _here(self, *, is_last: bool) -> Record | None:
-        """Return the segment's next record; None at its end.
+    def _here(self, *, is_last: bool) -> Head | None:
+        """Go to the end of the segment's next record; None where it has no more.
 
         Args:
             is_last: Whether more may come, so that what is not whole yet is waited for.
@@ -96,19 +146,14 @@ class SpoolReader:
             # The size first: what is below it is there, what comes later is not judged yet.
             size = os.fstat(self._fd).st_size
             head = unpacked_head(os.pread(self._fd, min(HEADER, max(0, size - offset)), offset))
-            end = offset + HEADER + head.length if head else size + 1
-            if head is not None and end <= size:
-                payload = os.pread(self._fd, head.length, offset + HEADER)
-                if zlib.crc32(payload) == head.crc:
-                    self.position = Position(number, end)
-                    return Record(head.kind, head.encoding, head.time_ns, payload, self.position)
-                after = end
-            else:
-                if size <= offset or (is_last and (head is not None or size < offset + HEADER)):
-                    return None
-                after = next_mark(self._fd, offset + 1, size)
-                if is_last and after == size:
-                    return None
+            if head is not None and (end := offset + HEADER + head.length) <= size:
+                self.position = Position(number, end)
+                return head
+            if size <= offset or (is_last and (head is not None or size < offset + HEADER)):
+                return None
+            after = next_mark(self._fd, offset + 1, size)
+            if is_last and after == size:
+                return None
             self.lost += after - offset
             offset = after
             self.position = Position(number, offset)

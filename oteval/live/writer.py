@@ -14,7 +14,9 @@ from ..attach import Forwarder
 from ..ingest.spool import Position, remove_before
 from ..ingest.spool_reader import SpoolReader
 from ..store import Store
-from .decoder import Chunk, Decoder
+from .decoder import Chunk
+from .decoding import Decoding
+from .room import shortage
 
 __all__ = ["Figures", "Writer"]
 
@@ -56,6 +58,7 @@ class Writer:
     Attributes:
         figures: What it did.
         error: Why it has stopped, None while it goes on.
+        problem: What it waits for, "" while it does not.
         position: Up to where the spool is stored.
     """
 
@@ -78,6 +81,7 @@ class Writer:
         """
         self.figures = Figures()
         self.error: BaseException | None = None
+        self.problem = ""
         self.position = Position(*store.spooled.position())
         self._store, self._folder = store, folder
         self._on_stored, self._forward, self._age = on_stored, forward, age
@@ -85,7 +89,7 @@ class Writer:
         self._left = SpoolReader(folder)
         self._chunks: Queue[Chunk] = Queue(1)
         self._closing = threading.Event()
-        self._decoder = Decoder(folder, self.position, age)
+        self._decoding = Decoding(folder, self.position, age)
         self._threads = [
             threading.Thread(target=self._fetch, name="fetch", daemon=True),
             threading.Thread(target=self._run, name="writer", daemon=True),
@@ -96,7 +100,7 @@ class Writer:
     @property
     def decoder_pid(self) -> int:
         """The process that decodes."""
-        return self._decoder.pid
+        return self._decoding.pid
 
     def left(self) -> int:
         """Return how many bytes of the spool are not stored."""
@@ -106,17 +110,19 @@ class Writer:
     def close(self) -> None:
         """Finish the transaction under way, and end."""
         self._closing.set()
-        self._decoder.close()
+        self._decoding.close()
         for thread in self._threads:
             thread.join()
-        self._decoder.release()
+        self._decoding.release()
         self._raw.close()
 
     def _fetch(self) -> None:
-        """Take chunks from the decoder, one ahead of the transaction."""
+        """Take chunks from what decodes, one ahead of the transaction."""
         while not self._closing.is_set():
             try:
-                chunk = self._decoder.next()
+                chunk = self._decoding.next()
+                if chunk is None:
+                    continue
             except (EOFError, ValueError) as error:
                 if not self._closing.is_set():
                     self.error = self.error or error
@@ -140,7 +146,22 @@ class Writer:
                 self.error = error
                 return
 
+    def _has_room(self) -> bool:
+        """Wait until there is room on the disk; False when closing."""
+        while problem := shortage(self._store.path):
+            if not self.problem:
+                _log.error("nothing is stored: %s", problem)
+            self.problem = problem
+            if self._closing.wait(_ROOM_WAIT):
+                return False
+        if self.problem:
+            _log.info("there is room again: storing goes on")
+        self.problem = ""
+        return True
+
     def _take(self, chunk: Chunk) -> None:
+        if not self._has_room():
+            return
         if self._forward is not None and not self._forwarded(chunk.end, self._forward):
             return
         batch = self._store.spans.batch()
@@ -174,16 +195,10 @@ class Writer:
 
     def _forwarded(self, end: Position, forward: Forwarder) -> bool:
         """Hand the requests up to a position to what sends them on; False when closing."""
-        while self._raw.position < end:
-            records = self._raw.read(1)
-            if not records:
-                break
-            for record in records:
-                while not forward.has_room():
-                    if self._closing.wait(_ROOM_WAIT):
-                        return False
-                forward.take(
-                    record.kind, record.encoding, record.payload, record.end, record.time_ns
-                )
+        for record in self._raw.records(end):
+            while not forward.has_room():
+                if self._closing.wait(_ROOM_WAIT):
+                    return False
+            forward.take(record.kind, record.encoding, record.payload, record.end, record.time_ns)
         forward.sync()
         return True

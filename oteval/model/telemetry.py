@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 __all__ = ["Attributes", "Event", "Link", "LogRecord", "Span"]
 
 Attributes = Mapping[str, Any]
+_Class = TypeVar("_Class")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _telemetry(cls: type[_Class]) -> type[_Class]:
+    """Make a dataclass that the type checker alone keeps frozen.
+
+    A frozen one of this many fields takes 2 us to make, as long as decoding half a span.
+    """
+    return dataclass(slots=True)(cls)
+
+
+@_telemetry
 class Event:
     """A span event.
 
@@ -28,7 +38,7 @@ class Event:
     dropped_attributes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@_telemetry
 class Link:
     """A link from a span to another.
 
@@ -43,7 +53,7 @@ class Link:
     attributes: Attributes = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@_telemetry
 class Span:
     """An OpenTelemetry span.
 
@@ -110,7 +120,7 @@ class Span:
         return self.status_code == 2
 
 
-@dataclass(frozen=True, slots=True)
+@_telemetry
 class LogRecord:
     """An OpenTelemetry log record; several dialects keep message content in them.
 

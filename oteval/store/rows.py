@@ -157,18 +157,26 @@ _NUMBERS = (semconv.TOKENS_IN, semconv.TOKENS_OUT)
 _CONTENTS = (semconv.INPUT, semconv.OUTPUT)
 _INT64 = 1 << 63
 
+# Places in one of the three, each with the attributes that are there.
+_Sources = tuple[tuple[int, tuple[str, ...]], ...]
+
 
 @lru_cache(maxsize=1024)
-def _candidates(keys: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """Return which of a span's attributes may fill each promoted column.
+def _sources(keys: tuple[str, ...]) -> tuple[_Sources, _Sources, _Sources]:
+    """Return which promoted columns a span's attributes may fill, and from which of them.
 
     Spans of one kind have the same attributes, so this is seldom worked out.
     """
     there = frozenset(keys)
-    return tuple(
-        tuple(tuple(name for name in names if name in there) for names in columns)
+    texts, numbers, contents = (
+        tuple(
+            (column, found)
+            for column, names in enumerate(columns)
+            if (found := tuple(name for name in names if name in there))
+        )
         for columns in (_TEXTS, _NUMBERS, _CONTENTS)
     )
+    return texts, numbers, contents
 
 
 def _first_text(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
@@ -197,10 +205,19 @@ def _first_content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str 
     return None
 
 
-def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
+def _span_row(span: Span, seq: int, shared: _Texts) -> tuple[Any, ...]:
     attributes = span.attributes
-    promoted, numbers, contents = _candidates(tuple(attributes))
-    input_key, output_key = (_first_content(attributes, keys) for keys in contents)
+    texts, numbers, contents = _sources(tuple(attributes))
+    promoted: list[str | None] = [None] * len(_TEXTS)
+    for column, keys in texts:
+        promoted[column] = _first_text(attributes, keys)
+    tokens: list[int | None] = [None, None]
+    for column, keys in numbers:
+        tokens[column] = _first_number(attributes, keys)
+    content: list[str | None] = [None, None]
+    for column, keys in contents:
+        content[column] = _first_content(attributes, keys)
+    input_key, output_key = content
     rest = attributes
     if input_key or output_key:
         rest = {k: v for k, v in attributes.items() if k != input_key and k != output_key}
@@ -217,31 +234,27 @@ def _span_row(span: Span, seq: int, texts: _Texts) -> tuple[Any, ...]:
         span.service,
         span.scope,
         span.scope_version,
-        *[_first_text(attributes, keys) if keys else None for keys in promoted],
-        *[_first_number(attributes, keys) if keys else None for keys in numbers],
+        *promoted,
+        *tokens,
         input_key,
         attributes[input_key] if input_key else None,
         output_key,
         attributes[output_key] if output_key else None,
         dumps(rest),
-        _events_text(span),
-        _links_text(span),
-        texts.of(span.resource),
+        _events_text(span.events) if span.events else None,
+        _links_text(span.links) if span.links else None,
+        shared.of(span.resource),
         _rest_text(span),
         seq,
     )
 
 
-def _events_text(span: Span) -> str | None:
-    if not span.events:
-        return None
-    return dumps([[e.name, e.time_ns, e.attributes, e.dropped_attributes] for e in span.events])
+def _events_text(events: Sequence[Event]) -> str:
+    return dumps([[e.name, e.time_ns, e.attributes, e.dropped_attributes] for e in events])
 
 
-def _links_text(span: Span) -> str | None:
-    if not span.links:
-        return None
-    return dumps([[link.trace_id, link.span_id, link.attributes] for link in span.links])
+def _links_text(links: Sequence[Link]) -> str:
+    return dumps([[link.trace_id, link.span_id, link.attributes] for link in links])
 
 
 def _rest_text(span: Span) -> str | None:

@@ -48,9 +48,7 @@ def spooled(folder: Path, records: Sequence[Record]) -> None:
 
 def read(folder: Path, position: Position | None = None) -> list[Record]:
     reader = SpoolReader(folder, position or Position())
-    found = []
-    while some := reader.read(100):
-        found += some
+    found = list(reader.records())
     reader.close()
     return found
 
@@ -150,7 +148,7 @@ def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
     reader, found = SpoolReader(tmp_path), []
     deadline = time.monotonic() + 30
     while len(found) < len(expected) and time.monotonic() < deadline:
-        found += [record.payload for record in reader.read(1 << 16)] or []
+        found += [record.payload for record in reader.records()]
         remove_before(tmp_path, reader.position.segment)
     for thread in threads:
         thread.join()
@@ -171,7 +169,7 @@ def test_the_quota_refuses_and_removal_makes_room(tmp_path: Path) -> None:
     with pytest.raises(SpoolFull, match="quota"):
         spool.append(record._replace(payload=b"." * 2000))
     reader = SpoolReader(tmp_path)
-    reader.read(1 << 20)
+    list(reader.records())
     remove_before(tmp_path, reader.position.segment)
     time.sleep(0.15)
     spool.append(record._replace(payload=b"." * 2000)).result()

@@ -159,8 +159,8 @@ def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
         if parent_id.strip(b"\0"):
             problems.append(f"parentSpanId {shown(parent_id.hex())} is no span id; left out")
         parent_id = b""
-    status = raw.status
     events, links = raw.events, raw.links
+    code, message = (raw.status.code, raw.status.message) if raw.HasField("status") else (0, "")
     span = Span(
         trace_id.hex(),
         span_id.hex(),
@@ -169,8 +169,8 @@ def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
         _limited(raw.kind, "kind", MAX_KIND, problems),
         _limited(raw.start_time_unix_nano, "startTimeUnixNano", MAX_TIME, problems),
         _limited(raw.end_time_unix_nano, "endTimeUnixNano", MAX_TIME, problems),
-        _limited(status.code, "status.code", MAX_STATUS, problems),
-        status.message,
+        _limited(code, "status.code", MAX_STATUS, problems),
+        message,
         _attributes(raw.attributes, problems),
         _events(events, problems) if events else (),
         _links(links, problems) if links else (),
@@ -280,8 +280,8 @@ def _attributes(items: Iterable[KeyValue], problems: list[str]) -> dict[str, Any
             problems.append("an attribute without a key; left out")
             continue
         value = item.value
-        if value.HasField("string_value"):
-            out[key] = value.string_value
+        if text := value.string_value:
+            out[key] = text
             continue
         try:
             out[key] = _any_value(value)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.serve_kills                 20 kills of each process
     python -m benchmarks.serve_kills --kills 3       fewer
+    python -m benchmarks.serve_kills --part back     of one of them: front, back or decoder
 
 Sends agent runs and sends again what was not acknowledged, while the listening, the storing and
 the decoding process are killed at random moments; the first is started again as a service manager
@@ -52,7 +53,8 @@ class Outcome:
         unscored: Scores that they lack.
         scored_twice: Scores that they have more than once.
         not_forwarded: Acknowledged spans that were not sent on.
-        forwarded_unscored: Runs whose root was sent on without its scores.
+        forwarded_unscored: Runs whose root was sent on without its scores: they were not scored
+            within the deadline (30 s) of the time in which the server ran.
     """
 
     kills: int = 0
@@ -101,20 +103,24 @@ def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int
 
     loader = threading.Thread(target=load)
     loader.start()
-    for part in parts:
-        time.sleep(chance.uniform(0.2, 1.2))
-        server.kill(part)
-    time.sleep(0.5)
-    stop.set()
-    loader.join()
-    server.drained()
-    until(lambda: not server.state()["scoring"]["open_traces"], 60)
-    wanted = set(total.acknowledged)
-    with suppress(TimeoutError):
-        until(lambda: not wanted - sink.spans.keys(), 60)
-    time.sleep(1.0)
-    server.stop()
-    sink.close()
+    try:
+        for part in parts:
+            time.sleep(chance.uniform(0.2, 1.2))
+            server.kill(part)
+        time.sleep(0.5)
+        stop.set()
+        loader.join()
+        server.drained()
+        until(lambda: not server.state()["scoring"]["open_traces"], 60)
+        wanted = set(total.acknowledged)
+        with suppress(TimeoutError):
+            until(lambda: not wanted - sink.spans.keys(), 60)
+        time.sleep(1.0)
+    finally:
+        stop.set()
+        loader.join()
+        server.stop()
+        sink.close()
     outcome = _compare(folder / "traces.duckdb", total, len(parts))
     outcome.not_forwarded = len(wanted - sink.spans.keys())
     scored = {trace for trace, _ in sink.scored}
@@ -150,10 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Kill, print what was found, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="of each process")
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="of which; of all by default"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
     status = 0
-    for part in PARTS:
+    for part in options.part or PARTS:
         with tempfile.TemporaryDirectory() as name:
             outcome = survive(Path(name), [part] * options.kills, seed=options.seed)
         print(json.dumps({"killed": part, **asdict(outcome)}))

@@ -172,35 +172,61 @@ def memory(pids: Sequence[int]) -> int:
 
 
 class Sink:
-    """Where traces are sent on to: takes everything, and knows which spans came, and how judged.
+    """Where traces are sent on to; knows which spans came, and how judged.
 
     Attributes:
         url: Its base URL.
         spans: How often each span came.
         scored: The spans that came with a score.
+        mode: What it does: ``takes`` all, is ``busy`` (503, to be tried again in a second), leaves
+            requests ``hanging``, or is ``away``: nothing listens.
     """
 
     def __init__(self) -> None:
         self.spans: Counter[tuple[str, str]] = Counter()
         self.scored: set[tuple[str, str]] = set()
+        self.mode = "takes"
+        self._changed = threading.Event()
+        self._serve(0)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def become(self, mode: str) -> None:
+        """Do something else from now on."""
+        before, self.mode = self.mode, mode
+        self._changed.set()
+        if mode == "away":
+            self.close()
+        elif before == "away":
+            self._serve(self._server.server_port)
+
+    def _serve(self, port: int) -> None:
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                sink._take(self.rfile.read(int(self.headers["content-length"])))
-                self.send_response(200)
+                sink._changed.clear()
+                body = self.rfile.read(int(self.headers["content-length"]))
+                if sink.mode == "hanging":
+                    sink._changed.wait(60)
+                if sink.mode in ("hanging", "away"):
+                    self.close_connection = True
+                    return
+                if sink.mode == "takes":
+                    sink._take(body)
+                self.send_response(503 if sink.mode == "busy" else 200)
+                if sink.mode == "busy":
+                    self.send_header("retry-after", "1")
                 self.send_header("content-length", "0")
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def _take(self, body: bytes) -> None:
         request = ExportTraceServiceRequest.FromString(body)

@@ -6,7 +6,8 @@ spans' contexts, `metrics` counts; the store's views carry the scores too. Impor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,11 +72,11 @@ class Attach:
             self.events.emit(scores)
 
     def state(self) -> dict[str, Any]:
-        """Return how it stands, for people and /readyz."""
-        return {
-            "forward": self.forward.state() if self.forward else None,
-            "events": self.events.state() if self.events else None,
-        }
+        """Return how it stands, for people and /readyz; `problems` in words."""
+        forward = self.forward.state() if self.forward else None
+        events = self.events.state() if self.events else None
+        problems = [*_problems("forward", forward), *_problems("events", events)]
+        return {"forward": forward, "events": events, "problems": problems}
 
     def close(self, grace: float = 5.0) -> None:
         """End; what is not sent within `grace` (s) stays on disk for the next start."""
@@ -84,3 +85,21 @@ class Attach:
                 part.close(grace)
         if self.exporter is not None:
             self.exporter.close()
+
+
+def _problems(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
+    """Say what is wrong with an endpoint; not its URL, which may hold a secret."""
+    if state is None:
+        return
+    if state["error"]:
+        yield (
+            f"{name}: the endpoint has taken nothing for {state['failing_seconds']:.0f} s "
+            f"({state['error']}); {state['waiting_requests']} requests wait on disk"
+        )
+    if state["bytes"] >= state.get("quota", math.inf):
+        yield f"{name}: the queue has reached its quota; what comes in stays in the spool"
+    if state["refused_kept"]:
+        yield (
+            f"{name}: {state['refused_kept']} requests were refused for good and are kept; "
+            "`oteval resend` sends them again"
+        )

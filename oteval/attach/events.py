@@ -21,13 +21,14 @@ from ..model import Score, Trajectory
 from .attributes import key_values
 from .journal import Journal
 from .outbox import Outbox, Parcel
-from .posting import Poster
+from .posting import Target
 from .wire import OWN_SCOPE
 
 __all__ = ["EVENT", "Events", "event_request", "is_own"]
 
 EVENT = "gen_ai.evaluation.result"
 _SAMPLED = 1
+_RESPONSE = "gen_ai.response.id"
 
 
 def is_own(record: model.LogRecord) -> bool:
@@ -71,6 +72,9 @@ def _event(score: Score, run: Trajectory) -> LogRecord:
         attributes["gen_ai.conversation.id"] = run.conversation_id
     if run.agent:
         attributes["gen_ai.agent.name"] = run.agent
+    if response := run.attributes.get(_RESPONSE):
+        # Where the judged span is a model call itself.
+        attributes[_RESPONSE] = response
     if score.passed is not None:
         attributes["oteval.passed"] = score.passed
     attributes["oteval.trajectory.id"] = score.trajectory_id
@@ -106,7 +110,7 @@ class Events:
 
     Args:
         folder: Where they wait.
-        poster: The endpoint.
+        target: The endpoint.
         version: The version of oteval.
         clock: The time (ns).
         threaded: Whether a thread sends; otherwise `pump` does.
@@ -115,14 +119,14 @@ class Events:
     def __init__(
         self,
         folder: Path,
-        poster: Poster,
+        target: Target,
         *,
         version: str = "",
         clock: Callable[[], int] = time.time_ns,
         threaded: bool = True,
     ) -> None:
         self._version, self._clock = version, clock
-        self._outbox = Outbox(Journal(folder), poster, _whole, folder)
+        self._outbox = Outbox(Journal(folder), target, _whole, folder)
         for record in self._outbox.journal.records():
             record.waiting = 1
             self._outbox.put(Parcel(record))
@@ -154,14 +158,7 @@ class Events:
 
     def state(self) -> dict[str, Any]:
         """Return how it stands, for people and metrics."""
-        return {
-            "waiting_requests": len(self._outbox),
-            "bytes": self._outbox.journal.size,
-            "sent": self._outbox.sent,
-            "failures": dict(self._outbox.failures),
-            "refused": self._outbox.refused,
-            "error": self._outbox.error or None,
-        }
+        return self._outbox.state()
 
     def close(self, grace: float = 0.0) -> None:
         """End; what waits longer than `grace` (s) stays for the next start."""

@@ -2,7 +2,8 @@
 
 Every span goes on as the bytes it came as; the judged one has its scores as attributes after its
 own. Spans of one trace keep their order. A span that was sent on and comes back, because someone
-leads what oteval forwards to oteval again, goes no second round.
+leads what oteval forwards to oteval again, goes no second round. Time in which the process was
+down counts against no deadline: nothing could be scored in it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from ..model import Score
 from .attributes import as_fields, as_json, score_attributes
 from .journal import Journal, Position, Record
 from .outbox import Outbox, Parcel, part_of
-from .posting import Poster
+from .posting import Target
+from .uptime import Uptime
 from .wire import Request, SpanKey, own_removed, parse
 
 __all__ = ["Forwarder"]
@@ -25,6 +28,8 @@ __all__ = ["Forwarder"]
 _NS = 1_000_000_000
 # Of so many spans it is known that they were taken; some 20 MB.
 _REMEMBERED = 100_000
+# So long after a start, live scoring may find the scores of what was due before it.
+_START_NS = 5 * _NS
 
 
 class _Seen:
@@ -62,17 +67,21 @@ class Forwarder:
 
     Args:
         folder: Where it is held.
-        poster: Where it goes.
+        target: Where it goes.
         deadline: How long a span is held for scores (s).
         quota: From how many bytes on disk on there is no room.
         clock: The time (ns).
         threaded: Whether a thread sends; otherwise `pump` does.
+
+    Attributes:
+        deadline_ns: The deadline (ns).
+        looped: How many spans came back, or came twice.
     """
 
     def __init__(
         self,
         folder: Path,
-        poster: Poster,
+        target: Target,
         *,
         deadline: float = 30.0,
         quota: int = 4 << 30,
@@ -80,10 +89,13 @@ class Forwarder:
         threaded: bool = True,
         segment_size: int = 32 << 20,
     ) -> None:
-        self._deadline_ns = round(deadline * _NS)
+        self.deadline_ns = round(deadline * _NS)
         self._quota, self._clock = quota, clock
         journal = Journal(folder, segment_size)
-        self._outbox = Outbox(journal, poster, self._rendered, folder, self._overdue)
+        begun = clock()
+        self._uptime = Uptime(folder / "runs", begun)
+        self._started_ns = begun + min(self.deadline_ns, _START_NS)
+        self._outbox = Outbox(journal, target, self._rendered, folder, self._overdue)
         self._lock = self._outbox.lock
         self._held: dict[str, _Held] = {}
         self._due: list[tuple[int, str]] = []
@@ -98,7 +110,7 @@ class Forwarder:
 
     def has_room(self) -> bool:
         """Return whether more may be taken; otherwise leave it in the spool."""
-        return self._outbox.journal.size < self._quota
+        return self._outbox.size < self._quota
 
     def take(
         self,
@@ -152,28 +164,35 @@ class Forwarder:
             for trace_id, found in scores.items():
                 held = self._held.pop(trace_id, None)
                 if held is not None:
-                    extra = _attributes_by_span(found)
-                    for _, parcel in held.parts:
-                        self._send(parcel, extra)
+                    self._send([parcel for _, parcel in held.parts], found)
 
-    def expiring(self, until: int) -> list[str]:
-        """Return the traces of which something has its deadline before a time (ns)."""
+    def expiring(self, until: int, limit: int | None = None) -> list[str]:
+        """Return traces of which something has its deadline before a time (ns), the first ones.
+
+        Args:
+            until: The time.
+            limit: The most there may be.
+        """
         with self._lock:
+            self._uptime.beat(self._clock())
             found: dict[str, int] = {}
-            while self._due and self._due[0][0] <= until:
+            while self._due and self._due[0][0] <= until and len(found) != limit:
                 _, name = heapq.heappop(self._due)
                 held = self._held.get(name)
                 if held is not None and held.parts[0][0] <= until:
                     found[name] = held.parts[0][0]
             for name, due in found.items():
                 heapq.heappush(self._due, (due, name))
+            if not found:
+                # All that was due at the start has been seen to.
+                self._started_ns = 0
             return list(found)
 
     def expire(self, scores: Mapping[str, Sequence[Score]], until: int) -> None:
         """Send on, with the scores there are, what has its deadline before a time (ns)."""
         with self._lock:
             for trace_id, found in scores.items():
-                self._expire_one(trace_id, until, _attributes_by_span(found))
+                self._expire_one(trace_id, until, found)
 
     def pump(self) -> bool:
         """Send one request, if there is something to send; return whether it was tried."""
@@ -186,24 +205,20 @@ class Forwarder:
             first = next((h.parts[0][0] for h in self._held.values()), None)
             age = 0.0
             if first is not None:
-                age = max(0, self._clock() - first + self._deadline_ns) / _NS
+                age = max(0, self._clock() - first + self.deadline_ns) / _NS
             return {
                 "held_traces": len(self._held),
                 "held_spans": self._held_spans,
                 "oldest_seconds": age,
-                "waiting_requests": len(self._outbox),
-                "bytes": self._outbox.journal.size,
                 "quota": self._quota,
-                "sent": self._outbox.sent,
-                "failures": dict(self._outbox.failures),
-                "refused": self._outbox.refused,
                 "looped": self.looped,
-                "error": self._outbox.error or None,
+                **self._outbox.state(),
             }
 
     def close(self, grace: float = 0.0) -> None:
         """End; what is held or waits longer than `grace` (s) stays for the next start."""
         self._outbox.close(grace)
+        self._uptime.close()
 
     def _without_own(self, kind: str, encoding: str, payload: bytes) -> bytes:
         """Return a request without what oteval emitted itself, and without spans taken before."""
@@ -242,6 +257,7 @@ class Forwarder:
         except ValueError:
             counts = {}
         parts = {name: n for name, n in counts.items() if part_of(name) not in record.done}
+        due = self._uptime.due(record.received_ns, self.deadline_ns)
         if not counts and part_of("") not in record.done:
             record.waiting = 1
             self._outbox.put(Parcel(record))
@@ -253,7 +269,6 @@ class Forwarder:
             held = self._held.get(name)
             if held is None:
                 held = self._held[name] = _Held()
-            due = record.received_ns + self._deadline_ns
             held.parts.append((due, Parcel(record, name, count)))
             heapq.heappush(self._due, (due, name))
             self._held_spans += count
@@ -262,21 +277,31 @@ class Forwarder:
         """Send on what is past its deadline, whatever live scoring is at."""
         now = self._clock()
         with self._lock:
+            self._uptime.beat(now)
+            if now < self._started_ns:
+                return
             for name in self.expiring(now):
-                self._expire_one(name, now, {})
+                self._expire_one(name, now, ())
 
-    def _expire_one(self, trace_id: str, until: int, extra: Mapping[str, Any]) -> None:
+    def _expire_one(self, trace_id: str, until: int, scores: Sequence[Score]) -> None:
         held = self._held.get(trace_id)
         if held is None:
             return
-        while held.parts and held.parts[0][0] <= until:
-            self._send(held.parts.pop(0)[1], extra)
+        parcels = [parcel for due, parcel in held.parts if due <= until]
+        held.parts = [part for part in held.parts if part[0] > until]
         if not held.parts:
             del self._held[trace_id]
+        self._send(parcels, scores)
 
-    def _send(self, parcel: Parcel, extra: Mapping[str, Any]) -> None:
-        self._held_spans -= parcel.spans
-        self._outbox.put(Parcel(parcel.record, parcel.trace_id, parcel.spans, extra))
+    def _send(self, parcels: Sequence[Parcel], scores: Sequence[Score]) -> None:
+        # Ready to be appended: while an endpoint is away, many wait in memory.
+        extra: dict[str, dict[str, Any]] = {}
+        for parcel in parcels:
+            encoding = parcel.record.encoding
+            if encoding not in extra:
+                extra[encoding] = _extra(scores, encoding)
+            self._held_spans -= parcel.spans
+            self._outbox.put(replace(parcel, extra=extra[encoding] or None))
 
     def _rendered(self, record: Record, payload: bytes, parcel: Parcel) -> bytes:
         if not parcel.trace_id and not parcel.spans:
@@ -285,14 +310,14 @@ class Forwarder:
         if known is not record or request is None:
             request = parse(payload, record.encoding)
             self._parsed = (record, request)
-        form = as_json if record.encoding == "json" else as_fields
-        extra = {span_id: form(found) for span_id, found in (parcel.extra or {}).items()}
-        return request.pick(lambda key: key.trace_id == parcel.trace_id, extra)
+        return request.pick(lambda key: key.trace_id == parcel.trace_id, parcel.extra)
 
 
-def _attributes_by_span(scores: Sequence[Score]) -> dict[str, dict[str, Any]]:
+def _extra(scores: Sequence[Score], encoding: str) -> dict[str, Any]:
+    """Return what the judged spans get, by span id, in the form in which it is added."""
     by_span: dict[str, list[Score]] = {}
     for score in scores:
         by_span.setdefault(score.span_id, []).append(score)
+    form = as_json if encoding == "json" else as_fields
     found = {span_id: score_attributes(own) for span_id, own in by_span.items()}
-    return {span_id: attributes for span_id, attributes in found.items() if attributes}
+    return {span_id: form(attributes) for span_id, attributes in found.items() if attributes}

@@ -23,7 +23,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from ..errors import ConfigError
 from ..model import Score
 from .attributes import key_values
-from .posting import Poster
+from .posting import Target
 from .wire import OWN_SCOPE
 
 try:
@@ -94,10 +94,9 @@ class Metrics:
             "config_ok": "Whether oteval.yaml could be read when it last changed.",
             "forward_held_spans": "Spans held for their scores.",
             "forward_oldest_seconds": "The age of the oldest of them.",
-            "forward_waiting_requests": "Parts of requests that wait to be sent on.",
-            "forward_bytes": "Bytes on disk that are held or wait to be sent on.",
-            "forward_quota_bytes": "The most there may be.",
-            "forward_ok": "Whether the endpoint took the last request.",
+            "forward_quota_bytes": "The most bytes there may be.",
+            **_of_queue("forward", "Parts of requests"),
+            **_of_queue("events", "Requests"),
         }
         self._gauges = {
             name: Gauge(f"oteval_{name}", text, registry=registry) for name, text in gauges.items()
@@ -108,18 +107,24 @@ class Metrics:
             "forward_sent_spans": "Spans sent on.",
             "forward_refused": "Requests refused for good, and kept.",
             "forward_looped_spans": "Spans that came back or came twice.",
+            "events_sent": "Events sent.",
+            "events_refused": "Requests refused for good, and kept.",
         }
         self._counters = {
             name: Counter(f"oteval_{name}", text, registry=registry)
             for name, text in counters.items()
         }
-        self._failures = Counter(
-            "oteval_forward_failures", "Requests that failed.", ("status",), registry=registry
-        )
+        self._failures = {
+            name: Counter(
+                f"oteval_{name}_failures", "Requests that failed.", ("status",), registry=registry
+            )
+            for name in ("forward", "events")
+        }
         self._counted: dict[tuple[str, str], float] = {}
         self._agents: dict[str, set[str]] = {}
         self._recent: dict[tuple[str, str], deque[bool]] = {}
-        self._gauges["config_ok"].set(1)
+        for name in ("config_ok", "forward_ok", "events_ok"):
+            self._gauges[name].set(1)
 
     def scored(self, score: Score, agent: str, seconds: float, lag: float) -> None:
         """Count a score.
@@ -174,17 +179,25 @@ class Metrics:
         """Take over how forwarding stands: `Forwarder.state`."""
         self._gauges["forward_held_spans"].set(state["held_spans"])
         self._gauges["forward_oldest_seconds"].set(state["oldest_seconds"])
-        self._gauges["forward_waiting_requests"].set(state["waiting_requests"])
-        self._gauges["forward_bytes"].set(state["bytes"])
         self._gauges["forward_quota_bytes"].set(state["quota"])
-        self._gauges["forward_ok"].set(state["error"] is None)
         self._count("forward_sent_spans", state["sent"])
-        self._count("forward_refused", state["refused"])
         self._count("forward_looped_spans", state["looped"])
+        self._queue("forward", state)
+
+    def emitting(self, state: Mapping[str, Any]) -> None:
+        """Take over how the log events stand: `Events.state`."""
+        self._count("events_sent", state["sent"])
+        self._queue("events", state)
+
+    def _queue(self, name: str, state: Mapping[str, Any]) -> None:
+        for figure in ("waiting_requests", "bytes", "failing_seconds", "refused_kept"):
+            self._gauges[f"{name}_{figure}"].set(state[figure])
+        self._gauges[f"{name}_ok"].set(state["error"] is None)
+        self._count(f"{name}_refused", state["refused"])
         for status, count in state["failures"].items():
-            grown = count - self._counted.get(("forward_failures", status), 0)
-            self._counted["forward_failures", status] = count
-            self._failures.labels(status).inc(grown)
+            grown = count - self._counted.get((f"{name}_failures", status), 0)
+            self._counted[f"{name}_failures", status] = count
+            self._failures[name].labels(status).inc(grown)
 
     def text(self) -> bytes:
         """Return all as Prometheus reads it."""
@@ -202,6 +215,16 @@ class Metrics:
         grown = total - self._counted.get((name, ""), 0)
         self._counted[name, ""] = total
         self._counters[name].inc(max(0, grown))
+
+
+def _of_queue(name: str, parts: str) -> dict[str, str]:
+    return {
+        f"{name}_waiting_requests": f"{parts} that wait to be sent.",
+        f"{name}_bytes": "Bytes on disk that are held, wait to be sent or were refused for good.",
+        f"{name}_ok": "Whether the endpoint took the last request.",
+        f"{name}_failing_seconds": "For how long it has taken none; 0 when it took the last.",
+        f"{name}_refused_kept": "Requests refused for good that `oteval resend` would send.",
+    }
 
 
 def otlp_request(
@@ -294,12 +317,12 @@ class MetricsExporter:
 
     Args:
         metrics: The metrics.
-        poster: The endpoint.
+        target: The endpoint.
         interval: How often (s).
     """
 
-    def __init__(self, metrics: Metrics, poster: Poster, interval: float = 60.0) -> None:
-        self._metrics, self._poster, self._interval = metrics, poster, interval
+    def __init__(self, metrics: Metrics, target: Target, interval: float = 60.0) -> None:
+        self._metrics, self._target, self._interval = metrics, target, interval
         self._stop = threading.Event()
         self._has_failed = False
         self._thread = threading.Thread(target=self._run, name="oteval-metrics", daemon=True)
@@ -308,9 +331,9 @@ class MetricsExporter:
     def send(self) -> bool:
         """Send the metrics as they are now; return whether they were taken."""
         request = otlp_request(self._metrics.registry, time.time_ns())
-        answer = self._poster.post("metrics", request.SerializeToString())
+        answer = self._target.post("metrics", request.SerializeToString())
         if not answer.is_taken and not self._has_failed:
-            _log.warning("%s: metrics: %s %s", self._poster.url, answer.status, answer.reason)
+            _log.warning("%s: metrics: %s %s", self._target.url, answer.status, answer.reason)
         self._has_failed = not answer.is_taken
         return answer.is_taken
 
@@ -318,7 +341,7 @@ class MetricsExporter:
         """Send once more, and end."""
         self._stop.set()
         self._thread.join(timeout=30.0)
-        self._poster.close()
+        self._target.close()
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from .journal import Journal, Record
-from .posting import Answer, Poster
+from .posting import Answer, Target
+from .refused import REFUSED, Refused
 
 __all__ = ["Outbox", "Parcel", "part_of"]
 
 _log = logging.getLogger(__name__)
 _MOST_PARCELS = 512
 _MOST_BYTES = 4 << 20
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 10.0
 _IDLE = 0.05
 
 Render = Callable[[Record, bytes, "Parcel"], bytes]
@@ -62,8 +63,9 @@ class Outbox:
 
     Args:
         journal: Where their records are.
-        poster: Where to.
+        target: Where to.
         render: Makes a request of a record, its payload and a parcel.
+        folder: What is refused for good is kept in a folder below it.
         before: Called before each round, by the thread that sends.
 
     Attributes:
@@ -76,14 +78,14 @@ class Outbox:
     def __init__(
         self,
         journal: Journal,
-        poster: Poster,
+        target: Target,
         render: Render,
         folder: Path,
         before: Callable[[], None] | None = None,
     ) -> None:
         self.journal = journal
-        self._poster, self._render, self._before = poster, render, before
-        self._refused_folder = folder / "refused"
+        self._target, self._render, self._before = target, render, before
+        self._refused = Refused(folder / REFUSED)
         self.lock = threading.RLock()
         self._queue: deque[Parcel] = deque()
         self._wake = threading.Event()
@@ -96,10 +98,30 @@ class Outbox:
         self.failures: dict[str, int] = {}
         self.refused = 0
         self.error = ""
+        self._failing_since = 0.0
 
     def __len__(self) -> int:
         """Return how many parcels wait to be sent."""
         return len(self._queue)
+
+    @property
+    def size(self) -> int:
+        """The bytes on disk, what was refused included."""
+        return self.journal.size + self._refused.kept()[1]
+
+    def state(self) -> dict[str, Any]:
+        """Return how it stands, for people and metrics."""
+        since = self._failing_since
+        return {
+            "waiting_requests": len(self._queue),
+            "bytes": self.size,
+            "sent": self.sent,
+            "failures": dict(self.failures),
+            "refused": self.refused,
+            "refused_kept": self._refused.kept()[0],
+            "error": self.error or None,
+            "failing_seconds": time.monotonic() - since if since else 0.0,
+        }
 
     def put(self, parcel: Parcel) -> None:
         """Take a parcel."""
@@ -144,7 +166,7 @@ class Outbox:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=30.0)
-        self._poster.close()
+        self._target.close()
         with self.lock:
             self.journal.close()
 
@@ -154,7 +176,7 @@ class Outbox:
                 done_something = self.pump()
             except Exception:
                 # The thread must live on: a fault here would hold everything for ever.
-                _log.exception("%s: sending failed", self._poster.url)
+                _log.exception("%s: sending failed", self._target.url)
                 self._back_off(0.0)
                 done_something = False
             if not done_something:
@@ -182,10 +204,10 @@ class Outbox:
     def _send(self, batch: Sequence[Parcel]) -> None:
         body = b"".join(self._rendered(parcel) for parcel in batch)
         record = batch[0].record
-        answer = self._poster.post(record.kind, body, record.encoding)
+        answer = self._target.post(record.kind, body, record.encoding)
         if answer.is_taken:
             self.sent += sum(parcel.spans for parcel in batch)
-            self.error, self._wait = "", _FIRST_WAIT
+            self._recovered()
             self._done(batch)
         elif answer.is_refused and len(batch) > 1:
             # One of them is to blame; the others are not to suffer for it.
@@ -193,11 +215,13 @@ class Outbox:
             if self.error == "":
                 self._send(batch[len(batch) // 2 :])
         elif answer.is_refused:
+            self._recovered()
             self._count(answer)
             self._keep_refused(record, body, answer)
             self._done(batch)
         else:
             self._count(answer)
+            self._failing_since = self._failing_since or time.monotonic()
             self.error = f"{answer.status or 'no answer'}: {answer.reason}"
             self._back_off(answer.wait)
 
@@ -221,21 +245,22 @@ class Outbox:
         key = str(answer.status or "unreachable")
         self.failures[key] = self.failures.get(key, 0) + 1
         if not self.error:
-            _log.warning("%s: %s %s", self._poster.url, key, answer.reason)
+            _log.warning("%s: %s %s", self._target.url, key, answer.reason)
 
     def _back_off(self, asked: float) -> None:
         wait = max(asked, self._wait * random.uniform(0.8, 1.2))  # noqa: S311  no secret
         self._wait_until = time.monotonic() + wait
         self._wait = min(self._wait * 2, _LONGEST_WAIT)
 
+    def _recovered(self) -> None:
+        if self._failing_since:
+            _log.info("%s: it answers again", self._target.url)
+        self.error, self._wait, self._failing_since = "", _FIRST_WAIT, 0.0
+
     def _keep_refused(self, record: Record, body: bytes, answer: Answer) -> None:
+        path = self._refused.keep(record.kind, record.encoding, body)
         self.refused += 1
-        self._refused_folder.mkdir(parents=True, exist_ok=True)
-        suffix = "json" if record.encoding == "json" else "pb"
-        name = f"{record.kind}-{record.segment}-{record.at}-{time.time_ns()}.{suffix}"
-        path = self._refused_folder / name
-        path.write_bytes(body)
         _log.error(
             "%s: refused %s (%s %s); it is kept in %s",
-            *(self._poster.url, record.kind, answer.status, answer.reason, path),
+            *(self._target.url, record.kind, answer.status, answer.reason, path),
         )

@@ -6,15 +6,16 @@ import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-__all__ = ["Answer", "Poster"]
+__all__ = ["MOST_WAIT", "Answer", "Poster", "Target"]
 
 _TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
 # What may go well another time: the endpoint is busy or gone, or its settings are to be changed.
 _RETRIED = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 504})
-_MOST_WAIT = 300.0
+# So long (s) an endpoint may have oteval wait.
+MOST_WAIT = 300.0
 
 
 class Answer(NamedTuple):
@@ -41,6 +42,22 @@ class Answer(NamedTuple):
     def is_refused(self) -> bool:
         """Whether it never will take this very request."""
         return 400 <= self.status < 500 and self.status not in _RETRIED
+
+
+class Target(Protocol):
+    """An endpoint that takes requests.
+
+    Attributes:
+        url: Its base URL.
+    """
+
+    url: str
+
+    def post(self, signal: str, body: bytes, encoding: str = "protobuf") -> Answer:
+        """Send a request."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class Poster:
@@ -122,6 +139,6 @@ class Poster:
 
 def _wait(value: str | None) -> float:
     try:
-        return min(max(0.0, float(value or 0)), _MOST_WAIT)
+        return min(max(0.0, float(value or 0)), MOST_WAIT)
     except ValueError:
         return 0.0

@@ -27,6 +27,7 @@ from .judge import judge
 from .maintain import archive, backup, compact
 from .reference import reference
 from .report import report
+from .resend import resend
 from .score import score, scores
 from .serve import serve
 from .view import diff, explain, show, trajectories, variants
@@ -50,7 +51,7 @@ for _command in (
     *(demo, ingest, trajectories, show, explain, score, scores, diff),
     *(reference, report, variants, config, export, serve),
     *(eval_, compare, pairwise, experiments, dataset, judge),
-    *(archive, compact, backup),
+    *(archive, compact, backup, resend),
 ):
     cli.add_command(_command)
 

@@ -30,7 +30,10 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 @click.option("--http", default="127.0.0.1:4318", show_default=True, help="OTLP/HTTP and the rest.")
 @click.option("--grpc", default="127.0.0.1:4317", show_default=True, help='OTLP/gRPC; "" for none.')
 @click.option(
-    "--forward", metavar="URL", default="", help="Send all on to this OTLP/HTTP endpoint."
+    "--forward",
+    metavar="URL",
+    default="",
+    help="Send all on to this OTLP endpoint: http, https, grpc or grpcs (TLS) before ://HOST:PORT.",
 )
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without tokens.")
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="The certificate chain, PEM.")

@@ -56,9 +56,11 @@ class Completion(Strict):
 
 
 class Endpoint(Strict):
-    """An OTLP/HTTP endpoint."""
+    """An OTLP endpoint: over HTTP, or over gRPC where its URL begins with grpc or grpcs (TLS)."""
 
-    url: str = Field(description="Its base URL; /v1/traces, /v1/logs or /v1/metrics is added.")
+    url: str = Field(
+        description="Its base URL; over HTTP /v1/traces, /v1/logs or /v1/metrics is added."
+    )
     headers: dict[str, str] = Field(
         default_factory=dict, description="Headers; ${NAME} is taken from the environment."
     )
@@ -68,8 +70,10 @@ class Endpoint(Strict):
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str) -> str:
-        if not re.match(r"https?://[^/\s]+", value):
-            raise ValueError(f"{value!r} is no URL; write http://HOST:PORT or https://HOST")
+        if not re.match(r"(https?://[^/\s]+|grpcs?://[^/\s]+/?$)", value):
+            raise ValueError(
+                f"{value!r} is no URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+            )
         return value.rstrip("/")
 
 

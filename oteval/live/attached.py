@@ -9,10 +9,14 @@ from pathlib import Path
 
 from .. import __version__
 from ..attach import Attach, Events, Forwarder, Metrics, MetricsExporter, Poster
+from ..attach.posting import Target
+from ..attach.refused import REFUSED
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
 
-__all__ = ["open_attach"]
+__all__ = ["open_attach", "refused_folders"]
+
+_TRACES, _EVENTS = "traces", "events"
 
 
 def open_attach(
@@ -35,34 +39,75 @@ def open_attach(
     Raises:
         ConfigError: A header needs a variable that is not set, or a package is missing.
     """
-    forward = config.forward
-    if forward_url is not None:
-        try:
-            known = forward.model_dump() if forward is not None else {}
-            forward = Forward.model_validate({**known, "url": forward_url})
-        except ValueError:
-            raise ConfigError(f"--forward {forward_url!r}: write http://HOST:PORT") from None
+    forward = _forward(config, forward_url)
     attach = Attach(Metrics())
     if forward is not None:
         attach.forward = Forwarder(
-            folder / "traces",
-            _poster("forward", forward, environment),
+            folder / _TRACES,
+            _target("forward", forward, environment),
             deadline=forward.deadline,
             quota=forward.quota,
             clock=clock,
         )
     if config.events is not None:
-        poster = _poster("events", config.events, environment)
-        attach.events = Events(folder / "events", poster, version=__version__, clock=clock)
+        target = _target("events", config.events, environment)
+        attach.events = Events(folder / _EVENTS, target, version=__version__, clock=clock)
     if config.metrics is not None:
-        poster = _poster("metrics", config.metrics, environment)
-        attach.exporter = MetricsExporter(attach.metrics, poster, config.metrics.interval)
+        target = _target("metrics", config.metrics, environment)
+        attach.exporter = MetricsExporter(attach.metrics, target, config.metrics.interval)
     return attach
 
 
-def _poster(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> Poster:
+def refused_folders(
+    config: Config,
+    folder: Path,
+    *,
+    forward_url: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> list[tuple[Path, Target]]:
+    """Return the folders of what was refused for good, each with the endpoint that did.
+
+    Args:
+        config: The configuration.
+        folder: Where the queues are.
+        forward_url: Where traces go on to, in place of what the configuration says.
+        environment: Where headers get their secrets from.
+
+    Raises:
+        ConfigError: A header needs a variable that is not set.
+    """
+    endpoints: list[tuple[str, str, Endpoint | None]] = [
+        (_TRACES, "forward", _forward(config, forward_url)),
+        (_EVENTS, "events", config.events),
+    ]
+    return [
+        (folder / place / REFUSED, _target(name, endpoint, environment))
+        for place, name, endpoint in endpoints
+        if endpoint is not None
+    ]
+
+
+def _forward(config: Config, url: str | None) -> Forward | None:
+    if url is None:
+        return config.forward
+    try:
+        known = config.forward.model_dump() if config.forward is not None else {}
+        return Forward.model_validate({**known, "url": url})
+    except ValueError:
+        raise ConfigError(
+            f"--forward {url!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+        ) from None
+
+
+def _target(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> Target:
     try:
         headers = resolved(endpoint.headers, environment)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
-    return Poster(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)
+    made: Callable[..., Target] = Poster
+    if endpoint.url.startswith("grpc"):
+        # Only who needs it pays for the import.
+        from ..attach.posting_grpc import GrpcPoster
+
+        made = GrpcPoster
+    return made(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)

@@ -16,8 +16,12 @@ __all__ = ["Giving"]
 
 _log = logging.getLogger(__name__)
 _NS = 1_000_000_000
-# So long before their deadline, traces go on with the scores there are.
-_AHEAD_NS = _NS // 2
+# So long before their deadline, traces go on with the scores there are: the time for this must
+# come before the thread that sends looks. Of a short deadline it is a tenth.
+_AHEAD_NS = 2 * _NS
+_AHEAD_SHARE = 10
+# So many traces' scores are looked up at once.
+_TRACES = 1000
 _MEASURE_NS = _NS
 
 
@@ -62,9 +66,9 @@ class Giving:
         """Let what has its deadline soon go on with the scores that there are."""
         forward = self._attach.forward if self._attach is not None else None
         if forward is not None:
-            due = forward.expiring(now + _AHEAD_NS)
-            if due:
-                forward.expire(self._store.live.scores_of(due), now + _AHEAD_NS)
+            until = now + min(_AHEAD_NS, forward.deadline_ns // _AHEAD_SHARE)
+            while due := forward.expiring(until, _TRACES):
+                forward.expire(self._store.live.scores_of(due), until)
 
     def is_measuring(self, now: int) -> bool:
         """Return whether it is time for figures."""
@@ -80,3 +84,5 @@ class Giving:
         self._attach.metrics.scoring(oldest=oldest, **figures)
         if self._attach.forward is not None:
             self._attach.metrics.forwarding(self._attach.forward.state())
+        if self._attach.events is not None:
+            self._attach.metrics.emitting(self._attach.events.state())

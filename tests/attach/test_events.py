@@ -46,7 +46,8 @@ def test_an_event_stands_in_the_context_of_the_judged_span(
     """The record has the span's ids, the event's name and the attributes of the conventions."""
     one = score(1, comment="because", label="pass", time_ns=77)
 
-    (record,) = sent(tmp_path, downstream, one, conversation_id="c")
+    told = {"gen_ai.response.id": "r-1", "gen_ai.request.model": "m"}
+    (record,) = sent(tmp_path, downstream, one, conversation_id="c", attributes=told)
 
     assert record.event_name == "gen_ai.evaluation.result"
     assert (record.trace_id.hex(), record.span_id.hex()) == (one.trace_id, one.span_id)
@@ -57,6 +58,8 @@ def test_an_event_stands_in_the_context_of_the_judged_span(
     assert found["gen_ai.evaluation.score.label"] == "pass"
     assert found["gen_ai.evaluation.explanation"] == "because"
     assert found["gen_ai.conversation.id"] == "c"
+    assert found["gen_ai.response.id"] == "r-1"
+    assert "gen_ai.request.model" not in found
     assert found["oteval.evaluator.version"] == "v"
     assert "error.type" not in found
 
@@ -72,6 +75,7 @@ def test_a_failure_is_a_warning_with_its_type(tmp_path: Path, downstream: Downst
     assert record.severity_text == "WARN"
     assert found["error.type"] == "ConnectError"
     assert "gen_ai.evaluation.score.value" not in found
+    assert "gen_ai.response.id" not in found
 
 
 @pytest.mark.parametrize(

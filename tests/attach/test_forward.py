@@ -17,6 +17,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from oteval.attach import Forwarder, Poster
+from oteval.attach.refused import send_again
 
 from ..make import ROOT, score
 from .endpoint import Downstream
@@ -213,6 +214,44 @@ def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Do
     kept = list((bench.folder / "refused").iterdir())
     assert [path.read_bytes() for path in kept] == [request((5, 1), name="poison")]
     assert bench.forwarder.state()["refused"] == 1
+    assert bench.forwarder.state()["refused_kept"] == 1
+
+
+def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Downstream) -> None:
+    """Sent with its scores and deleted once it is taken; what is refused again stays."""
+    downstream.answers = [(400, {}), (400, {})]
+    bench.take(request((1, 1)))
+    bench.take(b'{"resourceLogs": []}', kind="logs", encoding="json")
+    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.pump()
+    folder = bench.folder / "refused"
+    poster = Poster(downstream.url)
+
+    downstream.answers = [(400, {}), (200, {})]
+    first = [answer.status for _, answer in send_again(folder, poster)]
+    downstream.answers = [(503, {})]
+    away = [answer.status for _, answer in send_again(folder, poster)]
+    last = [answer.status for _, answer in send_again(folder, poster)]
+    poster.close()
+
+    assert (first, away, last) == ([400, 200], [503], [200])
+    assert downstream.spans()[0].attributes[0].key == "oteval.score.e"
+    assert downstream.bodies("/v1/logs") == [b'{"resourceLogs": []}']
+    assert list(folder.iterdir()) == []
+
+
+def test_what_was_refused_counts_against_the_quota(bench: Bench, downstream: Downstream) -> None:
+    """An endpoint that refuses everything does not fill the disk."""
+    bench.forwarder.close()
+    bench.open(quota=4000, segment_size=1000)
+    downstream.poison = b"poison"
+    for number in range(1, 6):
+        bench.take(request((number, 1), name="poison" * 150))
+    bench.forwarder.release({trace(n): [] for n in range(1, 6)}, bench.now)
+    bench.pump()
+
+    assert bench.forwarder.has_room() is False
+    assert bench.forwarder.state()["refused_kept"] == 5
 
 
 def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> None:
@@ -231,6 +270,54 @@ def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> 
     bench.pump()
 
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3]
+
+
+def test_time_down_counts_against_no_deadline(bench: Bench, downstream: Downstream) -> None:
+    """A trace is held for its deadline of running time, also one that came meanwhile."""
+    bench.take(request((1, 1)))
+    bench.now += 10 * SECOND
+    bench.pump()
+    bench.forwarder.close()
+    came = bench.now + 50 * SECOND
+
+    bench.now += 100 * SECOND
+    bench.open()
+    bench.forwarder.take("traces", "protobuf", request((2, 1)), (1, 99), came)
+    bench.now += 19 * SECOND
+    bench.pump()
+    early = list(downstream.spans())
+    bench.now += SECOND
+    bench.pump()
+
+    assert early == []
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1]
+    bench.now += 10 * SECOND
+    bench.pump()
+    assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
+
+
+def test_what_was_scored_before_a_restart_goes_on_with_its_scores(
+    bench: Bench, downstream: Downstream
+) -> None:
+    """What waited for its endpoint past the deadline is left to live scoring for some seconds."""
+    downstream.answers = [(503, {})]
+    bench.take(request((1, 1)))
+    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.pump()
+    for _ in range(40):  # it runs, and the endpoint takes nothing
+        bench.now += SECOND
+        bench.forwarder.expiring(bench.now)
+    bench.forwarder.close()
+
+    bench.open()
+    bench.pump()
+    before = list(downstream.spans())
+    due = bench.forwarder.expiring(bench.now)
+    bench.forwarder.expire({name: [score(1)] for name in due}, bench.now)
+    bench.pump()
+
+    assert before == []
+    assert downstream.spans()[0].attributes[0].key == "oteval.score.e"
 
 
 def test_a_torn_record_is_cut_away(bench: Bench, downstream: Downstream) -> None:
@@ -332,6 +419,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from oteval.attach import Forwarder, Poster
+from oteval.attach.refused import send_again
 from tests.attach.test_forward import request
 forwarder = Forwarder(Path(sys.argv[1]), Poster(sys.argv[2]), deadline=0.05)
 number = forwarder._outbox.journal.position.offset

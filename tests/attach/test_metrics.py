@@ -72,15 +72,26 @@ def test_forwarding_is_counted_up() -> None:
         "refused": 0,
         "looped": 1,
         "failures": {"503": 2},
+        "failing_seconds": 7.0,
+        "refused_kept": 4,
     }
     metrics.forwarding(state)
-    metrics.forwarding({**state, "sent": 9, "failures": {"503": 3}, "error": None})
+    before = samples(metrics)
+    metrics.emitting({**state, "sent": 5})
+    metrics.forwarding(
+        {**state, "sent": 9, "failures": {"503": 3}, "error": None, "failing_seconds": 0.0}
+    )
 
     found = samples(metrics)
     assert found["oteval_forward_sent_spans_total", ()] == 9
     assert found["oteval_forward_failures_total", ("503",)] == 3
     assert found["oteval_forward_ok", ()] == 1
     assert found["oteval_forward_held_spans", ()] == 3
+    assert before["oteval_forward_failing_seconds", ()] == 7
+    assert found["oteval_forward_failing_seconds", ()] == 0
+    assert found["oteval_forward_refused_kept", ()] == 4
+    assert found["oteval_events_sent_total", ()] == 5
+    assert found["oteval_events_ok", ()] == 0
 
 
 def test_otlp_says_the_same() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.serve_kills import PARTS, survive
 from oteval.live.rules import Rules
 from oteval.live.worker import Scoring
 from oteval.store import Store
@@ -91,3 +92,13 @@ def test_killed_at_random_moments_every_run_has_one_score_of_each(tmp_path: Path
     assert len(runs) == spans > 20
     assert sorted(current) == sorted((run, e) for run in runs for e in ("flaky", "match", "slow"))
     assert twice == [(0,)]
+
+
+@pytest.mark.slow
+def test_a_server_whose_processes_are_killed_loses_nothing(tmp_path: Path) -> None:
+    """Under load, each process killed: all is stored once, scored once, and sent on with scores."""
+    found = survive(tmp_path, PARTS, rate=500, seed=3)
+
+    assert found.acknowledged > 100
+    assert found.is_sound, found
+    assert found.forwarded_unscored == 0

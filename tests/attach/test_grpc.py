@@ -1,0 +1,223 @@
+"""Sending on over gRPC, to a real server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from oteval.attach import Forwarder
+from oteval.attach.posting_grpc import GrpcPoster
+
+from ..make import score
+from .test_forward import request, trace
+
+TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+@dataclass
+class Collector:
+    """An OTLP/gRPC endpoint that does as it is told.
+
+    Attributes:
+        url: Its URL.
+        requests: What it took: method, metadata and bytes.
+        answers: The codes of the next answers, with the delay that they ask for (s).
+    """
+
+    url: str = ""
+    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    answers: list[tuple[grpc.StatusCode, float | None]] = field(default_factory=list)
+
+
+class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, state: Collector) -> None:
+        self.state = state
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        def take(body: bytes, context: grpc.ServicerContext) -> bytes:
+            if self.state.answers:
+                code, delay = self.state.answers.pop(0)
+                if delay is not None:
+                    context.set_trailing_metadata((("grpc-status-details-bin", _status(delay)),))
+                context.abort(code, "as told")
+            known = {key: str(value) for key, value in context.invocation_metadata()}
+            self.state.requests.append((details.method, known, body))
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(take)
+
+
+def _status(delay: float) -> bytes:
+    """Return a google.rpc.Status with a RetryInfo."""
+    whole, nanos = int(delay), round(delay % 1 * 1e9)
+    duration = b"\x08" + _varint(whole) + b"\x10" + _varint(nanos)
+    info = b"\x0a" + _varint(len(duration)) + duration
+    detail = AnyMessage(type_url="type.googleapis.com/google.rpc.RetryInfo", value=info)
+    body = detail.SerializeToString()
+    return b"\x08\x08\x1a" + _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    state = Collector()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((_Handler(state),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    state.url = f"grpc://127.0.0.1:{port}"
+    server.start()
+    yield state
+    server.stop(0).wait()
+
+
+def test_the_bytes_and_headers_arrive(collector: Collector) -> None:
+    """A request arrives as the very bytes, compressed or not, headers as metadata."""
+    for compress in (False, True):
+        poster = GrpcPoster(collector.url, {"Authorization": "Bearer x"}, compress=compress)
+        payload = request((1, 1)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
+
+        assert poster.post("traces", payload).is_taken
+        method, metadata, body = collector.requests[-1]
+        assert (method, body) == (TRACES, payload)
+        assert metadata["authorization"] == "Bearer x"
+        poster.close()
+
+
+def test_over_tls_it_trusts_whom_https_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With grpcs the certificate is checked against the machine's, or those of SSL_CERT_FILE."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
+    named = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run([*made, *named, *files], check=True, capture_output=True)
+    state = Collector()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((_Handler(state),))
+    pair = (key.read_bytes(), certificate.read_bytes())
+    port = server.add_secure_port("localhost:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+
+    answers = []
+    for trusted in (None, str(certificate)):
+        if trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", trusted)
+        poster = GrpcPoster(f"grpcs://localhost:{port}", timeout=5.0)
+        answers.append(poster.post("traces", request((1, 1))).is_taken)
+        poster.close()
+    server.stop(0).wait()
+
+    assert answers == [False, True]
+
+
+def test_json_becomes_protobuf(collector: Collector) -> None:
+    """What came as JSON goes over gRPC as protobuf, its ids and numbers as they were."""
+    span = {
+        "traceId": trace(7),
+        "spanId": f"{9:016x}",
+        "kind": 2,
+        "startTimeUnixNano": "17",
+        "attributes": [{"key": "traceId", "value": {"stringValue": "no id"}}],
+        "later": {"x": 1},
+    }
+    value = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    log = {"traceId": trace(7), "spanId": f"{9:016x}", "body": {"intValue": "5"}}
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]}
+    poster = GrpcPoster(collector.url)
+
+    assert poster.post("traces", json.dumps(value).encode(), "json").is_taken
+    assert poster.post("logs", json.dumps(logs).encode(), "json").is_taken
+    bad = poster.post("traces", b'{"resourceSpans": 3}', "json")
+    poster.close()
+
+    found = ExportTraceServiceRequest.FromString(collector.requests[0][2])
+    sent = found.resource_spans[0].scope_spans[0].spans[0]
+    assert (sent.trace_id.hex(), sent.span_id.hex()) == (trace(7), f"{9:016x}")
+    assert (sent.kind, sent.start_time_unix_nano) == (2, 17)
+    assert sent.attributes[0].value.string_value == "no id"
+    record = ExportLogsServiceRequest.FromString(collector.requests[1][2])
+    assert record.resource_logs[0].scope_logs[0].log_records[0].trace_id.hex() == trace(7)
+    assert bad.is_refused
+
+
+@pytest.mark.parametrize(
+    ("code", "delay", "is_refused", "wait"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, None, False, 0.0),
+        (grpc.StatusCode.UNAVAILABLE, 2.5, False, 2.5),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 7.0, False, 7.0),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, None, True, 0.0),
+        (grpc.StatusCode.INVALID_ARGUMENT, None, True, 0.0),
+        (grpc.StatusCode.UNAUTHENTICATED, None, False, 0.0),
+        (grpc.StatusCode.UNIMPLEMENTED, None, False, 0.0),
+    ],
+)
+def test_what_is_tried_again(
+    collector: Collector, code: grpc.StatusCode, delay: float | None, is_refused: bool, wait: float
+) -> None:
+    """By OTLP's rules; what new settings would cure is tried again too, as over HTTP."""
+    collector.answers = [(code, delay)]
+    poster = GrpcPoster(collector.url)
+
+    answer = poster.post("traces", request((1, 1)))
+    poster.close()
+
+    assert not answer.is_taken
+    assert (answer.is_refused, answer.wait) == (is_refused, wait)
+    assert answer.reason == f"{code.name}: as told"
+
+
+def test_an_endpoint_that_is_away_is_tried_again() -> None:
+    """Nobody listens: no request is refused for good by that."""
+    poster = GrpcPoster("grpc://127.0.0.1:9", timeout=1.0)
+
+    answer = poster.post("traces", request((1, 1)))
+    poster.close()
+
+    assert not answer.is_taken
+    assert not answer.is_refused
+    assert answer.reason
+
+
+def test_traces_go_on_over_grpc_with_their_scores(collector: Collector, tmp_path: Path) -> None:
+    """The forwarder sends what it held, after an endpoint that was busy, with the scores."""
+    collector.answers = [(grpc.StatusCode.UNAVAILABLE, 0.1)]
+    forwarder = Forwarder(tmp_path, GrpcPoster(collector.url), deadline=30)
+    now = time.time_ns()
+    forwarder.take("traces", "protobuf", request((1, 1), (1, 2)), (1, 1), now)
+    forwarder.release({trace(1): [score(1)]}, now)
+    until = time.monotonic() + 10
+    while not collector.requests and time.monotonic() < until:
+        time.sleep(0.02)
+    state = forwarder.state()
+    forwarder.close(1.0)
+
+    found = ExportTraceServiceRequest.FromString(collector.requests[0][2])
+    spans = found.resource_spans[0].scope_spans[0].spans
+    assert [span.span_id[-1] for span in spans] == [1, 2]
+    assert spans[0].attributes[0].key == "oteval.score.e"
+    assert state["failures"] == {"503": 1}

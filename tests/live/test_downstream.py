@@ -1,0 +1,102 @@
+"""`oteval serve --forward` while the endpoint is away, busy or hangs."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.otlp_load import Sent, requests, send
+from benchmarks.served import Served, Sink, memory, until
+
+pytest.importorskip("uvicorn")
+
+RULES = """
+evaluators:
+  - {{name: tools, type: tool_errors}}
+completion: {{quiet: 300ms}}
+forward: {{url: "{url}", deadline: 15s, timeout: 1s}}
+"""
+SCORES = 'scores_total{agent="support",evaluator="tools",status="ok"}'
+RUN = 8
+
+
+class Load:
+    """Agent runs that come in all the time."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = Sent()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(port,))
+        self._thread.start()
+
+    def _run(self, port: int) -> None:
+        while not self._stop.is_set():
+            sent = send(port, list(requests(10, RUN, batch=40)), rate=400)
+            self.sent.acknowledged += sent.acknowledged
+            self.sent.answers.update(sent.answers)
+
+    def stop(self) -> set[tuple[str, str]]:
+        """End; return the spans that were acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        return set(self.sent.acknowledged)
+
+
+def metric(served: Served, name: str) -> float:
+    """Return a figure of /metrics."""
+    found = re.search(
+        rf"^oteval_{re.escape(name)} (\S+)$", served.get("/metrics")[1].decode(), re.MULTILINE
+    )
+    assert found, name
+    return float(found[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "seconds"), [("away", 60), ("busy", 6), ("hanging", 6)])
+def test_an_endpoint_that_takes_nothing_costs_nothing(
+    tmp_path: Path, mode: str, seconds: float
+) -> None:
+    """All goes on meanwhile and /readyz and /metrics say so; then all arrives with its scores."""
+    sink = Sink()
+    (tmp_path / "oteval.yaml").write_text(RULES.format(url=sink.url))
+    served = Served(tmp_path)
+    try:
+        load = Load(served.http)
+        until(lambda: len(sink.scored) > 20)
+        sink.become(mode)
+        time.sleep(min(seconds, 5))
+        pids = [served.pid(part) for part in ("front", "back", "decoder")]
+        held, arrived = memory(pids), len(sink.spans)
+        time.sleep(max(0.0, seconds - 5))
+        state, scores = served.state(), metric(served, SCORES)
+        is_ok, bytes_ = metric(served, "forward_ok"), metric(served, "forward_bytes")
+        failing = metric(served, "forward_failing_seconds")
+        grown = memory(pids) - held
+        count = len(sink.spans)
+        wanted = load.stop()
+        sink.become("takes")
+        until(lambda: not wanted - sink.spans.keys(), 60)
+        until(lambda: served.state()["warnings"] == [])
+        until(lambda: metric(served, "forward_ok") == 1)
+        rest = metric(served, "forward_failing_seconds"), metric(served, "forward_held_spans")
+    finally:
+        load.stop()
+        served.stop()
+        sink.close()
+
+    assert count == arrived
+    assert set(load.sent.answers) == {"200"}
+    assert state["is_ready"] is True
+    (warning,) = state["warnings"]
+    assert re.match(r"forward: the endpoint has taken nothing for \d+ s \(.+\); \d+ req", warning)
+    assert state["left_bytes"] < 1 << 20
+    assert scores * RUN > 0.7 * len(wanted)
+    assert (is_ok, rest) == (0, (0, 0))
+    assert failing >= seconds / 2 - 1
+    assert bytes_ > 100_000
+    assert grown < 250 << 20  # most of it DuckDB's, as without an outage
+    assert {trace for trace, _ in wanted} == {trace for trace, _ in sink.scored}

@@ -24,11 +24,13 @@ from typing import Any
 from ..attach import Attach
 from ..config import Config
 from ..errors import OtevalError, StoreLocked
-from ..store import Store
+from ..store import Store, is_short_of_memory
 from .api import Api
 from .attached import open_attach
+from .checkpoints import Checkpoints
 from .keeping import Keeper
 from .logs import set_up
+from .room import shortage
 from .rules import Rules
 from .settings import Settings
 from .worker import Scoring
@@ -39,8 +41,6 @@ __all__ = ["Back", "main"]
 _log = logging.getLogger(__name__)
 _TELL = 0.5
 _PAUSE = 0.1
-# What comes in is read once or twice, so that few buffers are of use.
-_MEMORY = "256MB"
 _BACKLOG = 16 << 20  # bytes of the spool
 _PATIENCE = 5.0  # seconds that scoring waits for storing at the most
 # Exit statuses that its parent tells apart.
@@ -54,8 +54,8 @@ class Back:
         self._settings = settings
         self._stop = threading.Event()
         self._is_orphaned = False
-        self._store = Store(settings.db, served=False)
-        self._store.use_memory(_MEMORY)
+        self._store = Store(settings.db, served=False, checkpoints=False)
+        self._store.use_memory(f"{settings.memory}MB")
         try:
             self._own = self._store.sibling()
             self._rules = self._load_rules()
@@ -70,7 +70,12 @@ class Back:
         self._api = Api(self._store, self.state, self.metrics)
         self._serving = self._store.serve(self._api.answer, settings.notice)
         beside = Path(settings.config or settings.db).absolute().parent
-        self._keeper = Keeper(self._store, lambda: self._rules.config.retention, beside)
+        self._checkpoints = Checkpoints(self._store)
+        self._keeper = Keeper(
+            *(self._store, lambda: self._rules.config.retention, beside),
+            settled=lambda: self._scoring.settled,
+            backfill=lambda: self._rules.config.completion.backfill,
+        )
 
     @property
     def attach(self) -> Attach:
@@ -101,26 +106,31 @@ class Back:
                     # A burst is stored first; scoring waits, but never for long.
                     self._stop.wait(_PAUSE)
                     continue
-                if not self._scoring.tick():
+                if not self._tick():
                     self._stop.wait(_PAUSE)
                 scored = time.monotonic()
             return self._end()
         finally:
             self._serving.close()
 
+    def _tick(self) -> bool:
+        """Score, where what comes of it can be written down; return whether there is more."""
+        return not shortage(self._settings.db) and self._scoring.tick()
+
     def _end(self) -> int:
         until = time.monotonic() + (0 if self._is_orphaned else self._settings.grace)
         while self._writer.left() and self._writer.error is None and time.monotonic() < until:
-            self._scoring.tick()
+            self._tick()
             time.sleep(0.02)
         self._writer.close()
         error = self._writer.error
-        if error is None:
+        if error is None and not shortage(self._settings.db):
             self._scoring.drain(max(0.0, until - time.monotonic()))
-        else:
-            _log.error("cannot store: %s", error)
+        if error is not None:
+            _fail("cannot store", error)
         try:
             self._keeper.close()
+            self._checkpoints.close()
             self._scoring.close()
             self._attach.close(max(0.1, until - time.monotonic()))
             self._own.close()
@@ -140,7 +150,7 @@ class Back:
             "stored": asdict(writer.figures),
             "position": list(writer.position),
             "left_bytes": writer.left(),
-            "error": str(writer.error) if writer.error else "",
+            "error": str(writer.error or writer.problem or shortage(self._settings.db)),
             "socket": self._serving.path,
             "pid": os.getpid(),
             "decoder_pid": writer.decoder_pid,
@@ -162,9 +172,24 @@ class Back:
     def _tell(self) -> None:
         while True:
             with suppress(Exception):
-                print(json.dumps({"state": self.state()}), flush=True)
+                _say(state=self.state())
             if self._stop.wait(_TELL):
                 time.sleep(_TELL)
+
+
+def _say(**said: Any) -> None:
+    """Tell the parent, in one piece: several threads do."""
+    sys.stdout.write(f"{json.dumps(said)}\n")
+    sys.stdout.flush()
+
+
+def _fail(what: str, error: BaseException) -> int:
+    """Say why the process ends, in the log and to the parent; return its exit status."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    _log.error("%s: %s", what, first)
+    with suppress(OSError):
+        _say(failed=first, is_short=is_short_of_memory(error))
+    return FAILED
 
 
 def _watch_parent(back: Back) -> None:
@@ -183,19 +208,23 @@ def main(arguments: list[str]) -> int:
     try:
         back = Back(settings)
     except StoreLocked as error:
-        print(json.dumps({"failed": str(error)}), flush=True)
+        _say(failed=str(error))
         return FAILED
     except OtevalError as error:
-        print(json.dumps({"refused": str(error)}), flush=True)
+        _say(refused=str(error), is_short=is_short_of_memory(error))
         return REFUSED
+    except Exception as error:
+        return _fail("cannot begin", error)
     signal.signal(signal.SIGTERM, lambda *_: back.stop())
     signal.signal(signal.SIGHUP, lambda *_: back.reload())
     threading.Thread(target=_watch_parent, args=(back,), daemon=True).start()
     try:
         return back.run()
     except OtevalError as error:
-        _log.error("%s", error)
-        return FAILED
+        return _fail("cannot go on", error)
+    except Exception as error:
+        _log.exception("cannot go on")
+        return _fail("cannot go on", error)
 
 
 if __name__ == "__main__":

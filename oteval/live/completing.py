@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from ..config import Completion
-from ..pipeline import refresh_traces
+from ..pipeline import Refreshed, refresh_traces
 from ..store import Completed, Store, Todo, is_of_the_store
 from .completion import Due, Tracker
+from .places import KnownPlaces
+from .seen import Seen
 
 __all__ = ["Completing"]
 
@@ -28,7 +30,8 @@ class Completing:
         store: The store.
         completion: When a trace is complete.
         wanted: Returns those traces of some trajectories that an evaluator has to judge.
-        done: Called with the traces that are complete, once that is written down.
+        done: Called with the trajectories of traces that are complete, with the traces, and with
+            the time (ns), once that is written down.
 
     Attributes:
         number: The number of the newest completion.
@@ -40,12 +43,13 @@ class Completing:
         store: Store,
         completion: Completion,
         wanted: Callable[[Sequence[Todo]], set[str]],
-        done: Callable[[Sequence[str], int], None],
+        done: Callable[[Sequence[Todo], Sequence[str], int], None],
     ) -> None:
         self._store, self._wanted, self._done = store, wanted, done
         self.tracker = Tracker(completion)
         self.number = store.live.newest_completion()
         self._mark = store.live.floor()
+        self._seen = Seen(store.live.keys())
         self._failed: Counter[str] = Counter()
         self._touched: dict[str, int] = {}
         self._touching = threading.Lock()
@@ -64,11 +68,13 @@ class Completing:
         if not arrivals:
             return
         traces = [one for one in arrivals if one.trace_id]
-        unsure = [
-            one.trace_id for one in traces if not one.has_root and one.trace_id not in self.tracker
-        ]
-        known = self._store.live.completed(unsure) if unsure and self.number else frozenset()
-        self.tracker.came(traces, now, known, touched)
+        # Conversations are noted before `tracker` knows of the traces, so before one is complete.
+        self._store.live.note(traces)
+        opened = [one for one in traces if one.trace_id not in self.tracker]
+        new = {one.trace_id for one in opened if one.trace_id not in self._seen}
+        unsure = [one.trace_id for one in opened if not one.has_root and one.trace_id not in new]
+        known = self._store.live.completed(unsure) if unsure else frozenset()
+        self.tracker.came(traces, now, known, touched, new)
         self._mark = max(one.last for one in arrivals)
 
     def complete(self, now: int) -> bool:
@@ -103,22 +109,45 @@ class Completing:
                 self.tracker.reopen([one])
                 return
             del self._failed[name]
-            self._note([one.completed._replace(reason="failed")], now)
+            self._note([one.completed._replace(reason="failed")], now, None)
 
     def _together(self, due: Sequence[Due], now: int) -> None:
         names = [one.completed.trace_id for one in due]
-        together = refresh_traces(self._store, names)
+        places = KnownPlaces(self._store, self.tracker, due, self._mark)
+        found = refresh_traces(self._store, names, places)
         complete = [one.completed for one in due]
         # Runs of other traces may have changed with them: of a conversation, for instance.
-        others = sorted(set(together) - set(names))
+        others = sorted(set(found.trace_ids) - set(names))
         if others:
-            changed = self._wanted(self._store.live.todo(traces=others))
-            complete += [Completed(name, self._mark, "changed") for name in sorted(changed)]
-        self._note(complete, now)
+            todo = self._store.live.todo(traces=others, times=found.times, unjudged=found.fresh)
+            # Nothing came of them: what there is of them is noted with earlier completions.
+            mark = self._mark
+            complete += [
+                Completed(name, mark, "changed", mark + 1) for name in sorted(self._wanted(todo))
+            ]
+        self._note(complete, now, found)
+        for name in names if self._failed else ():
+            del self._failed[name]  # no error where a counter has none
 
-    def _note(self, complete: Sequence[Completed], now: int) -> None:
+    def _note(self, complete: Sequence[Completed], now: int, found: Refreshed | None) -> None:
+        """Write down that traces are complete, and have their trajectories judged.
+
+        Args:
+            complete: The traces.
+            now: The time (ns).
+            found: What was reconstructed; None when they could not be.
+        """
+        before = self.number
         with self._store.live.transaction():
-            self._store.live.complete(complete, self.number + 1, now)
+            self._store.live.complete(complete, before + 1, now)
             self._store.live.advance(self.tracker.floor(self._mark))
         self.number += len(complete)
-        self._done([one.trace_id for one in complete], now)
+        names = [one.trace_id for one in complete]
+        self._seen.add(names)
+        if found is None:
+            todo = self._store.live.todo(traces=names, after=before)
+        else:
+            todo = self._store.live.todo(
+                traces=names, after=before, times=found.times, unjudged=found.fresh
+            )
+        self._done(todo, names, now)

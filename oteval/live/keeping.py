@@ -11,6 +11,7 @@ from pathlib import Path
 from ..config import Retention
 from ..pipeline import retention_tick
 from ..store import Store
+from .budgets import day_of
 
 __all__ = ["Keeper"]
 
@@ -26,6 +27,8 @@ class Keeper:
         retention: Asked each time, since the configuration may change; None keeps everything.
         base: The folder that the archive's is relative to.
         every: How many seconds lie between two looks.
+        settled: Returns up to which completion no evaluator has anything to do; asked each time.
+        backfill: Returns for how long (s) completions stay for evaluators that are new.
     """
 
     def __init__(
@@ -34,9 +37,12 @@ class Keeper:
         retention: Callable[[], Retention | None],
         base: Path,
         every: float = _EVERY,
+        settled: Callable[[], int] = lambda: 0,
+        backfill: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._store = store.sibling()
         self._retention, self._base, self._every = retention, base, every
+        self._settled, self._backfill = settled, backfill
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
@@ -67,6 +73,10 @@ class Keeper:
             base=self._base,
             should_stop=self._stopping.is_set,
         )
+        if moved is not None:
+            now = time.time_ns()
+            before = now - round(self._backfill() * 1e9)
+            self._store.live.forget(self._settled(), before, day_of(now))
         if moved is not None and (moved.spans or moved.logs):
             _log.info(
                 "archived %d traces, %d spans and %d log records in %d files",

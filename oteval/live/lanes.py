@@ -39,6 +39,7 @@ class Item:
         has_outcome: Whether a score says already that it failed or was put off.
         is_deferred: Whether the newest score says that it was put off.
         since_ns: When it became known.
+        start_ns: When the trajectory begins.
     """
 
     trajectory_id: str
@@ -50,6 +51,7 @@ class Item:
     has_outcome: bool = False
     is_deferred: bool = False
     since_ns: int = 0
+    start_ns: int = 0
 
     @property
     def key(self) -> tuple[str, int, tuple[str, str]]:

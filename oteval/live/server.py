@@ -32,7 +32,8 @@ from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver, Server, refusal
 from ..ingest.receiver.intake import Intake
 from ..ingest.receiver.redaction import Redactor, Rule
-from ..ingest.spool import Spool
+from ..ingest.spool import Position, Spool
+from ..ingest.spool_reader import SpoolReader
 from .asking import ask
 from .figures import Figures
 from .logs import set_up
@@ -251,18 +252,26 @@ class _Front:
             reason,
             self._spool.problem and f"the spool: {self._spool.problem}",
             "" if back else f"the storing process is away: {self._back.failure or 'it starts'}",
-            str(back.get("error") or ""),
+            back and self._back.failure,
         ]
         known = [text for text in reasons if text]
         return {
             "is_ready": not known,
             "reasons": known,
+            "warnings": list(back.get("scoring", {}).get("problems", ())),
             "is_storing": bool(back),
             "restarts": self._back.restarts,
             "spool_bytes": self._spool.size(),
             "spool_quota": self._spool.quota,
+            "left_bytes": self._left(),
             **{key: value for key, value in back.items() if key != "socket"},
         }
+
+    def _left(self) -> int:
+        """Return how many bytes of the spool are not stored, also while nobody stores."""
+        if self._back.position is None:
+            return self._spool.size()
+        return SpoolReader(self._settings.spool, Position(*self._back.position)).left()
 
     def _redactor(self) -> Redactor:
         path = self._settings.config

@@ -26,6 +26,7 @@ class Settings:
         limit: The most bytes of one request, decompressed.
         grace: How many seconds are given to what is not stored yet when the server stops.
         log_format: ``json`` or ``text``.
+        memory: How many MB the database may take; doubled when they do not suffice.
         notice: What the file beside the database says of the server.
     """
 
@@ -38,6 +39,7 @@ class Settings:
     limit: int = 64 << 20
     grace: float = 10.0
     log_format: str = "text"
+    memory: int = 256
     notice: dict[str, Any] = field(default_factory=dict)
 
     @property

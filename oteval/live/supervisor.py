@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 # After so many seconds without a word from it, the process counts as stuck.
 _SILENCE = 10.0
 _LINE = 1 << 20
+# Of the machine's memory, what the database may take at the most.
+_SHARE = 0.5
 
 
 class Supervisor:
@@ -32,14 +35,18 @@ class Supervisor:
     Attributes:
         state: What it last said of itself.
         restarts: How often it ended by itself.
-        failure: Why it last ended, "" while it runs.
+        failure: Why it stores nothing, or last ended; "" once it has stored since.
+        position: Up to where the spool was stored when it last said so.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.state: dict[str, Any] = {}
         self.restarts = 0
         self.failure = ""
-        self._settings = settings
+        self.position: tuple[int, int] | None = None
+        # One request may be one value, which is copied a few times on its way.
+        memory = max(settings.memory, 4 * settings.limit >> 20)
+        self._settings = replace(settings, memory=memory)
         self._process: asyncio.subprocess.Process | None = None
         self._heard = 0.0
         self._stopping = False
@@ -126,13 +133,32 @@ class Supervisor:
         try:
             said = json.loads(line)
             if "state" in said:
-                self.state = said["state"]
-                self._heard = time.monotonic()
-                self.failure = str(self.state.get("error") or "")
-                self._ready.set()
+                self._hear_state(said["state"])
                 return ""
             if "failed" in said:  # it may do later; traces are taken meanwhile
                 self._ready.set()
+            if said.get("is_short"):
+                self._give_memory()
             return str(said.get("refused") or said.get("failed") or "")
         except (ValueError, AttributeError, TypeError):
             return ""
+
+    def _hear_state(self, state: dict[str, Any]) -> None:
+        self.state = state
+        self._heard = time.monotonic()
+        if position := state.get("position"):
+            self.position = (int(position[0]), int(position[1]))
+        if error := str(state.get("error") or ""):
+            self.failure = error.splitlines()[0]
+        elif state.get("stored", {}).get("commits") or not state.get("left_bytes"):
+            # Only now: what it ended of the last time it would end of again at its first commit.
+            self.failure = ""
+        self._ready.set()
+
+    def _give_memory(self) -> None:
+        """Let the next one take twice the memory, up to a share of the machine's."""
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        more = min(2 * self._settings.memory, int(_SHARE * machine) >> 20)
+        if more > self._settings.memory:
+            self._settings = replace(self._settings, memory=more)
+            _log.warning("the database may take %d MB of memory from now on", more)

@@ -7,16 +7,15 @@ is to do is known by the store alone; what is kept here is only a shorter way to
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..evaluate.scorer import is_drawn
 from ..model import Trajectory
 from ..store import RuleState, Store, Todo
-from .budgets import Purse, day_begin_ns, day_of, next_day_ns
+from .agenda import Agenda
+from .budgets import Purse, day_begin_ns, day_of
 from .completing import Completing
 from .giving import Giving
 from .lanes import DEFERRED, Item, Lane, Outcome, Task, Work, run, spending
@@ -32,12 +31,7 @@ _NS = 1_000_000_000
 _JUDGED = 400
 _SETTLE_NS = 10 * _NS
 _CHECK_NS = _NS
-# How long to wait before an evaluator that failed is asked again; after the last, the same again.
-_BACKOFF = (60, 600, 3600, 6 * 3600, 24 * 3600)
-_HANGS = 300
-# So many items of an evaluator, and so many that are put off, are kept in memory; the store knows
-# the others, and so many of its traces are looked at when there is room again.
-_MOST = 100_000
+# So many traces of those that were left in the store are looked at at once.
 _REFILL = 5_000
 
 
@@ -51,6 +45,9 @@ class Scoring:
         rules: What is scored, and how.
         attach: Where scores go beside the store.
         clock: The time (ns).
+
+    Attributes:
+        settled: Up to which completion no evaluator has anything to do, as it is written down.
     """
 
     def __init__(
@@ -63,15 +60,11 @@ class Scoring:
         self._store, self._rules, self._clock = store, rules, clock
         self._giving = Giving(store, attach)
         self._completing = Completing(store, rules.config.completion, self._changed, self._came_to)
-        self._work: dict[tuple[str, str], Work] = {}
+        self._agenda = Agenda()
         self._states: dict[tuple[str, str], RuleState] = {}
         self._purses: dict[str, Purse] = {}
-        self._held: dict[tuple[str, int, tuple[str, str]], Item] = {}
-        self._later: list[tuple[int, int, Item]] = []
-        self._later_count = 0
-        self._rest: dict[tuple[str, str], int] = {}  # from which completion on the store knows more
         self._unwritten: list[Outcome] = []
-        self._pending: Counter[str] = Counter()  # first outcomes that a trace still waits for
+        self.settled = 0
         self._is_reload_wanted = False
         self._checked = self._settled_ns = clock()
         self._adopt(clock())
@@ -104,7 +97,7 @@ class Scoring:
             purse.begin(now)
         self._completing.arrive(now)
         more = self._completing.complete(now)
-        self._come_due(now)
+        self._agenda.come_due(now)
         self._refill(now)
         more |= self._feed(now)
         self._collect()
@@ -119,7 +112,8 @@ class Scoring:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is to be judged now; open traces and retries wait for their time."""
-        return len(self._held) == len(self._later) and not self._unwritten and not self._rest
+        agenda = self._agenda
+        return not agenda.to_judge and not self._unwritten and not agenda.has_left
 
     @property
     def open_traces(self) -> int:
@@ -142,8 +136,8 @@ class Scoring:
             "config_error": self._rules.error or None,
             "evaluators": [live.scorer.name for live in self._rules.live],
             "open_traces": len(self._completing.tracker),
-            "to_judge": len(self._held) - len(self._later),
-            "put_off": len(self._later),
+            "to_judge": self._agenda.to_judge,
+            "put_off": self._agenda.put_off,
             **self._giving.state(),
         }
 
@@ -152,7 +146,7 @@ class Scoring:
         self._collect()
         self._write(self._clock())
         self._settle(self._clock())
-        for work in self._work.values():
+        for work in self._agenda.work.values():
             if work.lane is not None:
                 work.lane.close()
         self._rules.close()
@@ -175,29 +169,26 @@ class Scoring:
         """Take the rules in force, and find what those that are new have to do."""
         self._completing.tracker.configure(self._rules.config.completion)
         wanted = {live.key: live for live in self._rules.live}
-        for key in list(self._work):
-            if key not in wanted or not self._work[key].live.is_like(wanted[key]):
+        for key in list(self._agenda.work):
+            if key not in wanted or not self._agenda.work[key].live.is_like(wanted[key]):
                 self._forget(key, now)
+        names = {name for name, _ in wanted}
+        self._purses = {name: purse for name, purse in self._purses.items() if name in names}
         for key, live in wanted.items():
-            if key not in self._work:
+            if key not in self._agenda.work:
                 self._begin(key, live, now)
-            elif live is not self._work[key].live:
+            elif live is not self._agenda.work[key].live:
                 live.prepared.close()
 
     def _forget(self, key: tuple[str, str], now: int) -> None:
         """Drop what an evaluator that is gone or changed had to do, and what it still answers."""
-        work = self._work.pop(key)
-        self._rest.pop(key, None)
+        work = self._agenda.work[key]
         if work.lane is not None:
             work.lane.close()
         if work.lane is None or not work.lane.under_way:
             work.live.prepared.close()
-        self._later = [entry for entry in self._later if entry[2].rule != key]
-        heapq.heapify(self._later)
-        items = [item for item in self._held.values() if item.rule == key]
-        for item in items:
-            del self._held[item.key]
-        self._giving.release([item.trace_id for item in items if self._answered(item)], now)
+        del self._states[key]
+        self._giving.release(self._agenda.forget(key), now)
 
     def _begin(self, key: tuple[str, str], live: LiveRule, now: int) -> None:
         name = live.scorer.name
@@ -205,13 +196,12 @@ class Scoring:
         purse.begin(now)
         self._purses[name] = purse
         lane = Lane(live, purse, self._clock) if live.is_slow else None
-        self._work[key] = Work(live, lane)
         state = self._store.live.rule(*key)
         if state is None:
             state = RuleState(now, 0)
             self._store.live.settle({key: state})
         self._states[key] = state
-        self._rest[key] = state.settled + 1
+        self._agenda.begin(Work(live, lane), state.settled + 1)
 
     def _spent(self, name: str, day: str) -> tuple[float, float]:
         """Return what an evaluator has cost on a day, offline too as far as judges tell."""
@@ -226,22 +216,23 @@ class Scoring:
         unsaid = {
             (t.trajectory_id, key): t
             for t in found
-            for key, work in self._work.items()
+            for key, work in self._agenda.work.items()
             if (t.trajectory_id, t.rev, key) not in said
-            and (t.trajectory_id, t.rev, key) not in self._held
+            and (t.trajectory_id, t.rev, key) not in self._agenda
             and self._draws(work, t.trace_id)
         }
-        known = self._store.trajectories.of(sorted({name for name, _ in unsaid}))
+        known = self._store.trajectories.at({name: t.start_ns for (name, _), t in unsaid.items()})
         return {
             t.trace_id
             for (name, key), t in unsaid.items()
-            if name in known and self._work[key].live.scorer.where.matches(known[name])
+            if name in known and self._agenda.work[key].live.scorer.where.matches(known[name])
         }
 
-    def _came_to(self, traces: Sequence[str], now: int) -> None:
+    def _came_to(self, found: Sequence[Todo], traces: Sequence[str], now: int) -> None:
         """Take up what is to be judged of traces that are complete."""
-        self._consider(self._store.live.todo(traces=traces), now)
-        self._giving.release([name for name in traces if not self._pending[name]], now)
+        self._consider(found, now)
+        waiting = self._agenda.waits_for
+        self._giving.release([name for name in traces if not waiting(name)], now)
 
     def _draws(self, work: Work, trace_id: str) -> bool:
         scorer = work.live.scorer
@@ -261,78 +252,32 @@ class Scoring:
         """
         said = {(t.trajectory_id, t.rev, (t.evaluator, t.version)): t for t in found}
         targets = {(t.trajectory_id, t.rev): t for t in found}
-        for key, work in self._work.items():
+        for key, work in self._agenda.work.items():
             if only not in (None, key):
                 continue
             for target, todo in targets.items():
-                if (*target, key) in self._held or not self._draws(work, todo.trace_id):
+                if (*target, key) in self._agenda or not self._draws(work, todo.trace_id):
                     continue
-                self._take_up(work, todo, said.get((*target, key)), now, is_old=only is not None)
-
-    def _take_up(
-        self, work: Work, todo: Todo, before: Todo | None, now: int, *, is_old: bool
-    ) -> None:
-        if len(work) >= _MOST:
-            self._leave(work.live.key, todo.completion)
-            return
-        item = Item(
-            *(todo.trajectory_id, todo.rev, todo.trace_id, todo.completion, work.live.key),
-            errors=before.errors if before else 0,
-            has_outcome=before is not None,
-            is_deferred=before.deferred if before else False,
-            since_ns=now,
-        )
-        if before is not None and not before.deferred:
-            if before.status != "error" or before.errors >= work.live.limits.attempts:
-                return
-            self._hold(item)
-            self._put_off(item, max(now, before.time_ns + _wait_ns(before.errors)))
-            return
-        self._hold(item)
-        (work.older if is_old or item.has_outcome else work.fresh).append(item)
-
-    def _hold(self, item: Item) -> None:
-        self._held[item.key] = item
-        if not item.has_outcome:
-            self._pending[item.trace_id] += 1
-
-    def _leave(self, key: tuple[str, str], completion: int) -> None:
-        """Leave work to be found in the store again, from a completion on."""
-        self._rest[key] = min(self._rest.get(key, completion), completion)
+                before = said.get((*target, key))
+                self._agenda.take_up(work, todo, before, now, is_old=only is not None)
 
     def _refill(self, now: int) -> None:
         """Take up what was left in the store, as much as there is room for."""
-        for key in list(self._rest):
-            work, state = self._work[key], self._states[key]
-            if len(work) > _MOST // 2 or len(self._later) > _MOST // 2:
-                continue
-            first = self._rest.pop(key)
+        for work, first in self._agenda.with_room():
+            key = work.live.key
             backfill = round(self._rules.config.completion.backfill * _NS)
-            since = state.since_ns - backfill
+            since = self._states[key].since_ns - backfill
             found = self._store.live.todo(after=first - 1, since_ns=since, limit=_REFILL)
             if len({todo.trace_id for todo in found}) >= _REFILL:
-                self._leave(key, found[-1].completion + 1)
+                self._agenda.leave(key, found[-1].completion + 1)
             self._consider(found, now, only=key)
-
-    def _put_off(self, item: Item, due_ns: int) -> None:
-        if len(self._later) >= _MOST:
-            self._held.pop(item.key, None)
-            self._leave(item.rule, item.completion)
-            return
-        self._later_count += 1
-        heapq.heappush(self._later, (due_ns, self._later_count, item))
-
-    def _come_due(self, now: int) -> None:
-        while self._later and self._later[0][0] <= now:
-            item = heapq.heappop(self._later)[2]
-            self._work[item.rule].older.append(item)
 
     def _feed(self, now: int) -> bool:
         """Judge what is judged at once, and hand the lanes what they have room for."""
         taken: list[tuple[Work, Item]] = []
         more = False
         at_once = _JUDGED
-        for work in self._work.values():
+        for work in self._agenda.work.values():
             room = work.lane.room if work.lane is not None else at_once
             while room > 0 and (item := work.take()) is not None:
                 taken.append((work, item))
@@ -340,8 +285,8 @@ class Scoring:
             more |= work.lane is None and len(work) > 0
         if not taken:
             return False
-        trajectories = self._store.trajectories.of(
-            list(dict.fromkeys(item.trajectory_id for _, item in taken))
+        trajectories = self._store.trajectories.at(
+            {item.trajectory_id: item.start_ns for _, item in taken}
         )
         for work, item in taken:
             self._judge(work, item, trajectories.get(item.trajectory_id), now)
@@ -365,24 +310,13 @@ class Scoring:
             self._unwritten.append(run(live, task, now))
 
     def _drop(self, item: Item, now: int) -> None:
-        self._held.pop(item.key, None)
-        if self._answered(item):
+        if self._agenda.drop(item):
             self._giving.release([item.trace_id], now)
-
-    def _answered(self, item: Item) -> bool:
-        """Note that an item has its first outcome; return whether its trace waits for no other."""
-        if item.has_outcome or not self._pending[item.trace_id]:
-            return False
-        self._pending[item.trace_id] -= 1
-        if self._pending[item.trace_id]:
-            return False
-        del self._pending[item.trace_id]
-        return True
 
     # -- what came of it
 
     def _collect(self) -> None:
-        for work in self._work.values():
+        for work in self._agenda.work.values():
             if work.lane is not None:
                 self._unwritten += work.lane.collect()
 
@@ -395,7 +329,7 @@ class Scoring:
         fresh = [
             one
             for one in done
-            if one.task.item.key in self._held
+            if one.task.item.key in self._agenda
             and not (one.task.item.is_deferred and DEFERRED in one.score.metadata)
         ]
         with self._store.live.transaction():
@@ -403,37 +337,9 @@ class Scoring:
             self._store.live.spend(spending(done, day_of(now)))
         self._unwritten = []
         self._rules.flush()
-        ready = []
-        for one in done:
-            item = one.task.item
-            if self._held.pop(item.key, None) is None:
-                continue
-            self._again(one, now)
-            if self._answered(item):
-                ready.append(item.trace_id)
+        ready = [one.task.item.trace_id for one in done if self._agenda.done(one, now)]
         self._giving.scored(fresh, now)
         self._giving.release(ready, now)
-
-    def _again(self, one: Outcome, now: int) -> None:
-        """Have what failed or was put off judged again later."""
-        item, score = one.task.item, one.score
-        errors = item.errors + (score.status == "error")
-        reason = score.metadata.get(DEFERRED)
-        if reason is not None:
-            due = next_day_ns(now) if reason == "budget" else now + _HANGS * _NS
-        elif score.status == "error" and errors < self._work[item.rule].live.limits.attempts:
-            due = now + _wait_ns(errors)
-        else:
-            return
-        later = Item(
-            *(item.trajectory_id, item.rev, item.trace_id, item.completion, item.rule),
-            errors=errors,
-            has_outcome=True,
-            is_deferred=reason is not None,
-            since_ns=item.since_ns,
-        )
-        self._held[later.key] = later
-        self._put_off(later, due)
 
     def _measure(self, now: int) -> None:
         self._giving.measure(
@@ -442,9 +348,9 @@ class Scoring:
             open_traces=self.open_traces,
             to_judge={
                 key[0]: len(work) + (work.lane.under_way if work.lane else 0)
-                for key, work in self._work.items()
+                for key, work in self._agenda.work.items()
             },
-            put_off=len(self._later),
+            put_off=self._agenda.put_off,
             config_error=bool(self._rules.error),
             reloads=self._rules.loads - 1,
             failures=self._rules.failures,
@@ -452,11 +358,7 @@ class Scoring:
 
     def _settle(self, now: int) -> None:
         """Note of each evaluator up to which completion it has nothing to do."""
-        least = dict.fromkeys(self._work, self._completing.number + 1)
-        for item in self._held.values():
-            least[item.rule] = min(least[item.rule], item.completion)
-        for key, completion in self._rest.items():
-            least[key] = min(least[key], completion)
+        least = self._agenda.least(self._completing.number)
         changed = {}
         for key, completion in least.items():
             state = self._states[key]
@@ -464,8 +366,6 @@ class Scoring:
                 changed[key] = self._states[key] = RuleState(state.since_ns, completion - 1)
         if changed:
             self._store.live.settle(changed)
+        done = [state.settled for state in self._states.values()]
+        self.settled = min(done, default=self._completing.number)
         self._settled_ns = now
-
-
-def _wait_ns(errors: int) -> int:
-    return _BACKOFF[min(max(errors, 1), len(_BACKOFF)) - 1] * _NS

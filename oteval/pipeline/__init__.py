@@ -11,7 +11,7 @@ from ..evaluate.gates import GateResult, Tally
 from ..reconstruct import Explanation, SpanAccount
 from .exporting import export_jsonl, export_parquet
 from .loading import FileReport, LoadReport, load
-from .reconstructing import explain, refresh, refresh_traces
+from .reconstructing import Places, Refreshed, explain, refresh, refresh_traces
 from .references import read_messages
 from .retention import archive_before, retention_tick
 from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
@@ -22,6 +22,8 @@ __all__ = [
     "GateResult",
     "LoadReport",
     "Pair",
+    "Places",
+    "Refreshed",
     "ScoreRun",
     "SpanAccount",
     "Tally",

@@ -5,18 +5,61 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..errors import NotFound
 from ..model import LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
-from ..store import Range, Store
+from ..store import Range, Store, joined
 from .memory import rare_cycle_search
 
-__all__ = ["explain", "refresh", "refresh_traces"]
+__all__ = ["Places", "Refreshed", "explain", "refresh", "refresh_traces"]
 
 _log = logging.getLogger(__name__)
+
+
+class Places(Protocol):
+    """Where the rows of traces are, so that not all of a store is looked through for them."""
+
+    def numbers(self, traces: Sequence[str], /) -> list[Range] | None:
+        """Return between which numbers they are in the database, None where that is not known."""
+
+    def archived(self, traces: Sequence[str]) -> list[str]:
+        """Return those of some traces that may be in the archive."""
+
+    def with_conversations(self, traces: Sequence[str]) -> list[str]:
+        """Return traces and all others that share conversations with them, also by others."""
+
+
+class _Anywhere:
+    """Nothing is known of where rows are."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def numbers(self, _traces: Sequence[str]) -> list[Range] | None:
+        return None
+
+    def archived(self, traces: Sequence[str]) -> list[str]:
+        return list(traces)
+
+    def with_conversations(self, traces: Sequence[str]) -> list[str]:
+        return self._store.pending.with_conversations(traces)
+
+
+class Refreshed(NamedTuple):
+    """What was reconstructed.
+
+    Attributes:
+        trace_ids: Every trace.
+        times: The times (ns) in which their spans begin.
+        fresh: The trajectories of which there is a new revision.
+    """
+
+    trace_ids: list[str]
+    times: list[Range]
+    fresh: list[str]
 
 
 def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
@@ -40,20 +83,22 @@ def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None)
     return changed
 
 
-def refresh_traces(store: Store, trace_ids: Sequence[str]) -> list[str]:
+def refresh_traces(
+    store: Store, trace_ids: Sequence[str], places: Places | None = None
+) -> Refreshed:
     """Reconstruct some traces with all that hang together with them.
 
     Args:
         store: The store.
         trace_ids: The traces.
-
-    Returns:
-        Every trace that was reconstructed.
+        places: Where their rows are, as far as the caller knows.
     """
+    places = places or _Anywhere(store)
     with rare_cycle_search():
-        together = _together(store, store.pending.with_conversations(trace_ids))
-        store.trajectories.write(together.trajectories, together.trace_ids)
-    return together.trace_ids
+        together = _together(store, places.with_conversations(trace_ids), places)
+        times = _times(together.spans)
+        fresh = store.trajectories.write(together.trajectories, together.trace_ids, times)
+    return Refreshed(together.trace_ids, times, fresh)
 
 
 def explain(store: Store, name: str) -> Explanation:
@@ -70,14 +115,16 @@ def explain(store: Store, name: str) -> Explanation:
     trace_id = _trace_of(store, name)
     if store.spans.unreachable([trace_id]):
         store.spans.of_traces([trace_id])  # raises, and names the file
-    together = _together(store, store.pending.with_conversations([trace_id]))
+    places = _Anywhere(store)
+    together = _together(store, places.with_conversations([trace_id]), places)
     return explain_trace(trace_id, together.spans, together.logs)
 
 
 def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
     """Reconstruct a page of traces with all that hang together with them."""
-    together = _together(store, page)
-    return store.trajectories.write(together.trajectories, together.trace_ids)
+    together = _together(store, page, _Anywhere(store))
+    times = _times(together.spans)
+    return len(store.trajectories.write(together.trajectories, together.trace_ids, times))
 
 
 def _trace_of(store: Store, name: str) -> str:
@@ -103,41 +150,70 @@ class _Together(NamedTuple):
     trajectories: list[Trajectory]
 
 
-def _together(store: Store, page: Sequence[str]) -> _Together:
+def _together(store: Store, page: Sequence[str], places: Places) -> _Together:
     """Return a page of traces with those that continue them, or tell again what they do.
 
     Args:
         store: The store.
         page: Whole conversations.
+        places: Where their rows are.
     """
-    traces = _reachable(store, page)
+    loaded = _Loaded(store, places)
+    loaded.add(page)
     while True:
-        traces += _reachable(store, sorted(set(store.pending.told_with(traces)) - set(traces)))
-        spans, logs = store.spans.of_traces(traces)
-        found = _reconstructed(spans, logs)
-        known = set(traces)
+        loaded.add(store.pending.told_with(loaded.trace_ids, _times(loaded.spans)))
+        found = _reconstructed(loaded.spans, loaded.logs)
+        known = set(loaded.trace_ids)
         more = _linked(store, found) - known
         again = _recorded_again(store, found) - known
-        if not more and not again:
-            return _Together(traces, spans, logs, found)
         if again:
-            more.update(store.pending.with_conversations(sorted(more | again)))
-        added = _reachable(store, sorted(more - known))
-        if not added:
-            return _Together(traces, spans, logs, found)
-        traces += added
+            more.update(places.with_conversations(sorted(more | again)))
+        if not loaded.add(more):
+            return _Together(loaded.trace_ids, loaded.spans, loaded.logs, found)
 
 
-def _reachable(store: Store, traces: Iterable[str]) -> list[str]:
-    """Return traces less those of which an archived part is not there any more.
+class _Loaded:
+    """Traces with their spans and log records, each read once."""
 
-    What they were reconstructed to stands: half of their spans would make something worse of it.
+    def __init__(self, store: Store, places: Places) -> None:
+        self._store, self._places = store, places
+        self.trace_ids: list[str] = []
+        self.spans: list[Span] = []
+        self.logs: list[LogRecord] = []
+
+    def add(self, traces: Iterable[str]) -> bool:
+        """Read those of some traces that are new and can be; return whether there were any."""
+        added = self._reachable(sorted(set(traces) - set(self.trace_ids)))
+        if added:
+            archived = self._places.archived(added)
+            spans, logs = self._store.spans.of_traces(added, self._places.numbers(added), archived)
+            self.trace_ids += added
+            self.spans += spans
+            self.logs += logs
+        return bool(added)
+
+    def _reachable(self, names: list[str]) -> list[str]:
+        """Return traces less those of which an archived part is not there any more.
+
+        What they were reconstructed to stands: half of their spans would make something worse of
+        it.
+        """
+        gone = self._store.spans.unreachable(self._places.archived(names))
+        if gone:
+            _log.warning("%d traces are left as they are: their archive is not there", len(gone))
+        return sorted(set(names) - gone) if gone else names
+
+
+def _times(spans: Iterable[Span]) -> list[Range]:
+    """Return the times (ns) in which the spans of traces begin, each trace whole.
+
+    Every run that is rooted in one of them has a span of it, and so overlaps one of these times.
     """
-    names = list(traces)
-    gone = store.spans.unreachable(names)
-    if gone:
-        _log.warning("%d traces are left as they are: their archive is not there", len(gone))
-    return sorted(set(names) - gone) if gone else names
+    found: dict[str, Range] = {}
+    for span in spans:
+        first, last = found.get(span.trace_id, (span.start_ns, span.start_ns))
+        found[span.trace_id] = Range(min(first, span.start_ns), max(last, span.start_ns))
+    return joined(found.values())
 
 
 def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
@@ -172,7 +248,8 @@ def _recorded_again(store: Store, found: Sequence[Trajectory]) -> set[str]:
     called = [t for t in found if t.call_keys]
     if not called:
         return set()
-    times = Range(min(t.start_ns for t in called), max(t.end_ns for t in called))
+    # Two recordings of a call overlap, and so do the runs that they are in.
+    times = joined(Range(t.start_ns, t.end_ns) for t in found)
     keys: dict[bool, set[int]] = {True: set(), False: set()}
     for trajectory in called:
         keys[trajectory.agent == ""].update(trajectory.call_keys)

@@ -11,10 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import duckdb
+
 from ..errors import StoreLocked
 from .archive import Archive, Archived
 from .cold import Cold
-from .connection import BUFFERS, FEW_BUFFERS, MEMORY, connect
+from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect, is_short_of_memory
 from .copying import Copied, copy_to, replace_by_copy
 from .datasets import Datasets
 from .experiments import Experiments
@@ -22,7 +24,8 @@ from .judge_calls import JudgeCalls
 from .labels import Labels
 from .live import Arrival, Completed, Live, RuleState, Todo, is_of_the_store
 from .matching import Matching
-from .pending import Pending, Range
+from .pending import Pending
+from .ranges import EVERYWHERE, ROWS, WIDE, Range, joined
 from .references import References
 from .remote import RemoteConnection, remote
 from .scores import Scores
@@ -32,7 +35,10 @@ from .spooled import Spooled
 from .trajectories import Trajectories
 
 __all__ = [
+    "EVERYWHERE",
     "MEMORY",
+    "ROWS",
+    "WIDE",
     "Archived",
     "Arrival",
     "Completed",
@@ -45,6 +51,8 @@ __all__ = [
     "Todo",
     "Written",
     "is_of_the_store",
+    "is_short_of_memory",
+    "joined",
 ]
 
 
@@ -68,7 +76,12 @@ class Store:
     """
 
     def __init__(
-        self, path: str | Path = MEMORY, *, create: bool = True, served: bool = True
+        self,
+        path: str | Path = MEMORY,
+        *,
+        create: bool = True,
+        served: bool = True,
+        checkpoints: bool = True,
     ) -> None:
         """Open a database, and bring it to the newest schema.
 
@@ -76,12 +89,14 @@ class Store:
             path: Its file, or ":memory:".
             create: Whether to make the file when it is not there.
             served: Whether to use it by way of the server that has it open, if one has.
+            checkpoints: Whether a commit that makes DuckDB's log large waits until all of it is
+                in the file; without, `checkpoint` is to be called.
 
         Raises:
             StoreError: It cannot be used; the subclass says why.
         """
         other = remote(str(path)) if served and str(path) != MEMORY else None
-        self._use(str(path), other or connect(path, create=create))
+        self._use(str(path), other or connect(path, create=create, checkpoints=checkpoints))
 
     def _use(self, path: str, connection: Any) -> None:
         self.path = path
@@ -108,6 +123,23 @@ class Store:
         other = Store.__new__(Store)
         other._use(self.path, connection)
         return other
+
+    def checkpoint(self) -> bool:
+        """Write DuckDB's log into the file if it is large; others may write meanwhile.
+
+        Returns:
+            Whether it is not large now. DuckDB 1.5 refuses while others write.
+        """
+        log = Path(f"{self.path}.wal")
+        try:
+            if log.stat().st_size < LOG:
+                return True
+            self._connection.execute("CHECKPOINT store")
+        except FileNotFoundError:
+            return True
+        except duckdb.TransactionException:
+            return False
+        return True
 
     @property
     def is_served(self) -> bool:

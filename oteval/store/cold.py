@@ -89,6 +89,8 @@ class Cold:
 
     def _files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return the files of a kind that hold some traces, each with those it holds."""
+        if not trace_ids:
+            return []
         self._connection.register("wanted", key_table(trace_ids))
         # Both are compared: numbers are quick, and two traces may have the same.
         rows = self._connection.execute(

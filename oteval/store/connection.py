@@ -10,7 +10,17 @@ import duckdb
 from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from .migrations import applied, migrate
 
-__all__ = ["BUFFERS", "FEW_BUFFERS", "MEMORY", "attach_new", "connect", "copy_files", "copy_path"]
+__all__ = [
+    "BUFFERS",
+    "FEW_BUFFERS",
+    "LOG",
+    "MEMORY",
+    "attach_new",
+    "connect",
+    "copy_files",
+    "copy_path",
+    "is_short_of_memory",
+]
 
 MEMORY = ":memory:"
 
@@ -26,16 +36,23 @@ FEW_BUFFERS = "100MB"
 _ROW_GROUPS = "ROW_GROUP_SIZE 2048"
 # Either DuckDB, 1.5 and 2, reads files of v1.5.0.
 _NEW_FILE = "STORAGE_VERSION 'v1.5.0'"
+# How large the log beside the file may become before a checkpoint; and how large where
+# checkpoints are made by `Store.checkpoint`, should these fail again and again.
+LOG = 16 << 20
+_LONG_LOG = 16 * LOG
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "checkpoint_threshold": "16MB",
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
+# A checkpoint that lacks memory is told as an error of the disk.
+_SHORT = re.compile(r"Out of Memory|failed to (?:pin|allocate)|could not (?:allocate|free up)")
 _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 
 
-def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnection:
+def connect(
+    path: str | Path, *, create: bool = True, checkpoints: bool = True
+) -> duckdb.DuckDBPyConnection:
     """Return a connection to a database with the newest schema.
 
     The connection can reach nothing but the database and, beside it, the one file that it may be
@@ -44,6 +61,7 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     Args:
         path: The database's file, or ":memory:".
         create: Whether to make the file when it is not there.
+        checkpoints: Whether commits make checkpoints when the log has become large.
 
     Raises:
         NotAStore: The file is no DuckDB database, or not one of oteval's.
@@ -59,7 +77,12 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
     # A database in memory is all the memory there is for it; a file needs only its buffers.
     limit = "4GB" if name == MEMORY else BUFFERS
-    connection = duckdb.connect(MEMORY, config={**_CONFIG, "memory_limit": limit})
+    threshold = f"{LOG if checkpoints else _LONG_LOG}B"
+    config = {**_CONFIG, "memory_limit": limit, "checkpoint_threshold": threshold}
+    if name != MEMORY:
+        # By default it is in the folder that the process happens to be in.
+        config["temp_directory"] = f"{Path(name).absolute()}.tmp"
+    connection = duckdb.connect(MEMORY, config=config)
     try:
         _attach(connection, name, is_new)
         connection.execute("USE store")
@@ -78,6 +101,11 @@ def connect(path: str | Path, *, create: bool = True) -> duckdb.DuckDBPyConnecti
     )
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def is_short_of_memory(error: BaseException) -> bool:
+    """Return whether DuckDB may take less memory than what it was asked for needs."""
+    return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
 
 
 def copy_path(name: str) -> Path:

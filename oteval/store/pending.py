@@ -7,31 +7,19 @@ its traces is on it, and so is every trace that shares one with that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from .query import number
+from .ranges import EVERYWHERE, Range, current_in
 from .spans import NEWEST
 
-__all__ = ["Pending", "Range"]
+__all__ = ["Pending"]
 
 _STAGE = "reconstruct"
 _KEYS = pa.schema([("key", pa.int64()), ("is_loose", pa.bool_())])
 _FETCHED = 10_000
-
-
-class Range(NamedTuple):
-    """A stretch of time.
-
-    Attributes:
-        first: Where it begins (ns).
-        last: Where it ends (ns).
-    """
-
-    first: int
-    last: int
 
 
 class Pending:
@@ -193,57 +181,77 @@ class Pending:
             self._connection.unregister(f"wanted_{name}")
         return [trace_id for (trace_id,) in rows]
 
-    def recorded_again(self, keys: Sequence[int], loose: Sequence[int], times: Range) -> list[str]:
+    def recorded_again(
+        self, keys: Sequence[int], loose: Sequence[int], times: Sequence[Range]
+    ) -> list[str]:
         """Return the traces that may tell of the same model calls, with their conversations.
 
         Args:
             keys: What runs of agents have; only runs without an agent are looked for.
             loose: What runs without an agent have.
-            times: The time (ns) that the runs to be found must overlap.
+            times: The times (ns) of which the runs to be found must overlap one.
         """
         if not keys and not loose:
             return []
         wanted = {"key": [*keys, *loose], "is_loose": [False] * len(keys) + [True] * len(loose)}
         self._connection.register("wanted", pa.table(wanted, schema=_KEYS))
+        stored = current_in(
+            "SELECT trajectory_id, rev, trace_ids, agent, unnest(call_keys) AS key "
+            "FROM trajectories WHERE start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
         rows = self._connection.execute(
-            """
-            SELECT DISTINCT unnest(trace_ids) FROM (
-                SELECT trace_ids, agent, unnest(call_keys) AS key FROM current_trajectories
-                WHERE start_ns <= $last AND end_ns >= $first
-            ) stored
+            f"""
+            SELECT DISTINCT unnest(trace_ids) FROM ({stored}) stored
             SEMI JOIN wanted ON wanted.key = stored.key AND (wanted.is_loose OR stored.agent = '')
-            """,
-            {"first": times.first, "last": times.last},
+            """  # noqa: S608
         ).fetchall()
         self._connection.unregister("wanted")
         return [trace_id for (trace_id,) in rows]
 
-    def told_with(self, trace_ids: Sequence[str]) -> list[str]:
-        """Return the traces that the stored runs of some traces are made of."""
+    def told_with(
+        self, trace_ids: Sequence[str], times: Sequence[Range] = (EVERYWHERE,)
+    ) -> list[str]:
+        """Return the traces that the stored runs of some traces are made of.
+
+        Args:
+            trace_ids: The traces.
+            times: The times (ns) in which their spans begin; no run of a trace lies outside.
+        """
         self._connection.register("wanted", pa.table({"trace_id": pa.array(trace_ids)}))
+        stored = current_in(
+            "SELECT trajectory_id, rev, trace_id, trace_ids FROM trajectories "
+            "WHERE len(trace_ids) > 1 AND start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
         rows = self._connection.execute(
-            "SELECT DISTINCT unnest(trace_ids) FROM current_trajectories "
-            "SEMI JOIN wanted USING (trace_id) WHERE len(trace_ids) > 1"
+            f"SELECT DISTINCT unnest(trace_ids) FROM ({stored}) "  # noqa: S608
+            "SEMI JOIN wanted USING (trace_id)"
         ).fetchall()
         self._connection.unregister("wanted")
         return [trace_id for (trace_id,) in rows]
 
-    def with_conversations(self, trace_ids: Sequence[str]) -> list[str]:
-        """Return traces and all others that share conversations with them, also by others."""
-        found = set(trace_ids)
-        while True:
-            wanted = pa.table({"trace_id": pa.array(sorted(found), pa.string())})
+    def with_conversations(self, trace_ids: Sequence[str], *, noted: bool = False) -> list[str]:
+        """Return traces and all others that share conversations with them, also by others.
+
+        Args:
+            trace_ids: The traces.
+            noted: Whether to go by what live scoring has noted, which is quicker; see `Live.note`.
+        """
+        places = "noted_conversations" if noted else "all_conversations"
+        found, more = set(trace_ids), set(trace_ids)
+        while more:
+            wanted = pa.table({"trace_id": pa.array(sorted(more), pa.string())})
             self._connection.register("wanted", wanted)
             rows = self._connection.execute(
-                """
-                SELECT DISTINCT trace_id FROM all_conversations SEMI JOIN (
-                    SELECT conversation_id FROM all_conversations SEMI JOIN wanted USING (trace_id)
+                f"""
+                SELECT DISTINCT trace_id FROM {places} SEMI JOIN (
+                    SELECT conversation_id FROM {places} SEMI JOIN wanted USING (trace_id)
                     WHERE conversation_id IS NOT NULL
                 ) USING (conversation_id)
-                """
+                """  # noqa: S608
             ).fetchall()
             self._connection.unregister("wanted")
             more = {trace_id for (trace_id,) in rows} - found
-            if not more:
-                return sorted(found)
             found |= more
+        return sorted(found)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..model import LogRecord, Span
 from .cold import Cold, without
 from .query import number, reader, row
+from .ranges import Range, rows_in
 from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
 
 __all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
@@ -226,36 +227,53 @@ class Spans:
         """Return how many rows are archived."""
         return self._cold.count("spans") + self._cold.count("logs")
 
-    def of_traces(self, trace_ids: Sequence[str]) -> tuple[list[Span], list[LogRecord]]:
+    def of_traces(
+        self,
+        trace_ids: Sequence[str],
+        numbers: Sequence[Range] | None = None,
+        archived: Sequence[str] | None = None,
+    ) -> tuple[list[Span], list[LogRecord]]:
         """Return all spans and log records of some traces.
+
+        Args:
+            trace_ids: The traces.
+            numbers: Between which numbers they lie in the database, where that is known.
+            archived: Those of the traces that may be archived; all by default.
 
         Raises:
             ArchiveMissing: Some were archived, and a file of the archive is not there.
         """
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
-        # Their times first, from two narrow columns: DuckDB then skips all other row groups.
-        times = row(
-            self._connection,
-            "SELECT min(start_ns), max(start_ns) FROM spans SEMI JOIN wanted USING (trace_id)",
-        )
-        spans = self._connection.sql(
-            f"SELECT {SPAN_COLUMNS} FROM spans SEMI JOIN wanted USING (trace_id) "  # noqa: S608
-            "WHERE start_ns BETWEEN ? AND ?",
-            params=list(times or (0, 0)),
-        ).to_arrow_table()
-        logs = self._connection.sql(
-            "SELECT l.* FROM logs l SEMI JOIN wanted USING (trace_id)"
-        ).to_arrow_table()
+        if numbers is None:
+            numbers = self._numbers()
+        among = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
+        query = f"SELECT {SPAN_COLUMNS} FROM spans {among}"  # noqa: S608
+        spans = rows_in(self._connection, query, numbers)
+        query = f"SELECT l.* FROM logs l {among}"  # noqa: S608
+        logs = rows_in(self._connection, query, numbers)
         self._connection.unregister("wanted")
         # The archive last: what moves there meanwhile is found twice, rather than not at all.
-        cold_spans = self._cold.of_traces("spans", trace_ids)
-        cold_logs = self._cold.of_traces("logs", trace_ids)
+        cold = trace_ids if archived is None else archived
+        cold_spans = self._cold.of_traces("spans", cold)
+        cold_logs = self._cold.of_traces("logs", cold)
         found = spans_of(cold_spans.select(SPAN_COLUMNS.split(", ")))
         found += spans_of(without("spans", spans, cold_spans))
         records = [log_of(row) for row in rows_of(cold_logs)]
         records += [log_of(row) for row in rows_of(without("logs", logs, cold_logs))]
         return found, records
+
+    def _numbers(self) -> list[Range]:
+        """Return between which numbers the traces that are `wanted` lie.
+
+        From two narrow columns: DuckDB then skips all other row groups.
+        """
+        found = row(
+            self._connection,
+            "SELECT min(seq), max(seq) FROM (SELECT seq FROM spans SEMI JOIN wanted "
+            "USING (trace_id) UNION ALL SELECT seq FROM logs SEMI JOIN wanted USING (trace_id))",
+        )
+        return [Range(*found)] if found and found[0] is not None else []
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
         """Return those of some traces that were archived into files which are not there."""

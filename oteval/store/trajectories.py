@@ -17,6 +17,7 @@ from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
 from ..selection import EVERYTHING, Selection
 from .messages import message_fields, message_of
 from .query import number, reader
+from .ranges import EVERYWHERE, WIDE, Range, joined, per_range, rows_in
 from .rows import rows_of, table_of
 from .signature import signature_of
 from .where import where
@@ -60,6 +61,7 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("strict_calls", _BIG),
         ("overlapping", pa.bool_()),
         ("call_keys", pa.list_(_BIG)),
+        ("history_ns", _BIG),
     ]
 )
 _PAGE = 1000
@@ -107,6 +109,8 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "call_keys": list(trajectory.call_keys),
     }
     row["fingerprint"] = hashlib.blake2b(dumps(row).encode(), digest_size=12).hexdigest()
+    # Where to look for the history first; it says nothing of the run itself.
+    row["history_ns"] = history.start_ns if history else None
     return row
 
 
@@ -160,18 +164,24 @@ class Trajectories:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def write(self, trajectories: Sequence[Trajectory], trace_ids: Sequence[str]) -> int:
+    def write(
+        self,
+        trajectories: Sequence[Trajectory],
+        trace_ids: Sequence[str],
+        times: Sequence[Range] = (EVERYWHERE,),
+    ) -> list[str]:
         """Store what some traces were reconstructed to, as new revisions where it differs.
 
         Args:
             trajectories: All trajectories of the traces.
             trace_ids: The traces; what else was stored of them is superseded.
+            times: The times (ns) in which their spans begin; no run of a trace lies outside.
 
         Returns:
-            How many rows were written.
+            The trajectories of which a revision was written.
         """
         rows = [_row(trajectory) for trajectory in trajectories]
-        known = self._known(trace_ids)
+        known = self._known(trace_ids, times)
         fresh = []
         for row in rows:
             rev, fingerprint = known.get(row["trajectory_id"], (0, None))
@@ -185,9 +195,11 @@ class Trajectories:
             if fingerprint is not None
         ]
         self._insert(fresh, replaced)
-        return len(fresh)
+        return [row["trajectory_id"] for row in fresh]
 
-    def _known(self, trace_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+    def _known(
+        self, trace_ids: Sequence[str], times: Sequence[Range]
+    ) -> dict[str, tuple[int, str | None]]:
         """Return the last revision of each trajectory that was ever rooted in the traces.
 
         Returns:
@@ -195,13 +207,18 @@ class Trajectories:
         """
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
+        rooted = per_range(
+            "SELECT trajectory_id, rev, trace_id, fingerprint FROM trajectories "
+            "WHERE start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
         rows = self._connection.execute(
-            """
+            f"""
             SELECT t.trajectory_id, max(t.rev), max(t.fingerprint) FILTER (s.rev IS NULL)
-            FROM trajectories t SEMI JOIN wanted USING (trace_id)
+            FROM (SELECT * FROM ({rooted}) SEMI JOIN wanted USING (trace_id)) t
             LEFT JOIN superseded s ON t.trajectory_id = s.trajectory_id AND t.rev = s.rev
             GROUP BY t.trajectory_id
-            """
+            """  # noqa: S608
         ).fetchall()
         self._connection.unregister("wanted")
         return {name: (rev, fingerprint) for name, rev, fingerprint in rows}
@@ -275,6 +292,54 @@ class Trajectories:
         """Return those current trajectories that have one of some ids, by id."""
         found = self._with_history(names)
         return {name: found[name] for name in names if name in found}
+
+    def at(self, begun: Mapping[str, int]) -> dict[str, Trajectory]:
+        """Return current trajectories by id, as `of` does, without looking through all.
+
+        Args:
+            begun: When they begin (ns), by id; those that have another beginning by now are left
+                out.
+        """
+        rows: dict[str, Mapping[str, Any]] = {}
+        wanted: dict[str, int | None] = dict(begun)
+        while wanted:
+            found = self._rows_at({name: ns for name, ns in wanted.items() if ns is not None})
+            # A history may begin elsewhere by now, or no longer be there.
+            lost = [name for name in wanted if name not in found and name not in begun]
+            found.update(self._rows_anywhere(lost) if lost else {})
+            rows.update(found)
+            wanted = {
+                row["history_id"]: row["history_ns"]
+                for row in found.values()
+                if row["history_id"] is not None and row["history_id"] not in rows
+            }
+        built: dict[str, Trajectory] = {}
+        for name in rows:
+            _build(name, rows, built)
+        return {name: built[name] for name in begun if name in built}
+
+    def _rows_at(self, begun: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """Return the current rows with some ids that begin when they are said to."""
+        known = {"id": pa.array(begun, _TEXT), "ns": pa.array(begun.values(), _BIG)}
+        self._connection.register("wanted", pa.table(known))
+        table = rows_in(
+            self._connection,
+            "SELECT t.* FROM trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id "
+            "AND t.start_ns = w.ns ANTI JOIN superseded USING (trajectory_id, rev) "
+            "WHERE t.start_ns BETWEEN {first} AND {last}",
+            joined((Range(ns, ns) for ns in begun.values()), most=WIDE),
+        )
+        self._connection.unregister("wanted")
+        return {row["trajectory_id"]: row for row in rows_of(table)}
+
+    def _rows_anywhere(self, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the current rows with some ids."""
+        self._connection.register("wanted", pa.table({"id": pa.array(names, _TEXT)}))
+        table = self._connection.sql(
+            "SELECT t.* FROM current_trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id"
+        ).to_arrow_table()
+        self._connection.unregister("wanted")
+        return {row["trajectory_id"]: row for row in rows_of(table)}
 
     def get(self, name: str) -> Trajectory:
         """Return the current trajectory with an id, or with the only id that begins so.

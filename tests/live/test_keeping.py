@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,9 @@ from oteval.live.keeping import Keeper
 from oteval.store import Store
 
 from ..store.test_archive import fill, whole
+from .conftest import Driver
 from .test_serve import RULES, run_agent
+from .test_worker import COUNT, rules, said
 
 
 def test_the_keeper_archives_by_itself_and_ends(tmp_path: Path) -> None:
@@ -81,3 +85,52 @@ def test_maintenance_beside_a_running_server(tmp_path: Path) -> None:
     finally:
         sink.close()
         assert served.stop() == 0
+
+
+def test_what_is_archived_is_known_to_be_complete_without_a_row_for_it(
+    driver: Driver, module: Callable[[str], str]
+) -> None:
+    """Of archived traces only what evaluators still have to do stays; a late span is scored."""
+    driver.rules(rules(module(COUNT), "ok"))
+    scoring = driver.start()
+    driver.came(*[said(number) for number in range(1, 6)])
+    driver.run(6)
+    driver.run(11)
+    store, now = driver.store, driver.clock.now
+
+    store.archive.move(driver.path.parent / "archive", now)
+    kept = store.live.forget(0, now, "2026-11-21"), completions(store)
+    deleted = store.live.forget(scoring.settled, now, "2026-11-21"), completions(store)
+    driver.start()
+    late = replace(said(2, "and more"), span_id=f"{7:016x}", parent_id=f"{1:016x}")
+    driver.came(late)
+    driver.run(6)
+
+    assert kept == (0, [1, 2, 3, 4, 5])
+    assert deleted == (4, [5])
+    assert completions(store) == [5, 6]
+    assert store.live.completed([f"{n:032x}" for n in range(7)]) == {
+        f"{n:032x}" for n in range(1, 6)
+    }
+    current = {t.id: t.rev for t in store.trajectories.read()}
+    assert {s.trajectory_id: s.rev for s in driver.scores()} == current
+    assert max(current.values()) == 2
+
+
+def completions(store: Store) -> list[int]:
+    """Return the numbers of the completions there are."""
+    return [n for (n,) in store._connection.execute(
+        "SELECT number FROM completions ORDER BY number"
+    ).fetchall()]  # fmt: skip
+
+
+def test_what_evaluators_cost_is_summed_up_by_day(store: Store) -> None:
+    """Past days become one row an evaluator each, with the same sums; today stays as it is."""
+    days = ["2026-11-19", "2026-11-20", "2026-11-21"]
+    store.live.spend([("e", day, 2, 0.25) for day in days for _ in range(4)])
+
+    store.live.forget(0, 0, days[-1])
+
+    rows = store._connection.execute("SELECT day, count(*) FROM evaluator_spend GROUP BY ALL")
+    assert dict(rows.fetchall()) == {days[0]: 1, days[1]: 1, days[2]: 4}
+    assert {store.live.spent("e", day) for day in days} == {(1.0, 0.125)}

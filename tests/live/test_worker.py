@@ -12,8 +12,9 @@ from dataclasses import replace
 import pytest
 
 from oteval.evaluate.scorer import is_drawn
-from oteval.live import completing, worker
+from oteval.live import agenda, completing, worker
 from oteval.model import Span
+from oteval.pipeline import Places, Refreshed
 from oteval.store import Store
 
 from ..make import chat
@@ -345,11 +346,11 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     driver.came(*[said(number) for number in range(1, 6)])
     real, tries = completing.refresh_traces, []
 
-    def fails(store: Store, names: list[str]) -> list[str]:
+    def fails(store: Store, names: list[str], places: Places) -> Refreshed:
         if f"{3:032x}" in names:
             tries.append(len(names))
             raise RecursionError("too deep")
-        return real(store, names)
+        return real(store, names, places)
 
     monkeypatch.setattr(completing, "refresh_traces", fails)
     driver.run(6)
@@ -367,7 +368,7 @@ def test_more_than_memory_holds_is_found_in_the_store(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """With room for a few items only, every run is judged once and every failure tried again."""
-    monkeypatch.setattr(worker, "_MOST", most)
+    monkeypatch.setattr(agenda, "MOST", most)
     monkeypatch.setattr(worker, "_REFILL", 3)
     driver.rules(rules(module(COUNT), "ok", "bad", more="budgets: {bad: {attempts: 2}}\n"))
     scoring = driver.start()

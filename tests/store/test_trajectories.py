@@ -96,7 +96,7 @@ def test_unchanged_content_writes_nothing(store: Store):
 
     written = store.trajectories.write([run(1, USER)], [run(1).root_span.trace_id])
 
-    assert written == 0
+    assert written == []
     assert store.trajectories.get(run(1).id).rev == 1
 
 

@@ -1,0 +1,129 @@
+"""Live scoring looks only where rows can be, and comes to what looking everywhere comes to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oteval.config import Completion
+from oteval.live import completing
+from oteval.live.completing import Completing
+from oteval.model import LogRecord, Span
+from oteval.pipeline import Places, Refreshed, refresh, refresh_traces
+from oteval.store import Store
+
+from ..make import CAPTURES, capture, chat, told
+
+SECOND = 1_000_000_000
+QUIET = Completion(quiet=1.0, idle=20.0)
+
+
+def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int) -> list[Any]:
+    """Return what is stored after parts came, with pauses and restarts between them."""
+    chance = random.Random(seed)
+    with Store() as store:
+        made, now = _completing(store), 0
+        for spans, logs in parts:
+            store.spans.write(spans, logs)
+            now += chance.choice([0, 0, 2, 30]) * SECOND
+            if chance.random() < 0.2:
+                made = _completing(store)
+            made.arrive(now)
+            while made.complete(now):
+                pass
+        made.arrive(now)
+        made.complete(now + 100 * SECOND)
+        assert len(made.tracker) == 0
+        return [told(trajectory) for trajectory in store.trajectories.read()]
+
+
+def _completing(store: Store) -> Completing:
+    return Completing(store, QUIET, lambda _: set(), lambda *_: None)
+
+
+def everywhere(store: Store, traces: Sequence[str], _: Places) -> Refreshed:
+    """Reconstruct traces without knowing where their rows are."""
+    return refresh_traces(store, traces)
+
+
+def offline(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]]) -> list[Any]:
+    """Return what is stored when everything is there before anything is reconstructed."""
+    with Store() as store:
+        for spans, logs in parts:
+            store.spans.write(spans, logs)
+        refresh(store)
+        return [told(trajectory) for trajectory in store.trajectories.read()]
+
+
+def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> list[Any]:
+    """Return spans and log records in some parts, about in the order in which they ended."""
+    chance = random.Random(seed)
+    late = {id(one): one.end_ns if chance.random() < 0.8 else chance.random() for one in spans}
+    ordered = sorted(spans, key=lambda one: late[id(one)])
+    parts, size = [], max(1, len(ordered) // 6)
+    for begin in range(0, len(ordered), size):
+        parts.append((ordered[begin : begin + size], logs if begin == 0 else []))
+    chance.shuffle(parts)
+    return parts
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each capture, in parts with pauses and restarts between, comes to what it did before."""
+    spans, logs = capture(name)
+    parts = shuffled(spans, logs, len(name))
+    confined = live(parts, len(name))
+
+    monkeypatch.setattr(completing, "refresh_traces", everywhere)
+
+    assert live(parts, len(name)) == confined
+
+
+def turns(count: int, chance: random.Random) -> list[Span]:
+    """Return turns of chats: some say their conversation, some only repeat what was said."""
+    spans, number = [], 0
+    for talk in range(count):
+        said: list[tuple[str, str]] = []
+        ids = {"gen_ai.conversation.id": f"c{talk}"} if talk % 2 else {}
+        for turn in range(chance.randrange(1, 5)):
+            number += 1
+            said.append(("user", f"question {talk} {turn}"))
+            one = chat(number, number, said, f"answer {talk} {turn}", **ids)
+            start = (1000 * turn + number) * SECOND
+            spans.append(replace(one, start_ns=start, end_ns=start + SECOND))
+            said.append(("assistant", f"answer {talk} {turn}"))
+    return spans
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
+    """Turns, with and without a conversation's id, in any order, come to whole conversations."""
+    chance = random.Random(seed)
+    spans = turns(12, chance)
+    chance.shuffle(spans)
+    parts = [([one], []) for one in spans]
+
+    assert live(parts, seed) == offline([(spans, [])])
+
+
+def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For new traces no query goes without bounds; the turns of a conversation have theirs."""
+    asked: list[Any] = []
+    real: Callable[..., Any] = Store().spans.of_traces.__func__  # type: ignore[attr-defined]
+
+    def noted(self: Any, traces: Any, numbers: Any = None, archived: Any = None) -> Any:
+        asked.append((numbers, archived))
+        return real(self, traces, numbers, archived)
+
+    monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)
+    parts = [([one], []) for one in turns(12, random.Random(1))]
+
+    live(parts, 1)
+
+    assert asked
+    assert all(numbers is not None for numbers, _ in asked)
+    assert any(archived == [] for _, archived in asked)

@@ -6,6 +6,7 @@ drains*: from the end of sending until the spool is empty, reconstruction runnin
 the same spans as Arrow tables of 16,384 rows inserted into a table of the same shape by DuckDB
 alone, prepared tables, no search for duplicates. *Phoenix*: `phoenix serve` with SQLite and its
 defaults, fed by the same sender with requests of the same size, counted in its database.
+*At 3,000 spans/s* is the same server after the burst, so that DuckDB's buffers are full.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ def measure(
     found: dict[str, Any] = {"missing": [] if phoenix else [MISSING]}
     with tempfile.TemporaryDirectory() as name:
         found["raw_insert"] = _raw_insert(Path(name), loads)
-        found |= _full_speed(Path(name) / "full", loads)
-        found |= _steady(Path(name) / "steady", steady)
+        found |= _served(Path(name), loads, steady)
         if phoenix:
             found["phoenix"] = _phoenix(Path(name) / "phoenix", phoenix, peer_traces)
     return found
@@ -86,21 +86,24 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, into: str) -
     connection.unregister("incoming")
 
 
-def _full_speed(folder: Path, loads: list[Load]) -> dict[str, Any]:
-    folder.mkdir()
+def _served(folder: Path, loads: list[Load], seconds: float) -> dict[str, Any]:
+    """Measure a burst, and then the same server at a steady rate."""
     server = Served(folder, "--quota", "8GB")
     try:
-        sent = send(server.http, loads, retry=60)
-        begin, before = time.perf_counter(), server.state()["stored"]["spans"]
-        total = len(sent.acknowledged)
-        stored = before
-        while stored < total:
-            time.sleep(0.02)
-            stored = server.state().get("stored", {}).get("spans", 0)
-        drained = time.perf_counter() - begin
-        state = server.state()
+        return _full_speed(server, loads) | _steady(server, seconds)
     finally:
         server.stop()
+
+
+def _full_speed(server: Served, loads: list[Load]) -> dict[str, Any]:
+    sent = send(server.http, loads, retry=60)
+    begin, before = time.perf_counter(), server.state()["stored"]["spans"]
+    total = len(sent.acknowledged)
+    stored = before
+    while stored < total:
+        time.sleep(0.02)
+        stored = server.state().get("stored", {}).get("spans", 0)
+    drained = time.perf_counter() - begin
     return {
         "acknowledged": total / sent.seconds,
         "full_p50": sent.latency(0.5),
@@ -108,32 +111,24 @@ def _full_speed(folder: Path, loads: list[Load]) -> dict[str, Any]:
         "left_after_sending": total - before,
         "stored_draining": (total - before) / drained if total > before else None,
         "stored_overall": total / (sent.seconds + drained),
-        "slowest_commit": state["stored"]["slowest_commit"],
     }
 
 
-def _steady(folder: Path, seconds: float) -> dict[str, Any]:
-    folder.mkdir()
-    server = Served(folder)
+def _steady(server: Served, seconds: float) -> dict[str, Any]:
     total, sizes = Sent(), []
-    try:
-        pids = [server.pid(part) for part in ("front", "back", "decoder")]
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            loads = list(requests(int(_RATE * _PART) // _SPANS, _SPANS, batch=64))
-            sent = send(server.http, loads, rate=_RATE)
-            total.latencies += sent.latencies
-            total.answers.update(sent.answers)
-            total.acknowledged += sent.acknowledged
-            sizes.append([memory([pid]) for pid in pids])
-        slowest = server.drained()["stored"]["slowest_commit"]
-    finally:
-        server.stop()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        loads = list(requests(int(_RATE * _PART) // _SPANS, _SPANS, batch=64))
+        sent = send(server.http, loads, rate=_RATE)
+        total.latencies += sent.latencies
+        total.answers.update(sent.answers)
+        total.acknowledged += sent.acknowledged
+        sizes.append([memory(pids) for pids in server.pids()])
     third = max(1, len(sizes) // 3)
     return {
         "steady_p99": total.latency(0.99),
         "steady_answers": dict(total.answers),
-        "steady_slowest_commit": slowest,
+        "slowest_commit": server.drained()["stored"]["slowest_commit"],
         "memory_first_third": max(sum(size) for size in sizes[:third]),
         "memory_last_third": max(sum(size) for size in sizes[-third:]),
         "memory_parts": sizes[-1],
@@ -223,9 +218,9 @@ def rows(found: dict[str, Any]) -> list[Row]:
         ),
         Row(
             "longest commit",
-            _ms(max(found["slowest_commit"], found["steady_slowest_commit"])),
+            _ms(found["slowest_commit"]),
             target="500 ms",
-            held=max(found["slowest_commit"], found["steady_slowest_commit"]) < 0.5,
+            held=found["slowest_commit"] < 0.5,
         ),
         Row(
             "memory at 3,000 spans/s, last third",

@@ -110,12 +110,17 @@ class Served:
         """Return what /readyz says."""
         return dict(json.loads(self.get("/readyz")[1]))
 
+    def pids(self) -> list[list[int]]:
+        """Return the processes that listen, store and decode."""
+        return [[self.pid("front")], [self.pid("back")], self.state()["decoder_pids"]]
+
     def pid(self, part: str) -> int:
         """Return the process of a part: front, back or decoder."""
         if part == "front":
             return self.process.pid
-        key = "pid" if part == "back" else "decoder_pid"
-        return int(until(lambda: self.state().get(key)))
+        if part == "back":
+            return int(until(lambda: self.state().get("pid")))
+        return int(until(lambda: self.state().get("decoder_pids"))[0])
 
     def kill(self, part: str) -> None:
         """SIGKILL a part; the front is started again, as a service manager would."""

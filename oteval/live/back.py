@@ -153,7 +153,7 @@ class Back:
             "error": str(writer.error or writer.problem or shortage(self._settings.db)),
             "socket": self._serving.path,
             "pid": os.getpid(),
-            "decoder_pid": writer.decoder_pid,
+            "decoder_pids": writer.decoder_pids,
             "scoring": self._scoring.state(),
         }
 

@@ -15,7 +15,7 @@ from ..ingest.spool import Position, remove_before
 from ..ingest.spool_reader import SpoolReader
 from ..store import Store
 from .decoder import Chunk
-from .decoding import Decoding
+from .decoders import Decoders
 from .room import shortage
 
 __all__ = ["Figures", "Writer"]
@@ -89,7 +89,7 @@ class Writer:
         self._left = SpoolReader(folder)
         self._chunks: Queue[Chunk] = Queue(1)
         self._closing = threading.Event()
-        self._decoding = Decoding(folder, self.position, age)
+        self._decoders = Decoders(folder, self.position, age)
         self._threads = [
             threading.Thread(target=self._fetch, name="fetch", daemon=True),
             threading.Thread(target=self._run, name="writer", daemon=True),
@@ -98,9 +98,9 @@ class Writer:
             thread.start()
 
     @property
-    def decoder_pid(self) -> int:
-        """The process that decodes."""
-        return self._decoding.pid
+    def decoder_pids(self) -> list[int]:
+        """The processes that decode."""
+        return self._decoders.pids
 
     def left(self) -> int:
         """Return how many bytes of the spool are not stored."""
@@ -110,17 +110,17 @@ class Writer:
     def close(self) -> None:
         """Finish the transaction under way, and end."""
         self._closing.set()
-        self._decoding.close()
+        self._decoders.close()
         for thread in self._threads:
             thread.join()
-        self._decoding.release()
+        self._decoders.release()
         self._raw.close()
 
     def _fetch(self) -> None:
         """Take chunks from what decodes, one ahead of the transaction."""
         while not self._closing.is_set():
             try:
-                chunk = self._decoding.next()
+                chunk = self._decoders.next()
                 if chunk is None:
                     continue
             except (EOFError, ValueError) as error:

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.otlp_load import requests
 from benchmarks.served import until
 from oteval.ingest.spool import Encoding, Kind, Record, Spool, segments
+from oteval.live import decoders
 from oteval.live.writer import Writer
 from oteval.store import Store
 
@@ -135,13 +136,58 @@ def test_our_own_events_are_not_stored(bench: _Bench) -> None:
     assert bench.store.spans.count() == (0, 1)
 
 
+def test_a_burst_is_decoded_by_two_and_stored_in_its_order(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stretches of a backlog go to two processes; the store has each span once, as it came."""
+    monkeypatch.setattr(decoders, "_SIZE", 20_000)
+    monkeypatch.setattr(decoders, "_BURST", 100_000)
+    monkeypatch.setattr(decoders, "_MOST", 2)
+    loads = list(requests(40, batch=8))
+    for load in loads:
+        bench.append("traces", "protobuf", load.body)
+
+    writer = Writer(bench.store, bench.folder, bench._stored, age=0.05)
+    until(lambda: writer.error or not writer.left())
+    pids = writer.decoder_pids
+    writer.close()
+
+    stored = [span for page in bench.store.spans.pages() for span in page]
+    stored.sort(key=lambda span: span.seq)
+    assert writer.error is None
+    assert len(pids) == 2
+    assert [(s.trace_id, s.span_id) for s in stored] == [
+        one for load in loads for one in load.spans
+    ]
+
+
+def test_the_second_decoder_ends_when_the_burst_is_over(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is free again, and what comes later is stored."""
+    monkeypatch.setattr(decoders, "_BURST", 20_000)
+    monkeypatch.setattr(decoders, "_REST", 0.2)
+    monkeypatch.setattr(decoders, "_MOST", 2)
+    first, second = requests(16, batch=64)
+    bench.append("traces", "protobuf", first.body)
+
+    writer = Writer(bench.store, bench.folder, bench._stored, age=0.05)
+    until(lambda: len(writer.decoder_pids) == 2)
+    until(lambda: writer.error or len(writer.decoder_pids) == 1)
+    bench.append("traces", "protobuf", second.body)
+    until(lambda: writer.error or writer.figures.spans == 128)
+    writer.close()
+
+    assert writer.error is None
+
+
 def test_a_decoder_that_dies_is_an_error(bench: _Bench) -> None:
     """The writer says so and stops; its process is then started anew."""
     import os
     import signal
 
     writer = Writer(bench.store, bench.folder, bench._stored)
-    os.kill(writer.decoder_pid, signal.SIGKILL)
+    os.kill(writer.decoder_pids[0], signal.SIGKILL)
 
     error = until(lambda: writer.error)
     writer.close()

@@ -15,7 +15,7 @@ from ..ingest.spool import Position
 from ..ingest.spool_reader import SpoolReader, Stretch
 from .decoder import Chunk, receive
 
-__all__ = ["Decoding"]
+__all__ = ["Decoders"]
 
 # Bytes of the spool that a child decodes at once, and the backlog that is worth another child.
 _SIZE = 16 << 20
@@ -72,7 +72,7 @@ class _Child:
                     stream.close()
 
 
-class Decoding:
+class Decoders:
     """Gives what comes into a spool as chunks of rows, in its order.
 
     All but `close` is for one thread.
@@ -94,9 +94,9 @@ class Decoding:
         self._is_closed = False
 
     @property
-    def pid(self) -> int:
-        """The first child's process."""
-        return self._children[0].pid
+    def pids(self) -> list[int]:
+        """The children's processes."""
+        return [child.pid for child in self._children]
 
     def next(self) -> Chunk | None:
         """Return the next chunk; None where nothing is to be decoded now.

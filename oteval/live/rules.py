@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..config import BaseRule, Config, Limits, PythonRule, load_config
+from ..config import BaseRule, Config, JudgeRule, Limits, PythonRule, load_config
 from ..errors import OtevalError
 from ..evaluate.scorer import Scorer
 from ..pipeline import prepare
@@ -67,9 +67,9 @@ def _live_rule(rule: BaseRule, prepared: Prepared, given: Limits | None) -> Live
     limits = given or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
-    cost = getattr(rule, "max_cost_per_day", None)
+    cost = _cost_per_day(rule)
     if cost is not None and limits.max_cost_per_day is None:
-        limits = limits.model_copy(update={"max_cost_per_day": float(cost)})
+        limits = limits.model_copy(update={"max_cost_per_day": cost})
     own = getattr(rule, "timeout", None)
     # One that gives up by itself says better why, so it gets a little longer; a judge's is that
     # of each of its requests.
@@ -77,6 +77,17 @@ def _live_rule(rule: BaseRule, prepared: Prepared, given: Limits | None) -> Live
     timeout = limits.timeout or (float(own) * requests + 5.0 if own else _TIMEOUT)
     fields = type(rule).model_fields
     return LiveRule(rule, prepared, limits, timeout, "timeout" in fields or "model" in fields)
+
+
+def _cost_per_day(rule: BaseRule) -> float | None:
+    """Return what a judge may cost a day; what a scoring may cost is meant by day, too.
+
+    Live scoring never ends, so that a judge would stop for good once it had cost so much.
+    """
+    if not isinstance(rule, JudgeRule):
+        return None
+    costs = [cost for cost in (rule.max_cost, rule.max_cost_per_day) if cost is not None]
+    return min(costs, default=None)
 
 
 class Rules:
@@ -158,8 +169,8 @@ class Rules:
     def _prepared(self, config: Config) -> Sequence[LiveRule]:
         # Days and their budgets are counted here: a judge of its own would never see the next.
         undated = [
-            rule.model_copy(update={"max_cost_per_day": None})
-            if hasattr(rule, "max_cost_per_day")
+            rule.model_copy(update={"max_cost_per_day": None, "max_cost": None})
+            if isinstance(rule, JudgeRule)
             else rule
             for rule in config.evaluators
         ]

@@ -80,12 +80,12 @@ def test_a_slow_judge_delays_nothing_else(
     assert [score.status for score in driver.scores("quality")] == ["ok"]
 
 
+@pytest.mark.parametrize("limit", ["max_cost_per_day", "max_cost"])
 def test_a_day_s_budget_holds_and_turns_with_the_day(
-    driver: Driver, server: Server, module: Callable[[str], str]
+    driver: Driver, server: Server, module: Callable[[str], str], limit: str
 ) -> None:
-    """A judge's own max_cost_per_day is kept, over a restart too, and the next day it goes on."""
-    more = ", max_cost_per_day: 0.25"  # a verdict costs 0.1
-    driver.rules(rules(server, module(OK), more))
+    """A judge's own limit is kept, over a restart too, and the next day it goes on."""
+    driver.rules(rules(server, module(OK), f", {limit}: 0.25"))  # a verdict costs 0.1
     driver.start()
     came(driver, 1, 2, 3, 4)
     driver.run(6)

@@ -7,7 +7,8 @@
     │   ├── StoreLocked     another process holds it
     │   ├── StoreTooNew     a newer oteval wrote it
     │   ├── NotAStore       the file is no oteval database
-    │   └── ArchiveMissing  a file that it moved old rows to is not there
+    │   ├── ArchiveMissing  a file that it moved old rows to is not there
+    │   └── TooLarge        what was asked of it has more bytes than can be dealt with at once
     ├── JudgeError          a judge could not be asked, or gave no verdict
     │   └── BudgetSpent     what it may cost is spent; it was not asked
     ├── NotFound            an id or name that nothing has
@@ -32,6 +33,7 @@ __all__ = [
     "StoreError",
     "StoreLocked",
     "StoreTooNew",
+    "TooLarge",
 ]
 
 
@@ -65,6 +67,10 @@ class NotAStore(StoreError):
 
 class ArchiveMissing(StoreError):
     """A file of archived rows is not there, or cannot be read; the message names it."""
+
+
+class TooLarge(StoreError):
+    """What was asked of the database has more bytes than can be dealt with at once."""
 
 
 class JudgeError(OtevalError):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from oteval.ingest import read
 from oteval.model import Gap, LogRecord, Message, Score, Span, SpanRef, ToolCall, Trajectory
@@ -15,11 +18,20 @@ from oteval.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "tests" / "data" / "traces"
+_SECOND = 1_000_000_000
 CAPTURES = sorted(
     path.name.removesuffix(".json")
     for path in TRACES.glob("*.json")
     if path.name != "gold.json" and not path.name.endswith(".logs.json")
 )
+# For what takes a second each: those with duplicates, and of the others every fourth; all of them
+# in `make test-slow`.
+ALL_WHEN_SLOW = [
+    name
+    if name.startswith("dup_") or place % 4 == 0
+    else pytest.param(name, marks=pytest.mark.slow)
+    for place, name in enumerate(CAPTURES)
+]
 
 
 def capture(name: str) -> tuple[list[Span], list[LogRecord]]:
@@ -45,6 +57,33 @@ def chat(
         "gen_ai.output.messages": json.dumps([_parts("assistant", answer)]),
     }
     return span(trace, number, attributes={**content, **attributes}, resource={"service.name": "s"})
+
+
+def alike(count: int, chance: random.Random) -> list[Span]:
+    """Return the spans of chats without ids that mostly say the same, each turn in a trace."""
+    spans: list[Span] = []
+    for talk in range(count):
+        said: list[tuple[str, str]] = []
+        for turn in range(chance.randrange(1, 4)):
+            number = 10 * talk + turn + 1
+            said.append(("user", f"question {turn}"))
+            spans += _turn(number, chance.randrange(1, 50) * 100 + number, said, chance)
+    return spans
+
+
+def _turn(
+    number: int, start: int, said: list[tuple[str, str]], chance: random.Random
+) -> Iterator[Span]:
+    """Yield an agent's span and those of its calls; what it answers is added to what was said."""
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
+    root = span(number, 100 * number, start * _SECOND, attributes=attributes)
+    yield replace(root, end_ns=root.start_ns + _SECOND, resource={"service.name": "s"})
+    for at in range(1, chance.randrange(2, 4)):
+        answer = f"answer {chance.randrange(2)}"
+        one = chat(number, 100 * number + at, said, answer)
+        begin = root.start_ns + at * _SECOND // 10
+        yield replace(one, parent_id=root.span_id, start_ns=begin, end_ns=begin + 1)
+        said.append(("assistant", answer))
 
 
 def _parts(role: str, text: str) -> dict[str, Any]:

@@ -42,6 +42,38 @@ _SECONDS = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.
 _CUMULATIVE = otlp.AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
+def _of_queue(name: str, parts: str) -> dict[str, str]:
+    return {
+        f"{name}_waiting_requests": f"{parts} that wait to be sent.",
+        f"{name}_bytes": "Bytes on disk that are held, wait to be sent or were refused for good.",
+        f"{name}_ok": "Whether the endpoint took the last request.",
+        f"{name}_failing_seconds": "For how long it has taken none; 0 when it took the last.",
+        f"{name}_refused_kept": "Requests refused for good that `oteval resend` would send.",
+    }
+
+
+_GAUGES = {
+    "open_traces": "Traces that are not complete.",
+    "oldest_open_trace_seconds": "The age of the oldest of them.",
+    "put_off": "Evaluations that failed or are over budget and are done later.",
+    "config_ok": "Whether oteval.yaml could be read when it last changed.",
+    "forward_held_spans": "Spans held for their scores.",
+    "forward_oldest_seconds": "The age of the oldest of them.",
+    "forward_quota_bytes": "The most bytes there may be.",
+    **_of_queue("forward", "Parts of requests"),
+    **_of_queue("events", "Requests"),
+}
+_COUNTERS = {
+    "config_reloads": "How often oteval.yaml was taken anew.",
+    "config_failures": "How often it could not be.",
+    "forward_sent_spans": "Spans sent on.",
+    "forward_refused": "Requests refused for good, and kept.",
+    "forward_looped_spans": "Spans that came back or came twice.",
+    "events_sent": "Events sent.",
+    "events_refused": "Requests refused for good, and kept.",
+}
+
+
 class Metrics:
     """What live scoring counts; other parts may add their own to `registry`.
 
@@ -87,32 +119,18 @@ class Metrics:
         self._to_judge = Gauge(
             "oteval_to_judge", "Trajectories that wait.", ("evaluator",), registry=registry
         )
-        gauges = {
-            "open_traces": "Traces that are not complete.",
-            "oldest_open_trace_seconds": "The age of the oldest of them.",
-            "put_off": "Evaluations that failed or are over budget and are done later.",
-            "config_ok": "Whether oteval.yaml could be read when it last changed.",
-            "forward_held_spans": "Spans held for their scores.",
-            "forward_oldest_seconds": "The age of the oldest of them.",
-            "forward_quota_bytes": "The most bytes there may be.",
-            **_of_queue("forward", "Parts of requests"),
-            **_of_queue("events", "Requests"),
-        }
+        self._agents: dict[str, set[str]] = {}
+        self._recent: dict[tuple[str, str], deque[bool]] = {}
+        self._follow_others(registry)
+
+    def _follow_others(self, registry: CollectorRegistry) -> None:
+        """Make what is taken over from others' figures."""
         self._gauges = {
-            name: Gauge(f"oteval_{name}", text, registry=registry) for name, text in gauges.items()
-        }
-        counters = {
-            "config_reloads": "How often oteval.yaml was taken anew.",
-            "config_failures": "How often it could not be.",
-            "forward_sent_spans": "Spans sent on.",
-            "forward_refused": "Requests refused for good, and kept.",
-            "forward_looped_spans": "Spans that came back or came twice.",
-            "events_sent": "Events sent.",
-            "events_refused": "Requests refused for good, and kept.",
+            name: Gauge(f"oteval_{name}", text, registry=registry) for name, text in _GAUGES.items()
         }
         self._counters = {
             name: Counter(f"oteval_{name}", text, registry=registry)
-            for name, text in counters.items()
+            for name, text in _COUNTERS.items()
         }
         self._failures = {
             name: Counter(
@@ -121,8 +139,6 @@ class Metrics:
             for name in ("forward", "events")
         }
         self._counted: dict[tuple[str, str], float] = {}
-        self._agents: dict[str, set[str]] = {}
-        self._recent: dict[tuple[str, str], deque[bool]] = {}
         for name in ("config_ok", "forward_ok", "events_ok"):
             self._gauges[name].set(1)
 
@@ -215,16 +231,6 @@ class Metrics:
         grown = total - self._counted.get((name, ""), 0)
         self._counted[name, ""] = total
         self._counters[name].inc(max(0, grown))
-
-
-def _of_queue(name: str, parts: str) -> dict[str, str]:
-    return {
-        f"{name}_waiting_requests": f"{parts} that wait to be sent.",
-        f"{name}_bytes": "Bytes on disk that are held, wait to be sent or were refused for good.",
-        f"{name}_ok": "Whether the endpoint took the last request.",
-        f"{name}_failing_seconds": "For how long it has taken none; 0 when it took the last.",
-        f"{name}_refused_kept": "Requests refused for good that `oteval resend` would send.",
-    }
 
 
 def otlp_request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -167,29 +167,24 @@ def eval_(
     selection = select(**given)
     config = _config(config_path, bool(calls))
     with open_store(db, create=bool(target)) as store:
-        base = Path(config_path or DEFAULT_PATH).parent
-        judges: list[Any] = configured(config, store, base) if config else []
-        judges += [load_function(call) for call in calls]
+        judges = _judges(config, Path(config_path or DEFAULT_PATH).parent, calls, store)
         if baseline is not None:
             load_experiment(baseline, store)  # a wrong name is said before the work, not after
         with live("evaluating") as update:
-            results = cast(
-                "ExperimentResults",
-                evaluate(
-                    function or selection,
-                    data=data,
-                    evaluators=judges,
-                    experiment_prefix=prefix,
-                    description=description,
-                    max_concurrency=concurrency,
-                    num_repetitions=repetitions,
-                    name=name,
-                    resume=resume,
-                    timeout=timeout,
-                    target_timeout=target_timeout,
-                    store=store,
-                    on_progress=update,
-                ),
+            results: ExperimentResults = evaluate(
+                function or selection,
+                data=data,
+                evaluators=judges,
+                experiment_prefix=prefix,
+                description=description,
+                max_concurrency=concurrency,
+                num_repetitions=repetitions,
+                name=name,
+                resume=resume,
+                timeout=timeout,
+                target_timeout=target_timeout,
+                store=store,
+                on_progress=update,
             )
         comparison = _against(baseline, results, store)
     write(junit, lambda: experiment_junit(results))
@@ -209,6 +204,12 @@ def _config(path: str | None, has_calls: bool) -> Config | None:
     if path is None and has_calls:
         return None
     return load_config(path or DEFAULT_PATH)
+
+
+def _judges(config: Config | None, base: Path, calls: Sequence[str], store: Store) -> list[Any]:
+    """Return the evaluators of a configuration, if there is one, and functions."""
+    judges: list[Any] = configured(config, store, base) if config else []
+    return [*judges, *map(load_function, calls)]
 
 
 def _against(baseline: str | None, results: ExperimentResults, store: Store) -> Comparison | None:

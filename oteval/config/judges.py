@@ -75,7 +75,9 @@ class JudgeRule(BaseRule):
     )
     max_retries: int = Field(2, ge=0, description="How often to try again.")
     max_concurrency: int = Field(8, ge=1, description="How many runs to ask about at once.")
-    max_cost: float | None = Field(None, ge=0.0, description="US dollars a scoring may cost; in a server, a day.")
+    max_cost: float | None = Field(
+        None, ge=0.0, description="US dollars a scoring may cost; in a server, a day."
+    )
     max_cost_per_day: float | None = Field(
         None, ge=0.0, description="US dollars it may cost from midnight UTC on."
     )

@@ -47,6 +47,8 @@ CONTENT_GAPS = frozenset(
         "redacted",
     }
 )
+# Of a run that has one, nothing is known: it stands for a trace that was not reconstructed.
+_FAILURES = frozenset({"internal_error", "too_large"})
 _SPACE = float(1 << 64)
 
 
@@ -314,7 +316,8 @@ class Scorer:
         try:
             if problem:
                 raise NotEvaluated(problem)
-            if not messages and getattr(self.judge, "needs_messages", True):
+            failed = any(gap.code in _FAILURES for gap in trajectory.gaps)
+            if not messages and (failed or getattr(self.judge, "needs_messages", True)):
                 reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
                 raise NotEvaluated(reasons or "the run has no messages")
             found = self.judge.judge(trajectory, messages, reference)

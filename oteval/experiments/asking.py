@@ -13,9 +13,9 @@ from ..errors import ConfigError, OtevalError
 from ..model import Example, Experiment, Run, Vote
 from ..store import Store
 from .calling import call, reason
+from .conduct import Conduct
 from .evaluators import bind, name_of, version_for
 from .progress import Progress
-from .running import OnError, OnProgress
 from .storing import Writer
 from .votes import Answer, answer_of
 from .workers import work_through
@@ -127,16 +127,8 @@ def _orders(runs: Sequence[Run], order: Order, seed: str) -> Iterator[tuple[Run,
 class Asking:
     """A comparison while it goes on."""
 
-    def __init__(
-        self,
-        store: Store,
-        comparison: Experiment,
-        timeout: float | None,
-        on_error: OnError,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self._comparison, self._timeout = comparison, timeout
-        self._on_error, self._on_progress = on_error, on_progress
+    def __init__(self, store: Store, comparison: Experiment, conduct: Conduct) -> None:
+        self._comparison, self._conduct = comparison, conduct
         self._writer = Writer(store, comparison.id)
         self._progress = Progress()
         self._votes: dict[tuple[str, str, int, tuple[str, ...]], Vote] = {
@@ -162,11 +154,10 @@ class Asking:
             self._writer.add(votes=[vote])
             self._progress.note(vote.metadata)
             self._progress.errors += vote.status != "ok"
-            if vote.status != "ok" and self._on_error == "raise":
+            if vote.status != "ok" and self._conduct.stops:
                 raise OtevalError(f"evaluator {vote.evaluator!r}: {vote.comment}")
         self._progress.done += 1
-        if self._on_progress:
-            self._on_progress(self._progress)
+        self._conduct.tell(self._progress)
 
     async def _vote(self, question: Question) -> Vote:
         asker, item = question.asker, question.item
@@ -176,7 +167,7 @@ class Asking:
         )
         start = time.perf_counter_ns()
         try:
-            answer = await asker.answer(item, question.shown, self._timeout)
+            answer = await asker.answer(item, question.shown, self._conduct.timeout)
         except Exception as error:
             vote = replace(blank, status="error", comment=reason(error))
         else:

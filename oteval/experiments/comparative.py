@@ -12,9 +12,9 @@ from ..errors import ConfigError, NotFound, NothingEvaluated
 from ..model import Experiment, Run, Vote
 from ..store import Store
 from .asking import Asking, Item, Order, askers_of, questions_of
+from .conduct import TIMEOUT, Conduct, OnError, OnProgress
 from .plain import plain
 from .results import ExperimentResults, load_experiment
-from .running import TIMEOUT, OnError, OnProgress
 from .storing import StoreLike, begun, opened
 from .votes import Pair, Standing, pairs_of, standings
 from .workers import run_sync
@@ -224,37 +224,46 @@ async def aevaluate_comparative(
     if order not in ("both", "random", "fixed"):
         raise ConfigError(f"order is {order!r}; it must be 'both', 'random' or 'fixed'")
     askers = askers_of(evaluators)
+    about = {**(metadata or {}), "order": order}
+    conduct = Conduct(timeout=timeout, on_error=on_error, on_progress=on_progress)
+    chosen: Order = "random" if randomize_order else order
     with opened(store) as kept:
         known = [_loaded(each, kept) for each in experiments]
-        names = tuple(each.name for each in known)
-        if len(names) < 2 or len(set(names)) < len(names):
-            raise ConfigError(f"two or more different experiments are compared, not {list(names)}")
         items = _items(known)
-        if not items:
-            raise NothingEvaluated(f"{' and '.join(names)} have no example in common that ran")
         if load_nested:
             items = [_with_trajectories(item, kept) for item in items]
-        first = known[0].experiment
-        described = Experiment(
-            secrets.token_hex(8),
-            name or "",
-            description=description or "",
-            metadata=plain({**(metadata or {}), "order": order}),
-            dataset=first.dataset,
-            dataset_version=first.dataset_version,
-            expected=len(items),
-            kind="comparison",
-            compared=names,
-            created_ns=time.time_ns(),
-        )
-        prefix = experiment_prefix or "-vs-".join(names)
+        described = _described(known, len(items), name, description, about)
+        prefix = experiment_prefix or "-vs-".join(described.compared)
         comparison = begun(kept, described, prefix, resume)
-        asking = Asking(kept, comparison, timeout, on_error, on_progress)
-        chosen: Order = "random" if randomize_order else order
         questions = [one for item in items for one in questions_of(item, askers, chosen, seed)]
-        votes = await asking.ask(questions, max_concurrency or 1)
-        unpaired = sum(len(each) for each in known) - len(items) * len(known)
-        return ComparativeResults(comparison, names, tuple(items), tuple(votes), unpaired, seed)
+        votes = await Asking(kept, comparison, conduct).ask(questions, max_concurrency or 1)
+    unpaired = sum(len(each) for each in known) - len(items) * len(known)
+    return ComparativeResults(
+        comparison, described.compared, tuple(items), tuple(votes), unpaired, seed
+    )
+
+
+def _described(
+    known: Sequence[ExperimentResults],
+    count: int,
+    name: str | None,
+    description: str | None,
+    metadata: Mapping[str, Any],
+) -> Experiment:
+    """Return the description of a comparison of so many examples."""
+    first = known[0].experiment
+    return Experiment(
+        secrets.token_hex(8),
+        name or "",
+        description=description or "",
+        metadata=plain(metadata),
+        dataset=first.dataset,
+        dataset_version=first.dataset_version,
+        expected=count,
+        kind="comparison",
+        compared=tuple(each.name for each in known),
+        created_ns=time.time_ns(),
+    )
 
 
 def _loaded(given: str | ExperimentResults | Experiment, store: Store) -> ExperimentResults:
@@ -264,16 +273,27 @@ def _loaded(given: str | ExperimentResults | Experiment, store: Store) -> Experi
 
 
 def _items(known: Sequence[ExperimentResults]) -> list[Item]:
-    """Return the examples that every experiment has a run of that did not fail."""
+    """Return the examples that every experiment has a run of that did not fail.
+
+    Raises:
+        ConfigError: There are not several experiments.
+        NothingEvaluated: There is no such example.
+    """
+    names = [each.name for each in known]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ConfigError(f"two or more different experiments are compared, not {names}")
     runs = [
         {(row.example.id, row.run.repetition): row for row in each if not row.run.error}
         for each in known
     ]
-    return [
+    found = [
         Item(row.example, place[1], tuple(each[place].run for each in runs))
         for place, row in runs[0].items()
         if all(place in each for each in runs)
     ]
+    if not found:
+        raise NothingEvaluated(f"{' and '.join(names)} have no example in common that ran")
+    return found
 
 
 def _with_trajectories(item: Item, store: Store) -> Item:

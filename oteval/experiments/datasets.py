@@ -11,9 +11,9 @@ from typing import Any
 
 from ..errors import InputError
 from ..evaluate import to_messages
-from ..jsontext import loads
 from ..model import Dataset, Example, Message, Trajectory, example_id
 from ..store import Store
+from .lines import json_lines
 from .plain import plain
 
 __all__ = [
@@ -85,21 +85,8 @@ def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
         InputError: It cannot be read, or a line is no example; the text names the line.
     """
     path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    rows, places = [], []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            place = f"{path}:{number}"
-            try:
-                rows.append(loads(line))
-            except ValueError as error:
-                raise InputError(f"{place}: not valid JSON: {error}") from error
-            places.append(place)
+    lines = list(json_lines(path))
+    rows, places = [row for row, _ in lines], [place for _, place in lines]
     return _made(rows, places, name or path.stem, str(path))
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..errors import ConfigError, InputError
 from ..model import Label
 from ..pipeline import prepare
 from ..store import Store
+from .lines import json_lines
 
 __all__ = ["ask_again", "read_labels"]
 
@@ -35,22 +35,7 @@ def read_labels(path: str | Path) -> list[Label]:
     Raises:
         InputError: The file cannot be read, or a line holds no label; with its number.
     """
-    return [_label(value, place) for value, place in _lines(Path(path))]
-
-
-def _lines(path: Path) -> Iterator[tuple[Any, str]]:
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield json.loads(line), f"{path}:{number}"
-            except ValueError as error:
-                raise InputError(f"{path}:{number}: not valid JSON: {error}") from error
+    return [_label(value, place) for value, place in json_lines(Path(path))]
 
 
 def _label(value: Any, place: str) -> Label:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
-from ..errors import NotFound
+from ..errors import NotFound, TooLarge
 from ..model import LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
-from ..store import Range, Store, joined
+from ..store import Allowance, LooseRun, Range, Store, joined
 from .memory import rare_cycle_search
 
 __all__ = ["Places", "Refreshed", "explain", "refresh", "refresh_traces"]
@@ -95,10 +96,7 @@ def refresh_traces(
     """
     places = places or _Anywhere(store)
     with rare_cycle_search():
-        together = _together(store, places.with_conversations(trace_ids), places)
-        times = _times(together.spans)
-        fresh = store.trajectories.write(together.trajectories, together.trace_ids, times)
-    return Refreshed(together.trace_ids, times, fresh)
+        return _refreshed(store, trace_ids, places.with_conversations(trace_ids), places)
 
 
 def explain(store: Store, name: str) -> Explanation:
@@ -116,15 +114,65 @@ def explain(store: Store, name: str) -> Explanation:
     if store.spans.unreachable([trace_id]):
         store.spans.of_traces([trace_id])  # raises, and names the file
     places = _Anywhere(store)
-    together = _together(store, places.with_conversations([trace_id]), places)
-    return explain_trace(trace_id, together.spans, together.logs)
+    loaded, _ = _together(store, places.with_conversations([trace_id]), places)
+    return explain_trace(trace_id, loaded.spans, loaded.logs)
 
 
 def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
     """Reconstruct a page of traces with all that hang together with them."""
-    together = _together(store, page, _Anywhere(store))
-    times = _times(together.spans)
-    return len(store.trajectories.write(together.trajectories, together.trace_ids, times))
+    return len(_refreshed(store, page, page, _Anywhere(store)).fresh)
+
+
+def _refreshed(
+    store: Store, asked: Sequence[str], page: Sequence[str], places: Places
+) -> Refreshed:
+    """Reconstruct a page of traces with all that hang together with them.
+
+    What is too large together is halved, conversations whole; where one of these is too large by
+    itself, what stands for the traces that were asked for says so.
+
+    Args:
+        store: The store.
+        asked: The traces.
+        page: The traces with their conversations.
+        places: Where their rows are.
+    """
+    try:
+        loaded, found = _together(store, page, places)
+    except TooLarge as error:
+        talks = _talks(page, places)
+        if len(talks) == 1:
+            return _given_up(store, asked, str(error))
+        wanted, middle = set(asked), len(talks) // 2
+        halves = [sorted(chain(*talks[:middle])), sorted(chain(*talks[middle:]))]
+        parts = [_refreshed(store, sorted(wanted.intersection(h)), h, places) for h in halves]
+        return Refreshed(
+            sorted({name for part in parts for name in part.trace_ids}),
+            joined(time for part in parts for time in part.times),
+            [name for part in parts for name in part.fresh],
+        )
+    fresh = store.trajectories.write(found, loaded.trace_ids, loaded.times)
+    return Refreshed(loaded.trace_ids, loaded.times, fresh)
+
+
+def _talks(page: Sequence[str], places: Places) -> list[list[str]]:
+    """Return traces by conversation, those that share one also by way of others together."""
+    found: list[list[str]] = []
+    known: set[str] = set()
+    for name in page:
+        if name not in known:
+            found.append(places.with_conversations([name]))
+            known.update(found[-1])
+    return found
+
+
+def _given_up(store: Store, traces: Sequence[str], reason: str) -> Refreshed:
+    """Store what stands for traces that are not reconstructed."""
+    _log.warning("not reconstructed: %s: %s", ", ".join(traces[:5]), reason)
+    spans = store.spans.first_of_traces(traces)
+    found = [failed_trajectory([span], reason, "too_large") for span in spans]
+    fresh = store.trajectories.write(found, [span.trace_id for span in spans])
+    return Refreshed(list(traces), _times(spans), fresh)
 
 
 def _trace_of(store: Store, name: str) -> str:
@@ -141,17 +189,10 @@ def _trace_of(store: Store, name: str) -> str:
         ) from None
 
 
-class _Together(NamedTuple):
-    """Traces that can only be reconstructed together, and what they come to."""
-
-    trace_ids: list[str]
-    spans: list[Span]
-    logs: list[LogRecord]
-    trajectories: list[Trajectory]
-
-
-def _together(store: Store, page: Sequence[str], places: Places) -> _Together:
-    """Return a page of traces with those that continue them, or tell again what they do.
+def _together(
+    store: Store, page: Sequence[str], places: Places
+) -> tuple[_Loaded, list[Trajectory]]:
+    """Return a page of traces with all that hang together with them, and what they come to.
 
     Args:
         store: The store.
@@ -161,36 +202,41 @@ def _together(store: Store, page: Sequence[str], places: Places) -> _Together:
     loaded = _Loaded(store, places)
     loaded.add(page)
     while True:
-        loaded.add(store.pending.told_with(loaded.trace_ids, _times(loaded.spans)))
+        loaded.add_talks(store.pending.told_with(loaded.trace_ids, loaded.times))
         found = _reconstructed(loaded.spans, loaded.logs)
-        known = set(loaded.trace_ids)
-        more = _linked(store, found) - known
-        again = _recorded_again(store, found) - known
-        if again:
-            more.update(places.with_conversations(sorted(more | again)))
-        if not loaded.add(more):
-            return _Together(loaded.trace_ids, loaded.spans, loaded.logs, found)
+        if not loaded.add_talks(_linked(store, loaded, found) | _recorded_again(store, found)):
+            return loaded, found
 
 
 class _Loaded:
-    """Traces with their spans and log records, each read once."""
+    """Traces with their spans and log records, each read once, and the times (ns) of the spans."""
 
     def __init__(self, store: Store, places: Places) -> None:
         self._store, self._places = store, places
+        self._allowance = Allowance(store.spans.most)
         self.trace_ids: list[str] = []
         self.spans: list[Span] = []
         self.logs: list[LogRecord] = []
+        self.times: list[Range] = []
 
     def add(self, traces: Iterable[str]) -> bool:
         """Read those of some traces that are new and can be; return whether there were any."""
         added = self._reachable(sorted(set(traces) - set(self.trace_ids)))
         if added:
             archived = self._places.archived(added)
-            spans, logs = self._store.spans.of_traces(added, self._places.numbers(added), archived)
+            spans, logs = self._store.spans.of_traces(
+                added, self._places.numbers(added), archived, self._allowance
+            )
             self.trace_ids += added
             self.spans += spans
             self.logs += logs
+            self.times = _times(self.spans)
         return bool(added)
+
+    def add_talks(self, traces: Iterable[str]) -> bool:
+        """Read those of some traces that are new, with all of their conversations; as `add`."""
+        new = set(traces) - set(self.trace_ids)
+        return bool(new) and self.add(self._places.with_conversations(sorted(new)))
 
     def _reachable(self, names: list[str]) -> list[str]:
         """Return traces less those of which an archived part is not there any more.
@@ -235,12 +281,14 @@ def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Tra
         return found
 
 
-def _linked(store: Store, found: Sequence[Trajectory]) -> set[str]:
-    """Return the traces that hang together with some trajectories by what they say alone."""
-    loose = [t for t in found if not t.conversation_id or t.follows]
-    chains = {t.chain for t in loose if t.chain}
-    follows = {t.follows for t in loose if t.follows}
-    return set(store.pending.linked(sorted(chains - follows), sorted(follows - chains)))
+def _linked(store: Store, loaded: _Loaded, found: Sequence[Trajectory]) -> set[str]:
+    """Return the traces that hang together with some others by what they say alone."""
+    runs = [
+        LooseRun(one.service, one.chain, one.follows, one.start_ns)
+        for one in found
+        if not one.conversation_id and (one.chain or one.follows)
+    ]
+    return set(store.pending.linked(runs, loaded.trace_ids, loaded.times))
 
 
 def _recorded_again(store: Store, found: Sequence[Trajectory]) -> set[str]:

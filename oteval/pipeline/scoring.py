@@ -28,6 +28,8 @@ _PAGE = 1000
 _GIVEN_PAGE = 200
 _SECONDS = 5.0
 
+Given = dict[tuple[str, str, str], Score]
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -161,31 +163,25 @@ def score(
         ConfigError: A reference or function cannot be had, or an argument is wrong.
     """
     prepared = prepare(config, store, base, again=again)
-    run = run if run is not None else ScoreRun()
+    run = ScoreRun() if run is None else run
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     found_now = store.trajectories.read(selection)
     trajectories = _with_given(store, prepared, found_now, again=again)
-    keeping = _Keeping(store)
-    workers = Workers[Score](sum(one.concurrency for one in prepared if one.concurrency > 1))
+    keeping, workers = _Keeping(store), _workers_of(prepared)
+
+    def counted(found: Score, *, reused: bool = False) -> Score:
+        run.add(found if reused else keeping.add(found), reused=reused)
+        return found
+
     try:
         for trajectory, given in trajectories:
             run.trajectories += 1
-            for one in prepared:
-                if not one.scorer.wants(trajectory, config.salt):
-                    continue
-                had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
-                if had is not None:
-                    run.add(had, reused=True)
-                    yield had
-                    continue
-                for found in _scored(one, trajectory, workers):
-                    run.add(keeping.add(found))
-                    yield found
+            for found, reused in _judged(prepared, trajectory, given, config.salt, workers):
+                yield counted(found, reused=reused)
             if on_progress:
                 on_progress(run.trajectories - workers.busy)
         for found in workers.rest():
-            run.add(keeping.add(found))
-            yield found
+            yield counted(found)
             if on_progress:
                 on_progress(run.trajectories - workers.busy)
     finally:
@@ -193,8 +189,35 @@ def score(
         workers.stop()
         keeping.flush()
         store.judge_calls.flush()
-        for one in () if workers.busy else prepared:
-            one.close()
+        _close(prepared, workers)
+
+
+def _workers_of(prepared: Iterable[Prepared]) -> Workers[Score]:
+    return Workers(sum(one.concurrency for one in prepared if one.concurrency > 1))
+
+
+def _close(prepared: Iterable[Prepared], workers: Workers[Score]) -> None:
+    """Close the judges' connections, unless one is still at work."""
+    for one in () if workers.busy else prepared:
+        one.close()
+
+
+def _judged(
+    prepared: Iterable[Prepared],
+    trajectory: Trajectory,
+    given: Given,
+    salt: str,
+    workers: Workers[Score],
+) -> Iterator[tuple[Score, bool]]:
+    """Yield what is there of a trajectory's scores, and whether each was given before."""
+    for one in prepared:
+        if not one.scorer.wants(trajectory, salt):
+            continue
+        had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
+        if had is not None:
+            yield had, True
+        else:
+            yield from ((found, False) for found in _scored(one, trajectory, workers))
 
 
 def _scored(one: Prepared, trajectory: Trajectory, workers: Workers[Score]) -> Iterator[Score]:
@@ -222,9 +245,6 @@ class _Keeping:
         """Write what is not written yet."""
         self._store.scores.write(self._fresh)
         self._fresh, self._time = [], time.monotonic()
-
-
-Given = dict[tuple[str, str, str], Score]
 
 
 def _with_given(
@@ -283,7 +303,7 @@ def score_trajectories(
         ConfigError: A reference or function cannot be had, or an argument is wrong.
     """
     prepared = prepare(config, store, base)
-    workers = Workers[Score](sum(one.concurrency for one in prepared if one.concurrency > 1))
+    workers = _workers_of(prepared)
     found: list[Score] = []
     try:
         for trajectory in trajectories:
@@ -293,8 +313,7 @@ def score_trajectories(
         found += workers.rest()
     finally:
         workers.stop()
-        for one in () if workers.busy else prepared:
-            one.close()
+        _close(prepared, workers)
     store.scores.write(found)
     return found
 

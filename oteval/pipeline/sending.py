@@ -61,15 +61,32 @@ class SendReport:
 
 
 class _Sender:
-    """Sends batches to one endpoint, and gives each so much time (s)."""
+    """Sends batches to one endpoint, gives each so much time (s), and says how far it is."""
 
     def __init__(
-        self, poster: Poster, signal: str, patience: float, sleep: Callable[[float], None]
+        self,
+        poster: Poster,
+        signal: str,
+        patience: float,
+        on_progress: OnProgress | None,
+        sleep: Callable[[float], None],
     ) -> None:
         self.report = SendReport()
         self._poster, self._signal = poster, signal
-        self._patience, self._sleep = patience, sleep
+        self._patience, self._on_progress, self._sleep = patience, on_progress, sleep
         self._is_gone = False
+
+    def send_all(
+        self,
+        items: Sequence[Item],
+        body: Callable[[Sequence[Item]], bytes],
+        total: int | None = None,
+    ) -> None:
+        """Send items batch by batch, of so many that there are in all, where that is known."""
+        for batch in _batches(items):
+            self.send(batch, body)
+            if self._on_progress:
+                self._on_progress(self.report.sent + self.report.failed, total)
 
     def send(self, items: Sequence[Any], body: Callable[[Sequence[Any]], bytes]) -> None:
         """Send items as one request; in halves, if the endpoint refuses them together."""
@@ -92,11 +109,6 @@ class _Sender:
         else:
             self._is_gone = not answer.is_refused
             self.report.fail(len(items), f"{answer.status or 'no answer'}: {answer.reason}")
-
-    @property
-    def done(self) -> int:
-        """How many were sent or given up."""
-        return self.report.sent + self.report.failed
 
     def _asked(self, body: bytes) -> Answer:
         until = time.monotonic() + self._patience
@@ -143,14 +155,11 @@ def send_spans(
         on_progress: Called with the number of spans done, and to do where it is known.
         sleep: Waits so many seconds.
     """
-    sender = _Sender(poster, "traces", patience, sleep)
+    sender = _Sender(poster, "traces", patience, on_progress, sleep)
     total = store.spans.count()[0] if selection == EVERYTHING else None
     for page in _spans(store, selection):
         body = partial(_span_body, _extra(store, page) if with_scores else {})
-        for batch in _batches(page):
-            sender.send(batch, body)
-            if on_progress:
-                on_progress(sender.done, total)
+        sender.send_all(page, body, total)
     return sender.report
 
 
@@ -173,13 +182,10 @@ def send_logs(
         on_progress: Called with the number of records done, and to do where it is known.
         sleep: Waits so many seconds.
     """
-    sender = _Sender(poster, "logs", patience, sleep)
+    sender = _Sender(poster, "logs", patience, on_progress, sleep)
     total = store.spans.count()[1] if selection == EVERYTHING else None
     for page in _logs(store, selection):
-        for batch in _batches(page):
-            sender.send(batch, lambda some: log_request(some).SerializeToString())
-            if on_progress:
-                on_progress(sender.done, total)
+        sender.send_all(page, lambda some: log_request(some).SerializeToString(), total)
     return sender.report
 
 
@@ -204,7 +210,7 @@ def send_events(
         on_progress: Called with the number of events done.
         sleep: Waits so many seconds.
     """
-    sender = _Sender(poster, "logs", patience, sleep)
+    sender = _Sender(poster, "logs", patience, on_progress, sleep)
     runs = store.trajectories.read(selection)
 
     def body(some: Sequence[tuple[Score, Trajectory]]) -> bytes:
@@ -213,10 +219,7 @@ def send_events(
     while page := list(islice(runs, _PAGE)):
         scores = store.scores.of([run.id for run in page])
         pairs = [(score, run) for run in page for score in scores[run.id]]
-        for batch in _batches([pair for pair in pairs if pair[0].status != "not_evaluated"]):
-            sender.send(batch, body)
-        if on_progress:
-            on_progress(sender.done, None)
+        sender.send_all([pair for pair in pairs if pair[0].status != "not_evaluated"], body)
     return sender.report
 
 

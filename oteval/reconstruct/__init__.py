@@ -86,12 +86,15 @@ def _runs(traces: _Traces) -> list[Run]:
     return runs
 
 
-def failed_trajectory(spans: Sequence[Span], reason: str) -> Trajectory:
+def failed_trajectory(
+    spans: Sequence[Span], reason: str, code: str = "internal_error"
+) -> Trajectory:
     """Return the trajectory that stands for a trace which could not be reconstructed.
 
     Args:
         spans: The trace's spans, at least one.
         reason: What went wrong.
+        code: The gap that says so.
     """
     root = min(spans, key=order)
     return Trajectory(
@@ -101,5 +104,5 @@ def failed_trajectory(spans: Sequence[Span], reason: str) -> Trajectory:
         service=root.service,
         start_ns=root.start_ns,
         end_ns=max(root.end_ns, root.start_ns),
-        gaps=(gap("internal_error", root.span_id, reason=reason),),
+        gaps=(gap(code, root.span_id, reason=reason),),
     )

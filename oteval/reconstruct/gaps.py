@@ -45,6 +45,7 @@ CODES: dict[str, str] = {
         "else the first; the others are kept as rewrites"
     ),
     "system_prompt_changed": "the system prompt differs from the one before; the first is shown",
+    "too_large": "not reconstructed: {reason}",
     "unknown_dialect": "{count} spans look like model spans of a dialect that is not read: {what}",
     "unmatched_tool_span": "the tool {tool} ran without a call of the model that asks for it",
 }

@@ -15,6 +15,7 @@ import duckdb
 
 from ..errors import StoreLocked
 from .archive import Archive, Archived
+from .chains import LooseRun
 from .cold import Cold
 from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect, is_short_of_memory
 from .copying import Copied, copy_to, replace_by_copy
@@ -33,16 +34,19 @@ from .serving import Answer, Serving
 from .spans import SpanBatch, Spans, Written
 from .spooled import Spooled
 from .trajectories import Trajectories
+from .wide import Allowance
 
 __all__ = [
     "EVERYWHERE",
     "MEMORY",
     "ROWS",
     "WIDE",
+    "Allowance",
     "Archived",
     "Arrival",
     "Completed",
     "Copied",
+    "LooseRun",
     "Range",
     "RuleState",
     "Serving",

@@ -24,6 +24,8 @@ __all__ = [
 
 MEMORY = ":memory:"
 
+_Settings = dict[str, str | bool | int | float | list[str]]
+
 # The most memory that DuckDB may take for a database file, and the most while rows only come in:
 # it would keep what it wrote, of which next to nothing is read again.
 BUFFERS = "512MB"
@@ -36,11 +38,14 @@ FEW_BUFFERS = "100MB"
 _ROW_GROUPS = "ROW_GROUP_SIZE 2048"
 # Either DuckDB, 1.5 and 2, reads files of v1.5.0.
 _NEW_FILE = "STORAGE_VERSION 'v1.5.0'"
-# How large the log beside the file may become before a checkpoint; and how large where
-# checkpoints are made by `Store.checkpoint`, should these fail again and again.
+# How large the log beside the file may become before a checkpoint.
 LOG = 16 << 20
-_LONG_LOG = 16 * LOG
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+# Where checkpoints are made by `Store.checkpoint` while others write, a commit makes one only
+# should these fail again and again. They leave small row groups as they are: to merge them takes
+# ten times as long as all else, and inserts wait for it.
+_EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{LOG}B"}
+_APART: _Settings = {"checkpoint_threshold": f"{16 * LOG}B", "max_vacuum_tasks": 0}
+_CONFIG: _Settings = {
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -77,8 +82,7 @@ def connect(
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
     # A database in memory is all the memory there is for it; a file needs only its buffers.
     limit = "4GB" if name == MEMORY else BUFFERS
-    threshold = f"{LOG if checkpoints else _LONG_LOG}B"
-    config = {**_CONFIG, "memory_limit": limit, "checkpoint_threshold": threshold}
+    config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _APART), "memory_limit": limit}
     if name != MEMORY:
         # By default it is in the folder that the process happens to be in.
         config["temp_directory"] = f"{Path(name).absolute()}.tmp"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import duckdb
 import pyarrow as pa
 
+from .chains import LooseRun, linked
 from .query import number
 from .ranges import EVERYWHERE, Range, current_in
 from .spans import NEWEST
@@ -151,35 +152,17 @@ class Pending:
             yield from rows
             first += _FETCHED
 
-    def linked(self, chains: Sequence[str], follows: Sequence[str]) -> list[str]:
-        """Return the traces of stored runs that others continue, known by their messages alone.
+    def linked(
+        self, runs: Sequence[LooseRun], traces: Sequence[str], times: Sequence[Range]
+    ) -> list[str]:
+        """Return the traces that some others hang together with by what their runs say alone.
 
         Args:
-            chains: Of runs that stored ones may follow.
-            follows: The chains of runs that stored ones may be.
+            runs: Of what the traces come to now, the runs that say no conversation.
+            traces: The traces.
+            times: The times (ns) in which their spans begin; no run of a trace lies outside.
         """
-        if not chains and not follows:
-            return []
-        wanted = {
-            "chains": pa.table({"key": pa.array(chains, pa.string())}),
-            "follows": pa.table({"key": pa.array(follows, pa.string())}),
-        }
-        for name, table in wanted.items():
-            self._connection.register(f"wanted_{name}", table)
-        rows = self._connection.execute(
-            """
-            SELECT DISTINCT unnest(trace_ids) FROM (
-                SELECT trace_ids FROM current_trajectories t
-                SEMI JOIN wanted_follows w ON t.chain = w.key
-                UNION ALL
-                SELECT trace_ids FROM current_trajectories t
-                SEMI JOIN wanted_chains w ON t.follows = w.key
-            )
-            """
-        ).fetchall()
-        for name in wanted:
-            self._connection.unregister(f"wanted_{name}")
-        return [trace_id for (trace_id,) in rows]
+        return linked(self._connection, runs, traces, times)
 
     def recorded_again(
         self, keys: Sequence[int], loose: Sequence[int], times: Sequence[Range]
@@ -212,15 +195,17 @@ class Pending:
     def told_with(
         self, trace_ids: Sequence[str], times: Sequence[Range] = (EVERYWHERE,)
     ) -> list[str]:
-        """Return the traces that the stored runs of some traces are made of.
+        """Return the traces of the stored runs that some traces are part of.
 
         Args:
             trace_ids: The traces.
             times: The times (ns) in which their spans begin; no run of a trace lies outside.
         """
-        self._connection.register("wanted", pa.table({"trace_id": pa.array(trace_ids)}))
+        wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
+        self._connection.register("wanted", wanted)
         stored = current_in(
-            "SELECT trajectory_id, rev, trace_id, trace_ids FROM trajectories "
+            "SELECT trajectory_id, rev, trace_ids, unnest(trace_ids) AS trace_id "
+            "FROM trajectories "
             "WHERE len(trace_ids) > 1 AND start_ns <= {last} AND end_ns >= {first}",
             times,
         )

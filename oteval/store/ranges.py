@@ -14,6 +14,8 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from .wide import Allowance, fetched
+
 __all__ = ["EVERYWHERE", "ROWS", "WIDE", "Range", "current_in", "joined", "per_range", "rows_in"]
 
 _MOST = 16
@@ -87,7 +89,12 @@ def current_in(query: str, ranges: Sequence[Range]) -> str:
     return f"SELECT * FROM ({found}) ANTI JOIN superseded USING (trajectory_id, rev)"  # noqa: S608
 
 
-def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[Range]) -> pa.Table:
+def rows_in(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    ranges: Sequence[Range],
+    allowance: Allowance | None = None,
+) -> pa.Table:
     """Return what a query finds in each of some stretches, asked one after the other.
 
     For wide rows, of which one query for all would need too much memory.
@@ -96,6 +103,10 @@ def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[
         connection: The connection.
         query: The query, as `per_range` takes it.
         ranges: The stretches.
+        allowance: How many bytes may be found; None for any number.
+
+    Raises:
+        TooLarge: There is more.
     """
     asked = [[one] for one in ranges] or [[]]
-    return pa.concat_tables(connection.sql(per_range(query, one)).to_arrow_table() for one in asked)
+    return pa.concat_tables(fetched(connection, per_range(query, one), allowance) for one in asked)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from ..errors import OtevalError
 from .frames import pack, packed_table, read_frame, unpacked_table
 from .remote import notice_path
+from .wide import with_memory
 
 __all__ = ["Answer", "Serving"]
 
@@ -147,8 +148,9 @@ class _Session:
         if operation == "execute":
             # DuckDB 2 warns of a copy that is of no matter for results this small.
             warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
-            found = self._database.execute(header["query"], header["params"])
-            return [packed_table(found.to_arrow_table())] if found.description else []
+            if header["query"].lstrip().startswith(("SELECT", "WITH")):
+                return with_memory(self._database, lambda: self._executed(header))
+            return self._executed(header)
         if operation == "register":
             self._database.register(header["name"], unpacked_table(blobs[0]))
             return []
@@ -158,6 +160,10 @@ class _Session:
         if operation == "ask":
             return [self._answer(header["question"])]
         raise KeyError(f"no operation {operation!r}")
+
+    def _executed(self, header: Mapping[str, Any]) -> list[Any]:
+        found = self._database.execute(header["query"], header["params"])
+        return [packed_table(found.to_arrow_table())] if found.description else []
 
     def _stream(self, header: Mapping[str, Any]) -> None:
         own = self._parent.cursor()

@@ -14,6 +14,7 @@ from .cold import Cold, without
 from .query import number, reader, row
 from .ranges import Range, rows_in
 from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
+from .wide import MOST, Allowance
 
 __all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
 
@@ -113,9 +114,14 @@ class SpanBatch:
 
 
 class Spans:
-    """The spans and log records of a store."""
+    """The spans and log records of a store.
+
+    Attributes:
+        most: Bytes of spans and log records that are reconstructed together, at the most.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, cold: Cold) -> None:
+        self.most = MOST
         self._connection = connection
         self._cold = cold
         self._seq = number(connection, NEWEST)
@@ -232,6 +238,7 @@ class Spans:
         trace_ids: Sequence[str],
         numbers: Sequence[Range] | None = None,
         archived: Sequence[str] | None = None,
+        allowance: Allowance | None = None,
     ) -> tuple[list[Span], list[LogRecord]]:
         """Return all spans and log records of some traces.
 
@@ -239,9 +246,11 @@ class Spans:
             trace_ids: The traces.
             numbers: Between which numbers they lie in the database, where that is known.
             archived: Those of the traces that may be archived; all by default.
+            allowance: How many bytes they may have; None for any number.
 
         Raises:
             ArchiveMissing: Some were archived, and a file of the archive is not there.
+            TooLarge: They have more.
         """
         wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         self._connection.register("wanted", wanted)
@@ -249,19 +258,40 @@ class Spans:
             numbers = self._numbers()
         among = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
         query = f"SELECT {SPAN_COLUMNS} FROM spans {among}"  # noqa: S608
-        spans = rows_in(self._connection, query, numbers)
+        spans = rows_in(self._connection, query, numbers, allowance)
         query = f"SELECT l.* FROM logs l {among}"  # noqa: S608
-        logs = rows_in(self._connection, query, numbers)
+        logs = rows_in(self._connection, query, numbers, allowance)
         self._connection.unregister("wanted")
         # The archive last: what moves there meanwhile is found twice, rather than not at all.
         cold = trace_ids if archived is None else archived
         cold_spans = self._cold.of_traces("spans", cold)
         cold_logs = self._cold.of_traces("logs", cold)
+        if allowance is not None:
+            allowance.take([*cold_spans.to_batches(), *cold_logs.to_batches()])
         found = spans_of(cold_spans.select(SPAN_COLUMNS.split(", ")))
         found += spans_of(without("spans", spans, cold_spans))
         records = [log_of(row) for row in rows_of(cold_logs)]
         records += [log_of(row) for row in rows_of(without("logs", logs, cold_logs))]
         return found, records
+
+    def first_of_traces(self, trace_ids: Sequence[str]) -> list[Span]:
+        """Return the span that begins first of each of some traces, without its content.
+
+        Of traces that are archived there is none.
+        """
+        self._connection.register(
+            "wanted", pa.table({"trace_id": pa.array(trace_ids, pa.string())})
+        )
+        rows = self._connection.execute(
+            "SELECT trace_id, span_id, start_ns, end_ns, service FROM spans "
+            "SEMI JOIN wanted USING (trace_id) "
+            "QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, seq) = 1"
+        ).fetchall()
+        self._connection.unregister("wanted")
+        return [
+            Span(name, span, start_ns=start, end_ns=end, resource={"service.name": service})
+            for name, span, start, end, service in rows
+        ]
 
     def _numbers(self) -> list[Range]:
         """Return between which numbers the traces that are `wanted` lie.

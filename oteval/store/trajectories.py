@@ -21,6 +21,7 @@ from .ranges import EVERYWHERE, WIDE, Range, joined, per_range, rows_in
 from .rows import rows_of, table_of
 from .signature import signature_of
 from .where import where
+from .wide import fetched
 
 __all__ = ["TRAJECTORY_SCHEMA", "Trajectories"]
 
@@ -64,7 +65,9 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("history_ns", _BIG),
     ]
 )
-_PAGE = 1000
+# Trajectories read at once: so many at the most, and at first; else about so many bytes of them.
+_PAGE, _FIRST = 1000, 100
+_PAGE_BYTES = 64 << 20
 _MOST = (1 << 63) - 1
 
 
@@ -259,17 +262,27 @@ class Trajectories:
             yield from deque(found, maxlen=selection.limit)
 
     def _pages(self, names: Sequence[str], selection: Selection) -> Iterator[Trajectory]:
-        for start in range(0, len(names), _PAGE):
-            page = names[start : start + _PAGE]
-            by_id = self._with_history(page)
+        start, size = 0, _FIRST
+        while start < len(names):
+            page = names[start : start + size]
+            table = self._rows_with_history(page)
+            start += size
+            size = _next_size(size, table)
+            by_id = _built(table)
+            del table
             for name in page:
                 if not selection.needs_python or selection.matches(by_id[name]):
                     yield by_id[name]
 
     def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return trajectories by id, those that they follow among them."""
+        return _built(self._rows_with_history(names))
+
+    def _rows_with_history(self, names: Sequence[str]) -> pa.Table:
+        """Return the current rows with some ids, and those that they follow."""
         self._connection.register("wanted", pa.table({"id": pa.array(names, pa.string())}))
-        table = self._connection.sql(
+        table = fetched(
+            self._connection,
             """
             WITH RECURSIVE needed(id) AS (
                 SELECT id FROM wanted
@@ -278,15 +291,10 @@ class Trajectories:
                 JOIN needed n ON t.trajectory_id = n.id WHERE t.history_id IS NOT NULL
             )
             SELECT t.* FROM current_trajectories t SEMI JOIN needed n ON t.trajectory_id = n.id
-            ORDER BY start_ns
-            """
-        ).to_arrow_table()
+            """,
+        )
         self._connection.unregister("wanted")
-        rows = {row["trajectory_id"]: row for row in rows_of(table)}
-        found: dict[str, Trajectory] = {}
-        for name in rows:
-            _build(name, rows, found)
-        return found
+        return table
 
     def of(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return those current trajectories that have one of some ids, by id."""
@@ -335,9 +343,10 @@ class Trajectories:
     def _rows_anywhere(self, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the current rows with some ids."""
         self._connection.register("wanted", pa.table({"id": pa.array(names, _TEXT)}))
-        table = self._connection.sql(
-            "SELECT t.* FROM current_trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id"
-        ).to_arrow_table()
+        table = fetched(
+            self._connection,
+            "SELECT t.* FROM current_trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id",
+        )
         self._connection.unregister("wanted")
         return {row["trajectory_id"]: row for row in rows_of(table)}
 
@@ -377,6 +386,21 @@ class Trajectories:
     def export(self) -> pa.RecordBatchReader:
         """Return the current trajectories, to be read batch by batch."""
         return reader(self._connection, "SELECT * FROM current_trajectories")
+
+
+def _next_size(size: int, table: pa.Table) -> int:
+    """Return how many trajectories to read next, after so many had the rows of a table."""
+    width = 1 + int(table.nbytes // max(1, table.num_rows))
+    return max(1, min(_PAGE, 4 * size, _PAGE_BYTES // width))
+
+
+def _built(table: pa.Table) -> dict[str, Trajectory]:
+    """Return the trajectories of rows by id."""
+    rows = {row["trajectory_id"]: row for row in rows_of(table)}
+    found: dict[str, Trajectory] = {}
+    for name in rows:
+        _build(name, rows, found)
+    return found
 
 
 def _build(name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]) -> None:

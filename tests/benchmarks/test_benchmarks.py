@@ -94,6 +94,7 @@ def test_the_same_seed_generates_the_same_traces():
     assert list(traces.lines(8)) != list(traces.lines(8, seed=2))
 
 
+@pytest.mark.slow
 def test_match_measures_every_mode_size_and_case(alone: None):
     """Without a peer oteval's rates are there, and what is missing is said."""
     found = match.measure(sizes=[1], repeats=1, scale=1, peer_scale=1)
@@ -106,6 +107,7 @@ def test_match_measures_every_mode_size_and_case(alone: None):
     assert "agentevals: not measured" in parts.text(match, found)
 
 
+@pytest.mark.slow
 def test_match_shows_ratios_of_a_peer(monkeypatch: pytest.MonkeyPatch):
     """A peer's rates become ratios, case by case."""
     theirs = {f"{mode}/10/{case}": 1e-3 for mode in match.PEER_MODES for case in match.CASES}
@@ -151,6 +153,7 @@ def test_ingest_measures_every_side():
     assert [row.target for row in ingest.rows(found)][:2] == ["at least 1x"] * 2
 
 
+@pytest.mark.slow
 def test_memory_measures_each_stage_at_each_size():
     """A process of its own loads and another reconstructs, and its peak is told."""
     found = memory.measure(sizes=[64])
@@ -215,6 +218,7 @@ def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
     assert (verdicts, passed) == (2, 1)
 
 
+@pytest.mark.slow
 def test_judge_rate_measures_two_sizes_and_a_second_scoring():
     """Each run is judged once over real sockets, and nobody is asked the second time."""
     found = judge_rate.measure(calls=20, more=30, concurrency=10, delay=0.01)
@@ -283,6 +287,7 @@ def test_the_runner_measures_in_a_process_of_its_own():
     assert run.measured("imports", options)["bare"] > 0
 
 
+@pytest.mark.slow
 def test_conversations_hold_time_against_bytes():
     """Each shape has bytes, seconds and memory by size, and the slope of the line through them."""
     found = conversations.measure(turns=[40, 80], calls=[10, 20], repeats=1)

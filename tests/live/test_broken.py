@@ -208,9 +208,11 @@ def test_wide_spans_get_the_memory_they_need(tmp_path: Path, start: Start) -> No
     with Store(server.db) as store:
         spans = store.spans.count()[0]
         judged = Counter(score.trajectory_id for score in store.scores.read())
+        read = [t.id for t in store.trajectories.read()]
 
     print("restarts", state["restarts"])
     assert answers == {200}
+    assert sorted(read) == sorted(judged)
     assert (spans, len(judged), set(judged.values())) == (840, 420, {1})
     assert state["reasons"] == []
     assert any("MB of memory from now on" in line for line in server.log)
@@ -229,6 +231,7 @@ def sent_run(server: Served) -> str:
     return trace_id
 
 
+@pytest.mark.slow
 def test_sighup_has_the_rules_read_again(tmp_path: Path, start: Start) -> None:
     """New rules score the next run; a broken file keeps the old ones, and is told everywhere."""
     rules = tmp_path / "oteval.yaml"

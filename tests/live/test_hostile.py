@@ -242,6 +242,7 @@ def joined(requests: list[ExportTraceServiceRequest]) -> bytes:
     return b"".join(request.SerializeToString() for request in requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10_000, 10], ids=["one request", "a thousand requests"])
 def test_a_tree_of_10_000_levels(large: Served, size: int) -> None:
     """It is a scored run that can be shown, and the neighbour is served meanwhile."""

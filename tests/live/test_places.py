@@ -16,7 +16,7 @@ from oteval.model import LogRecord, Span
 from oteval.pipeline import Places, Refreshed, refresh, refresh_traces
 from oteval.store import Store
 
-from ..make import CAPTURES, capture, chat, told
+from ..make import ALL_WHEN_SLOW, CAPTURES, alike, capture, chat, told
 
 SECOND = 1_000_000_000
 QUIET = Completion(quiet=1.0, idle=20.0)
@@ -71,7 +71,7 @@ def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> lis
     return parts
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each capture, in parts with pauses and restarts between, comes to what it did before."""
     spans, logs = capture(name)
@@ -99,7 +99,7 @@ def turns(count: int, chance: random.Random) -> list[Span]:
     return spans
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
     """Turns, with and without a conversation's id, in any order, come to whole conversations."""
     chance = random.Random(seed)
@@ -110,14 +110,43 @@ def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
     assert live(parts, seed) == offline([(spans, [])])
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_chats_that_begin_alike_go_on_from_the_last_of_them(seed: int) -> None:
+    """Runs that a late span changes are found again by what follows them, and what they follow."""
+    chance = random.Random(seed)
+    spans = alike(5, chance)
+    chance.shuffle(spans)
+    parts = [(spans[at : at + 2], []) for at in range(0, len(spans), 2)]
+
+    assert live(parts, seed) == offline([(spans, [])])
+
+
+def test_what_followed_a_run_before_it_changed_is_found() -> None:
+    """A turn comes to its own again when late spans change the run that it seemed to follow."""
+    spans, logs = capture("vercel_ai7_generate")
+
+    assert live(shuffled(spans, logs, 19), 19) == offline([(spans, logs)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CAPTURES)
+def test_captures_in_any_order_come_to_the_same(name: str) -> None:
+    """Each capture, in parts in many orders, comes live to what it comes to at once."""
+    spans, logs = capture(name)
+    whole = offline([(spans, logs)])
+
+    for seed in range(6):
+        assert live(shuffled(spans, logs, seed), seed) == whole, seed
+
+
 def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """For new traces no query goes without bounds; the turns of a conversation have theirs."""
     asked: list[Any] = []
     real: Callable[..., Any] = Store().spans.of_traces.__func__  # type: ignore[attr-defined]
 
-    def noted(self: Any, traces: Any, numbers: Any = None, archived: Any = None) -> Any:
+    def noted(self: Any, traces: Any, numbers: Any = None, archived: Any = None, *more: Any) -> Any:
         asked.append((numbers, archived))
-        return real(self, traces, numbers, archived)
+        return real(self, traces, numbers, archived, *more)
 
     monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)
     parts = [([one], []) for one in turns(12, random.Random(1))]

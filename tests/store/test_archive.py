@@ -259,6 +259,7 @@ def hot_rows(store: Store) -> int:
     return spans + logs - store.spans.archived()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("step", ["announced", "written", "verified", "committing", "committed"])
 def test_a_kill_at_any_step_loses_and_doubles_nothing(path: Path, step: str, times: int):

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from oteval.model import LogRecord, Span
 from oteval.pipeline import refresh
-from oteval.store import Store
+from oteval.store import LooseRun, Range, Store
 
-from ..make import CAPTURES, capture, chat, span, told
+from ..make import ALL_WHEN_SLOW, CAPTURES, alike, capture, chat, span, told
 
 INCREMENTAL = [
     "genai_openai_chat",
@@ -40,7 +42,7 @@ def test_halves_come_to_what_the_whole_comes_to(name: str):
     assert all_told([(spans[:middle], logs), (spans[middle:], [])]) == all_told([(spans, logs)])
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 def test_one_span_at_a_time_comes_to_what_the_whole_comes_to(name: str):
     """A capture whose spans come one by one, as they ended, gives the same trajectories."""
     spans, logs = capture(name)
@@ -64,6 +66,57 @@ def test_the_order_of_captures_does_not_matter():
     parts = [capture(name) for name in INCREMENTAL]
 
     assert all_told(parts) == all_told(parts[::-1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_chats_that_begin_alike_may_come_in_any_parts(seed: int):
+    """Many runs that say the same, in any parts and on any pages, follow those they did at once."""
+    chance = random.Random(seed)
+    spans = alike(5, chance)
+    chance.shuffle(spans)
+    whole = all_told([(spans, [])])
+
+    assert all_told([(spans[at : at + 2], []) for at in range(0, len(spans), 2)]) == whole
+    assert in_small_pages(spans) == whole
+
+
+def in_small_pages(spans: Sequence[Span]) -> list[Any]:
+    """Return what a new store says that reconstructs two traces at a time."""
+    with Store() as store, pytest.MonkeyPatch.context() as patch:
+        store.spans.write(spans)
+        patch.setattr(store.pending, "pages", partial(store.pending.pages, 2))
+        refresh(store)
+        return [told(trajectory) for trajectory in store.trajectories.read()]
+
+
+def test_of_runs_that_say_the_same_the_last_is_followed(store: Store):
+    """The traces linked to a run are that of the last before it, not of all that said the same."""
+    said = [("user", "hello")]
+    again = [*said, ("assistant", "hi"), ("user", "well")]
+    first = [chat(number, number, said, "hi") for number in (1, 2, 3)]
+    store.spans.write([*first, chat(9, 9, again, "so")])
+    refresh(store)
+    (turn,) = [one for one in store.trajectories.read() if one.follows]
+    runs = [LooseRun(turn.service, turn.chain, turn.follows, turn.start_ns)]
+
+    found = store.pending.linked(runs, [turn.root_span.trace_id], [Range(9, 9)])
+
+    assert found == [f"{3:032x}"]
+    assert turn.history is not None
+    assert turn.history.root_span.trace_id == found[0]
+
+
+def test_a_trace_that_a_run_of_another_is_made_of_is_told_with_it(store: Store):
+    """A late span of the second trace of a run brings the first one, where the run is rooted."""
+    spans, logs = capture("dup_openinference_langchain_and_openai")
+    store.spans.write(spans, logs)
+    refresh(store)
+    run = next(one for one in store.trajectories.read() if len(one.trace_ids) > 1)
+
+    found = store.pending.told_with([run.trace_ids[-1]])
+
+    assert run.root_span.trace_id != run.trace_ids[-1]
+    assert sorted(found) == sorted(run.trace_ids)
 
 
 def test_only_what_came_since_is_pending(store: Store):

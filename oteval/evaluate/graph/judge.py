@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...jsontext import dumps
 from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, Prepare
 from ..judge.factory import as_async, make_evaluator
-from ..judge.making import Options
+from ..judge.making import Options, Question
 from ..judge.prompts import GRAPH_TRAJECTORY_ACCURACY_PROMPT
 from ..judge.rendering import plain
 from ..messages import field
@@ -69,18 +69,20 @@ def create_graph_trajectory_llm_as_judge(
         ConfigError: An argument is wrong; the text names it and says what to write.
     """
     return make_evaluator(
-        prompt=prompt,
-        key=feedback_key,
-        prepare=_prepare(prompt),
-        as_text=_text,
-        model=model,
-        system=system,
-        judge=judge,
-        continuous=continuous,
-        choices=choices,
-        use_reasoning=use_reasoning,
-        few_shot_examples=few_shot_examples,
-        output_schema=output_schema,
+        Question(
+            prompt=prompt,
+            model=model,
+            system=system,
+            feedback_key=feedback_key,
+            judge=judge,
+            continuous=continuous,
+            choices=choices,
+            use_reasoning=use_reasoning,
+            few_shot_examples=few_shot_examples,
+            output_schema=output_schema,
+        ),
+        _prepare(prompt),
+        _text,
         **options,
     )
 
@@ -122,18 +124,20 @@ def create_async_graph_trajectory_llm_as_judge(
     """
     return as_async(
         make_evaluator(
-            prompt=prompt,
-            key=feedback_key,
-            prepare=_prepare(prompt),
-            as_text=_text,
-            model=model,
-            system=system,
-            judge=judge,
-            continuous=continuous,
-            choices=choices,
-            use_reasoning=use_reasoning,
-            few_shot_examples=few_shot_examples,
-            output_schema=output_schema,
+            Question(
+                prompt=prompt,
+                model=model,
+                system=system,
+                feedback_key=feedback_key,
+                judge=judge,
+                continuous=continuous,
+                choices=choices,
+                use_reasoning=use_reasoning,
+                few_shot_examples=few_shot_examples,
+                output_schema=output_schema,
+            ),
+            _prepare(prompt),
+            _text,
             is_async=True,
             **options,
         )

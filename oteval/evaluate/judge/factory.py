@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from ...errors import ConfigError
-from .budget import Budget
-from .cache import AnswerCache
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator, Prepare
-from .making import Options, Settings, make_askers, make_limits
-from .prices import Prices
+from .making import Options, Question, Settings, make_askers, make_limits
 from .prompts import TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
 from .rendering import DATA_VARIABLES, Prompt, check_prompt
 from .schema import Schema, custom_schema, verdict_schema
@@ -29,102 +26,83 @@ __all__ = [
     "make_evaluator",
 ]
 
-_SETTINGS = frozenset(Settings.__dataclass_fields__) - {"model", "judge", "is_async"}
+_OPTIONS = frozenset(Options.__annotations__)
+_SETTINGS = frozenset(Settings.__dataclass_fields__)
 
 
 def make_evaluator(
-    *,
-    prompt: Any,
-    key: str,
+    question: Question,
     prepare: Prepare,
     as_text: Callable[[Any], str] | None = None,
-    model: str | None = None,
-    system: str | None = None,
-    judge: Any = None,
-    continuous: bool = False,
-    choices: Sequence[float] | None = None,
-    use_reasoning: bool = True,
-    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
-    output_schema: Any = None,
-    samples: int = 1,
-    harden: bool = True,
-    data_variables: Iterable[str] = (),
-    cache: AnswerCache | bool | None = None,
-    max_cost: float | Budget | None = None,
-    max_concurrency: int | None = None,
-    prices: Mapping[str, Any] | Prices | None = None,
+    *,
     is_async: bool = False,
-    **settings: Any,
+    **options: Unpack[Options],
 ) -> JudgeEvaluator:
     """Return an evaluator that asks judges; what all factories come down to.
 
     Args:
-        prompt: What the judges are told.
-        key: The score's name.
+        question: What they are asked.
         prepare: Makes the prompt's variables of what the evaluator is called with.
         as_text: Makes the text of a variable of data where it stands in no block.
-        model: As for `create_llm_as_judge`, like all that follows.
-        system: As there.
-        judge: As there.
-        continuous: As there.
-        choices: As there.
-        use_reasoning: As there.
-        few_shot_examples: As there.
-        output_schema: As there.
-        samples: As there.
-        harden: As there.
-        data_variables: As there.
-        cache: As there.
-        max_cost: As there.
-        max_concurrency: As there.
-        prices: As there.
         is_async: Whether the evaluator is awaited.
-        **settings: Those of `making.Settings`.
+        **options: As for `create_llm_as_judge`.
 
     Raises:
         ConfigError: An argument is wrong; the text names it and says what to write.
     """
-    unknown = sorted(set(settings) - _SETTINGS)
+    unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
-    examples = tuple(few_shot_examples or ())
-    check_prompt(prompt, system, examples)
+    prompt = _prompt(question, as_text, options)
+    samples = options.get("samples", 1)
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ConfigError(f"samples is {samples!r}; expected 1 or more")
-    schema = _schema(prompt, output_schema, continuous, choices, use_reasoning)
+    schema = _schema(question)
     limits = make_limits(
-        cache=cache, max_cost=max_cost, prices=prices, max_concurrency=max_concurrency
+        cache=options.get("cache"),
+        max_cost=options.get("max_cost"),
+        prices=options.get("prices"),
+        max_concurrency=options.get("max_concurrency"),
     )
-    made = Settings(model=model, judge=judge, is_async=is_async, **settings)
+    given: dict[str, Any] = {name: value for name, value in options.items() if name in _SETTINGS}
+    made = Settings(model=question.model, judge=question.judge, is_async=is_async, **given)
     askers = make_askers(made, limits)
     if schema.raw and (samples > 1 or len(askers) > 1):
         raise ConfigError("output_schema: answers of a form of your own cannot be voted on")
     return JudgeEvaluator(
-        key=key,
-        prompt=Prompt(
-            prompt,
-            system or "",
-            examples,
-            harden,
-            DATA_VARIABLES | frozenset(data_variables),
-            as_text,
-        ),
+        key=question.feedback_key,
+        prompt=prompt,
         schema=schema,
         askers=askers,
         samples=samples,
-        continuous=continuous,
+        continuous=question.continuous,
         prepare=prepare,
     )
 
 
-def _schema(
-    prompt: Any, output_schema: Any, continuous: bool, choices: Any, use_reasoning: bool
-) -> Schema:
-    structured = getattr(prompt, "schema_", None)
-    if structured is not None and output_schema is not None:
+def _prompt(question: Question, as_text: Callable[[Any], str] | None, options: Options) -> Prompt:
+    examples = tuple(question.few_shot_examples or ())
+    check_prompt(question.prompt, question.system, examples)
+    return Prompt(
+        question.prompt,
+        question.system or "",
+        examples,
+        options.get("harden", True),
+        DATA_VARIABLES | frozenset(options.get("data_variables", ())),
+        as_text,
+    )
+
+
+def _schema(question: Question) -> Schema:
+    structured = getattr(question.prompt, "schema_", None)
+    if structured is not None and question.output_schema is not None:
         raise ConfigError("output_schema: the LangChain prompt has a schema already; give one")
-    wanted = structured if structured is not None else output_schema
-    verdict = verdict_schema(continuous=continuous, choices=choices, use_reasoning=use_reasoning)
+    wanted = structured if structured is not None else question.output_schema
+    verdict = verdict_schema(
+        continuous=question.continuous,
+        choices=question.choices,
+        use_reasoning=question.use_reasoning,
+    )
     return verdict if wanted is None else custom_schema(wanted)
 
 
@@ -205,17 +183,19 @@ def create_llm_as_judge(
         ConfigError: An argument is wrong; the text names it and says what to write.
     """
     return make_evaluator(
-        prompt=prompt,
-        key=feedback_key,
-        prepare=as_given,
-        model=model,
-        system=system,
-        judge=judge,
-        continuous=continuous,
-        choices=choices,
-        use_reasoning=use_reasoning,
-        few_shot_examples=few_shot_examples,
-        output_schema=output_schema,
+        Question(
+            prompt=prompt,
+            model=model,
+            system=system,
+            feedback_key=feedback_key,
+            judge=judge,
+            continuous=continuous,
+            choices=choices,
+            use_reasoning=use_reasoning,
+            few_shot_examples=few_shot_examples,
+            output_schema=output_schema,
+        ),
+        as_given,
         **options,
     )
 
@@ -257,17 +237,19 @@ def create_async_llm_as_judge(
     """
     return as_async(
         make_evaluator(
-            prompt=prompt,
-            key=feedback_key,
-            prepare=as_given,
-            model=model,
-            system=system,
-            judge=judge,
-            continuous=continuous,
-            choices=choices,
-            use_reasoning=use_reasoning,
-            few_shot_examples=few_shot_examples,
-            output_schema=output_schema,
+            Question(
+                prompt=prompt,
+                model=model,
+                system=system,
+                feedback_key=feedback_key,
+                judge=judge,
+                continuous=continuous,
+                choices=choices,
+                use_reasoning=use_reasoning,
+                few_shot_examples=few_shot_examples,
+                output_schema=output_schema,
+            ),
+            as_given,
             is_async=True,
             **options,
         )
@@ -313,18 +295,20 @@ def create_trajectory_llm_as_judge(
         ConfigError: An argument is wrong; the text names it and says what to write.
     """
     return make_evaluator(
-        prompt=prompt,
-        key=feedback_key,
-        prepare=as_trajectories,
-        as_text=trajectory_text,
-        model=model,
-        system=system,
-        judge=judge,
-        continuous=continuous,
-        choices=choices,
-        use_reasoning=use_reasoning,
-        few_shot_examples=few_shot_examples,
-        output_schema=output_schema,
+        Question(
+            prompt=prompt,
+            model=model,
+            system=system,
+            feedback_key=feedback_key,
+            judge=judge,
+            continuous=continuous,
+            choices=choices,
+            use_reasoning=use_reasoning,
+            few_shot_examples=few_shot_examples,
+            output_schema=output_schema,
+        ),
+        as_trajectories,
+        trajectory_text,
         **options,
     )
 
@@ -366,18 +350,20 @@ def create_async_trajectory_llm_as_judge(
     """
     return as_async(
         make_evaluator(
-            prompt=prompt,
-            key=feedback_key,
-            prepare=as_trajectories,
-            as_text=trajectory_text,
-            model=model,
-            system=system,
-            judge=judge,
-            continuous=continuous,
-            choices=choices,
-            use_reasoning=use_reasoning,
-            few_shot_examples=few_shot_examples,
-            output_schema=output_schema,
+            Question(
+                prompt=prompt,
+                model=model,
+                system=system,
+                feedback_key=feedback_key,
+                judge=judge,
+                continuous=continuous,
+                choices=choices,
+                use_reasoning=use_reasoning,
+                few_shot_examples=few_shot_examples,
+                output_schema=output_schema,
+            ),
+            as_trajectories,
+            trajectory_text,
             is_async=True,
             **options,
         )

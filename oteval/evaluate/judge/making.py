@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
@@ -15,7 +15,7 @@ from .langchain_backend import LangChainBackend, is_runnable
 from .openai_backend import OpenAIBackend, Server, is_client
 from .prices import Prices, make_prices
 
-__all__ = ["Options", "Settings", "make_askers", "make_limits"]
+__all__ = ["Options", "Question", "Settings", "make_askers", "make_limits"]
 
 _PREFIX = "openai:"
 
@@ -40,6 +40,25 @@ class Options(TypedDict, total=False):
     prices: Mapping[str, Any] | Prices | None
     harden: bool
     data_variables: Iterable[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What judges are asked, and who they are; the arguments of openevals' factories.
+
+    `create_llm_as_judge` describes them.
+    """
+
+    prompt: Any
+    model: str | None
+    system: str | None
+    feedback_key: str
+    judge: Any
+    continuous: bool
+    choices: Sequence[float] | None
+    use_reasoning: bool
+    few_shot_examples: Iterable[Mapping[str, Any]] | None
+    output_schema: Any
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,8 @@ def test_the_disk_of_both_is_full(tmp_path: Path, start: Start, left: int) -> No
 
 
 @pytest.mark.slow
-def test_wide_spans_get_the_memory_they_need(tmp_path: Path, start: Start) -> None:
-    """Spans of 1 MB each fill what the database has; it gets more, and all is stored and scored."""
+def test_wide_spans_are_stored_and_scored(tmp_path: Path, start: Start) -> None:
+    """Spans of 1 MB each, more than the database's memory holds, take no restart of it."""
     (tmp_path / "oteval.yaml").write_text(RULES)
     server = start(tmp_path)
     answers = set()
@@ -210,12 +210,11 @@ def test_wide_spans_get_the_memory_they_need(tmp_path: Path, start: Start) -> No
         judged = Counter(score.trajectory_id for score in store.scores.read())
         read = [t.id for t in store.trajectories.read()]
 
-    print("restarts", state["restarts"])
     assert answers == {200}
+    assert state["restarts"] == 0
     assert sorted(read) == sorted(judged)
     assert (spans, len(judged), set(judged.values())) == (840, 420, {1})
     assert state["reasons"] == []
-    assert any("MB of memory from now on" in line for line in server.log)
 
 
 def scored(server: Served, trace_id: str) -> dict[str, dict[str, object]]:

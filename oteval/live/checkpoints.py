@@ -6,6 +6,7 @@ import logging
 import threading
 
 from ..store import Store
+from .room import shortage
 
 __all__ = ["Checkpoints"]
 
@@ -39,7 +40,9 @@ class Checkpoints:
         while not self._stopping.wait(wait):
             wait = _EVERY
             try:
-                self._store.checkpoint()
+                # One that lacks room would leave a database that must be opened anew.
+                if not shortage(self._store.path):
+                    self._store.checkpoint()
             except Exception as error:
                 # Nothing is lost: it is all in the log, and the writer says what does not work.
                 _log.warning("no checkpoint: %s", str(error).partition("\n")[0])

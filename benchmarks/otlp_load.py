@@ -171,7 +171,7 @@ def send(
     given = [0]
 
     def sender() -> None:
-        connection: http.client.HTTPConnection | None = None
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         while not (stop is not None and stop.is_set()):
             with lock:
                 if not waiting:
@@ -182,14 +182,14 @@ def send(
             time.sleep(max(0.0, due - time.perf_counter()) if rate else 0.0)
             started = time.perf_counter()
             try:
-                connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 headers = {"content-type": "application/x-protobuf"}
                 connection.request("POST", path, load.body, headers)
                 answer = connection.getresponse()
                 answer.read()
                 outcome = str(answer.status)
             except (OSError, http.client.HTTPException) as error:
-                outcome, connection = type(error).__name__, None
+                outcome = type(error).__name__
+                connection.close()
             took = time.perf_counter() - started
             with lock:
                 sent.answers[outcome] += 1
@@ -200,8 +200,7 @@ def send(
                     waiting.append(load)
             if outcome != "200" and retry:
                 time.sleep(0.05)
-        if connection is not None:
-            connection.close()
+        connection.close()
 
     threads = [threading.Thread(target=sender) for _ in range(senders)]
     for thread in threads:

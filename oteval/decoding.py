@@ -25,6 +25,7 @@ from typing import IO
 
 import pyarrow as pa
 
+from . import machine
 from .errors import InputError
 from .ingest import Part, Problem, read_part
 from .store.rows import log_table, span_table
@@ -135,8 +136,7 @@ def _send(out: IO[bytes], found: DecodedPart) -> None:
 
 def processors() -> int:
     """Return how many processes to decode in."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(count or 1, _MAX_CHILDREN)
+    return min(machine.processors(), _MAX_CHILDREN)
 
 
 def decode_parts(path: str, parts: Sequence[Part]) -> Iterator[tuple[Part, DecodedPart]]:

@@ -16,6 +16,7 @@ from .attributes import score_attributes
 from .encoding import log_request, span_request
 from .events import Events, event_request, is_own
 from .forward import Forwarder
+from .partial_success import rejected
 from .posting import Answer, Poster
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "event_request",
     "is_own",
     "log_request",
+    "rejected",
     "score_attributes",
     "span_request",
 ]

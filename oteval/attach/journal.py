@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import machine
+
 __all__ = ["Journal", "Position", "Record"]
 
 _HEAD = struct.Struct("<8sQQ")  # magic, position
@@ -133,7 +135,7 @@ class Journal:
     def sync(self) -> None:
         """Wait until all that was appended is on the disk."""
         if self._segments:
-            os.fdatasync(self._segments[max(self._segments)].file)
+            machine.sync(self._segments[max(self._segments)].file)
 
     def read(self, record: Record) -> bytes:
         """Return a record's payload."""
@@ -178,7 +180,7 @@ class Journal:
         if newest and self._segments[newest].size < self._segment_size:
             return self._segments[newest]
         if newest:
-            os.fdatasync(self._segments[newest].file)
+            machine.sync(self._segments[newest].file)
         segment = self._opened(newest + 1)
         try:
             _write_all(segment.file, _HEAD.pack(_MAGIC, *self.position), 0)

@@ -67,9 +67,11 @@ _COUNTERS = {
     "config_reloads": "How often oteval.yaml was taken anew.",
     "config_failures": "How often it could not be.",
     "forward_sent_spans": "Spans sent on.",
+    "forward_rejected_spans": "Spans that the endpoint left out of requests that it took.",
     "forward_refused": "Requests refused for good, and kept.",
     "forward_looped_spans": "Spans that came back or came twice.",
     "events_sent": "Events sent.",
+    "events_rejected": "Events that the endpoint left out of requests that it took.",
     "events_refused": "Requests refused for good, and kept.",
 }
 
@@ -197,12 +199,14 @@ class Metrics:
         self._gauges["forward_oldest_seconds"].set(state["oldest_seconds"])
         self._gauges["forward_quota_bytes"].set(state["quota"])
         self._count("forward_sent_spans", state["sent"])
+        self._count("forward_rejected_spans", state["rejected"])
         self._count("forward_looped_spans", state["looped"])
         self._queue("forward", state)
 
     def emitting(self, state: Mapping[str, Any]) -> None:
         """Take over how the log events stand: `Events.state`."""
         self._count("events_sent", state["sent"])
+        self._count("events_rejected", state["rejected"])
         self._queue("events", state)
 
     def _queue(self, name: str, state: Mapping[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """What is sent to an endpoint in order, retried until it is taken, over restarts too.
 
 What an endpoint refuses for good is kept in a folder of its own beside the queue, and counted:
-nothing is dropped, and nothing holds up what comes after it.
+nothing is dropped, and nothing holds up what comes after it. So is a request that was answered with
+500 for a minute, once the endpoint is seen to take the next one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from .journal import Journal, Record
+from .partial_success import rejected
 from .posting import Answer, Target
 from .refused import REFUSED, Refused
 
@@ -28,6 +31,8 @@ _MOST_PARCELS = 512
 _MOST_BYTES = 4 << 20
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 10.0
 _IDLE = 0.05
+# Seconds of an endpoint's answering 500 after which the request itself may be the reason.
+_SUSPECT = 60.0
 
 Render = Callable[[Record, bytes, "Parcel"], bytes]
 
@@ -70,6 +75,7 @@ class Outbox:
 
     Attributes:
         sent: How many spans (or log records) were taken.
+        rejected: How many an endpoint said it left out of requests that it took.
         failures: How many requests failed, by status.
         refused: How many requests were refused for good.
         error: Why the last request failed; "" when it was taken.
@@ -94,7 +100,9 @@ class Outbox:
         self._last: tuple[Record | None, bytes] = (None, b"")
         self._wait_until = 0.0
         self._wait = _FIRST_WAIT
+        self._most = _MOST_PARCELS
         self.sent = 0
+        self.rejected = 0
         self.failures: dict[str, int] = {}
         self.refused = 0
         self.error = ""
@@ -111,16 +119,16 @@ class Outbox:
 
     def state(self) -> dict[str, Any]:
         """Return how it stands, for people and metrics."""
-        since = self._failing_since
         return {
             "waiting_requests": len(self._queue),
             "bytes": self.size,
             "sent": self.sent,
+            "rejected": self.rejected,
             "failures": dict(self.failures),
             "refused": self.refused,
             "refused_kept": self._refused.kept()[0],
             "error": self.error or None,
-            "failing_seconds": time.monotonic() - since if since else 0.0,
+            "failing_seconds": self._failing_seconds(),
         }
 
     def put(self, parcel: Parcel) -> None:
@@ -183,30 +191,26 @@ class Outbox:
                 self._wake.wait(_IDLE)
                 self._wake.clear()
 
-    def _batch(self) -> list[Parcel]:
-        """Return the first parcels that fit into one request."""
+    def _batch(self, begin: int = 0) -> list[Parcel]:
+        """Return the parcels from one on that fit into one request."""
         with self.lock:
             batch: list[Parcel] = []
             size = 0
-            for parcel in self._queue:
+            for parcel in islice(self._queue, begin, begin + self._most):
                 first = batch[0].record if batch else parcel.record
                 if (parcel.record.kind, parcel.record.encoding) != (first.kind, first.encoding):
                     break
                 # In JSON there is no putting requests together by putting them in a row.
                 if batch and (first.encoding == "json" or size > _MOST_BYTES):
                     break
-                if len(batch) >= _MOST_PARCELS:
-                    break
                 batch.append(parcel)
                 size += parcel.record.size
             return batch
 
     def _send(self, batch: Sequence[Parcel]) -> None:
-        body = b"".join(self._rendered(parcel) for parcel in batch)
-        record = batch[0].record
-        answer = self._target.post(record.kind, body, record.encoding)
+        answer = self._asked(batch)
         if answer.is_taken:
-            self.sent += sum(parcel.spans for parcel in batch)
+            self._taken(batch, answer)
             self._recovered()
             self._done(batch)
         elif answer.is_refused and len(batch) > 1:
@@ -215,15 +219,54 @@ class Outbox:
             if self.error == "":
                 self._send(batch[len(batch) // 2 :])
         elif answer.is_refused:
-            self._recovered()
-            self._count(answer)
-            self._keep_refused(record, body, answer)
+            self._give_up(batch, answer)
             self._done(batch)
+        elif answer.may_be_the_request and self._failing_seconds() > _SUSPECT:
+            self._suspect(batch, answer)
         else:
-            self._count(answer)
-            self._failing_since = self._failing_since or time.monotonic()
-            self.error = f"{answer.status or 'no answer'}: {answer.reason}"
-            self._back_off(answer.wait)
+            self._failed(answer)
+
+    def _suspect(self, batch: Sequence[Parcel], answer: Answer) -> None:
+        """Find the parcel that an endpoint cannot cope with, if it is one: fewer each round."""
+        self._most = max(1, len(batch) // 2)
+        after = self._batch(1) if len(batch) == 1 else []
+        of_next = self._asked(after) if after else answer
+        if not of_next.is_taken:
+            self._failed(answer)
+            return
+        self._give_up(batch, answer)
+        self._taken(after, of_next)
+        self._done([*batch, *after])
+
+    def _asked(self, batch: Sequence[Parcel]) -> Answer:
+        record = batch[0].record
+        return self._target.post(record.kind, self._body(batch), record.encoding)
+
+    def _body(self, batch: Sequence[Parcel]) -> bytes:
+        return b"".join(self._rendered(parcel) for parcel in batch)
+
+    def _taken(self, batch: Sequence[Parcel], answer: Answer) -> None:
+        spans = sum(parcel.spans for parcel in batch)
+        left_out, reason = rejected(answer.body, batch[0].record.encoding)
+        self.sent += max(0, spans - left_out)
+        if left_out:
+            if not self.rejected:
+                _log.warning("%s: left out %d: %s", self._target.url, left_out, reason)
+            self.rejected += left_out
+
+    def _give_up(self, batch: Sequence[Parcel], answer: Answer) -> None:
+        self._recovered()
+        self._count(answer)
+        self._keep_refused(batch[0].record, self._body(batch), answer)
+
+    def _failed(self, answer: Answer) -> None:
+        self._count(answer)
+        self._failing_since = self._failing_since or time.monotonic()
+        self.error = f"{answer.status or 'no answer'}: {answer.reason}"
+        self._back_off(answer.wait)
+
+    def _failing_seconds(self) -> float:
+        return time.monotonic() - self._failing_since if self._failing_since else 0.0
 
     def _rendered(self, parcel: Parcel) -> bytes:
         record, payload = self._last
@@ -256,6 +299,7 @@ class Outbox:
         if self._failing_since:
             _log.info("%s: it answers again", self._target.url)
         self.error, self._wait, self._failing_since = "", _FIRST_WAIT, 0.0
+        self._most = _MOST_PARCELS
 
     def _keep_refused(self, record: Record, body: bytes, answer: Answer) -> None:
         path = self._refused.keep(record.kind, record.encoding, body)

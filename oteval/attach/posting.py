@@ -14,6 +14,7 @@ __all__ = ["MOST_WAIT", "Answer", "Poster", "Target"]
 _TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
 # What may go well another time: the endpoint is busy or gone, or its settings are to be changed.
 _RETRIED = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 504})
+_FAULT = 500
 # So long (s) an endpoint may have oteval wait.
 MOST_WAIT = 300.0
 
@@ -42,6 +43,11 @@ class Answer(NamedTuple):
     def is_refused(self) -> bool:
         """Whether it never will take this very request."""
         return 400 <= self.status < 500 and self.status not in _RETRIED
+
+    @property
+    def may_be_the_request(self) -> bool:
+        """Whether it failed for the endpoint's sake or for this very request's: one cannot tell."""
+        return self.status == _FAULT
 
 
 class Target(Protocol):

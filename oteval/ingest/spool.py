@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from .. import machine
 from ..errors import OtevalError
 
 __all__ = [
@@ -180,7 +181,7 @@ class Spool:
         quota: int = QUOTA,
         reserve: int = RESERVE,
         write: Callable[[int, Sequence[bytes]], int] = os.writev,
-        sync: Callable[[int], None] = os.fdatasync,
+        sync: Callable[[int], None] = machine.sync,
     ) -> None:
         """Open a spool, and make its folder when it is not there.
 

@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from .. import machine
 from ..ingest.spool import Position
 from ..ingest.spool_reader import SpoolReader, Stretch
 from .decoder import Chunk, receive
@@ -20,7 +21,7 @@ __all__ = ["Decoders"]
 # Bytes of the spool that a child decodes at once, and the backlog that is worth another child.
 _SIZE = 16 << 20
 _BURST = 4 * _SIZE
-_MOST = min(2, os.cpu_count() or 1)
+_MOST = min(2, machine.processors())
 # Stretches under way for each child: one that it decodes, and one that is next.
 _UNDER_WAY = 2
 _IDLE = 0.02

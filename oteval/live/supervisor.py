@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .. import machine
 from ..errors import StoreError
 from .settings import Settings
 
@@ -61,6 +62,11 @@ class Supervisor:
     def pid(self) -> int | None:
         """The process, while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
+
+    @property
+    def memory(self) -> int:
+        """How many MB the database may take: more than at first once they did not suffice."""
+        return self._settings.memory
 
     async def run(self) -> None:
         """Start it, again and again, until `stop`.
@@ -157,8 +163,7 @@ class Supervisor:
 
     def _give_memory(self) -> None:
         """Let the next one take twice the memory, up to a share of the machine's."""
-        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        more = min(2 * self._settings.memory, int(_SHARE * machine) >> 20)
+        more = min(2 * self._settings.memory, int(_SHARE * machine.memory()) >> 20)
         if more > self._settings.memory:
             self._settings = replace(self._settings, memory=more)
             _log.warning("the database may take %d MB of memory from now on", more)

@@ -13,14 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-
 from ..attach import (
     Answer,
     Poster,
     event_request,
     log_request,
+    rejected,
     score_attributes,
     span_request,
 )
@@ -97,11 +95,11 @@ class _Sender:
             return
         answer = self._asked(body(items))
         if answer.is_taken:
-            rejected, reason = _rejected(self._signal, answer.body)
-            rejected = min(rejected, len(items))
-            self.report.sent += len(items) - rejected
-            if rejected:
-                self.report.fail(rejected, f"rejected: {reason}")
+            left_out, reason = rejected(answer.body)
+            left_out = min(left_out, len(items))
+            self.report.sent += len(items) - left_out
+            if left_out:
+                self.report.fail(left_out, f"rejected: {reason}")
         elif answer.is_refused and len(items) > 1:
             half = len(items) // 2
             self.send(items[:half], body)
@@ -120,18 +118,6 @@ class _Sender:
                 return answer
             self._sleep(pause)
             wait = min(wait * 2, _LONGEST_WAIT)
-
-
-def _rejected(signal: str, body: bytes) -> tuple[int, str]:
-    """Return how much of a request an endpoint says that it did not take, and why."""
-    try:
-        if signal == "traces":
-            of_spans = ExportTraceServiceResponse.FromString(body).partial_success
-            return max(0, of_spans.rejected_spans), of_spans.error_message
-        of_logs = ExportLogsServiceResponse.FromString(body).partial_success
-        return max(0, of_logs.rejected_log_records), of_logs.error_message
-    except ValueError:
-        return 0, ""
 
 
 def send_spans(

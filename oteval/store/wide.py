@@ -7,7 +7,6 @@ one. So what a query needs depends on the rows beside those it asks for too.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -15,13 +14,14 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+from .. import machine
 from ..errors import TooLarge
 
 __all__ = ["MOST", "Allowance", "fetched", "with_memory"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+_MACHINE = machine.memory()
 # What DuckDB may take at the most.
 _CEILING = _MACHINE // 2
 # Bytes of rows that are reconstructed together, at the most: doing so takes up to nine times that.

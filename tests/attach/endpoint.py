@@ -21,12 +21,16 @@ class Downstream:
         url: Its base URL.
         requests: What it took: path, headers and body.
         answers: The statuses (and headers) of the next answers; then it takes everything.
+        poison: A request with this in it is answered with `poison_status`.
+        said: The body of each answer.
     """
 
     url: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     poison: bytes = b""
+    poison_status: int = 400
+    said: bytes = b""
     server: Any = None
 
     def bodies(self, path: str = "/v1/traces") -> list[bytes]:
@@ -58,14 +62,15 @@ def listening() -> Iterator[Downstream]:
                 body = gzip.decompress(body)
             status, headers = state.answers.pop(0) if state.answers else (200, {})
             if state.poison and state.poison in body:
-                status = 400
+                status = state.poison_status
             if status == 200:
                 state.requests.append((self.path, dict(self.headers), body))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(state.said)))
             self.end_headers()
+            self.wfile.write(state.said)
 
         def log_message(self, *args: object) -> None:
             pass

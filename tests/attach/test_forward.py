@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
-from oteval.attach import Forwarder, Poster
+from oteval.attach import Forwarder, Poster, outbox, rejected
 from oteval.attach.refused import send_again
 
 from ..make import ROOT, score
@@ -215,6 +220,105 @@ def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Do
     assert [path.read_bytes() for path in kept] == [request((5, 1), name="poison")]
     assert bench.forwarder.state()["refused"] == 1
     assert bench.forwarder.state()["refused_kept"] == 1
+
+
+@pytest.mark.parametrize("poisoned", [1, 5, 8])
+def test_an_endpoint_that_one_request_breaks(
+    bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch, poisoned: int
+) -> None:
+    """A request that is answered 500 for long is set aside once the endpoint takes the next."""
+    for name, value in (("_SUSPECT", 0.2), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
+        monkeypatch.setattr(outbox, name, value)
+    bench.forwarder.close()
+    bench.open()
+    downstream.poison, downstream.poison_status = b"poison", 500
+    for number in range(1, 9):
+        name = "poison" if number == poisoned else "fine"
+        bench.take(request((number, 1), name=name))
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    until = time.monotonic() + 20
+    while time.monotonic() < until and len(downstream.spans()) < 7:
+        bench.pump()
+    alone = bench.forwarder.state()
+    bench.take(request((9, 1)))
+    bench.forwarder.release({trace(9): []}, bench.now)
+    while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
+        bench.pump()
+
+    # The last one of all has none after it yet that could tell.
+    assert alone["waiting_requests"] == (1 if poisoned == 8 else 0)
+    assert [s.trace_id[-1] for s in downstream.spans()] == [
+        n for n in range(1, 10) if n != poisoned
+    ]
+    kept = list((bench.folder / "refused").iterdir())
+    assert [path.read_bytes() for path in kept] == [request((poisoned, 1), name="poison")]
+    assert bench.forwarder.state()["error"] is None
+
+
+def test_an_endpoint_that_answers_500_to_all_is_waited_for(
+    bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it lasts, no request is blamed; all arrive afterwards, in their order."""
+    for name, value in (("_SUSPECT", 0.0), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
+        monkeypatch.setattr(outbox, name, value)
+    bench.forwarder.close()
+    bench.open()
+    downstream.poison, downstream.poison_status = b"fine", 500
+    for number in range(1, 9):
+        bench.take(request((number, 1), name="fine"))
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    while bench.forwarder.state()["failures"].get("500", 0) < 20:
+        bench.pump()
+    during = bench.forwarder.state()
+    downstream.poison = b""
+    until = time.monotonic() + 20
+    while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
+        bench.pump()
+
+    assert (during["waiting_requests"], during["refused"]) == (8, 0)
+    assert during["error"].startswith("500")
+    assert [s.trace_id[-1] for s in downstream.spans()] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        (
+            "protobuf",
+            ExportTraceServiceResponse(
+                partial_success={"rejected_spans": 2, "error_message": "too old"}  # type: ignore[arg-type]
+            ).SerializeToString(),
+        ),
+        ("json", b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "too old"}}'),
+    ],
+)
+def test_spans_that_an_endpoint_leaves_out_are_counted(
+    bench: Bench,
+    downstream: Downstream,
+    caplog: pytest.LogCaptureFixture,
+    encoding: str,
+    said: bytes,
+) -> None:
+    """A partial success is no success for all: it is counted, and the reason is in the log."""
+    downstream.said = said
+    payload = request((1, 1), (1, 2), (1, 3))
+    if encoding == "json":
+        span = {"traceId": trace(1), "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+        spans = [{**span, "spanId": f"{number:016x}"} for number in range(1, 4)]
+        payload = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    bench.take(payload, encoding=encoding)
+    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.pump()
+
+    assert bench.forwarder.state()["sent"] == 1
+    assert bench.forwarder.state()["rejected"] == 2
+    assert "too old" in caplog.text
+
+
+@given(st.binary(max_size=60), st.sampled_from(["protobuf", "json"]))
+def test_whatever_an_endpoint_says_is_read(body: bytes, encoding: str) -> None:
+    """An answer that is no partial success rejects nothing, and fails nothing."""
+    assert rejected(body, encoding)[0] >= 0
 
 
 def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Downstream) -> None:

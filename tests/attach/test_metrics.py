@@ -70,6 +70,7 @@ def test_forwarding_is_counted_up() -> None:
         "error": "503: x",
         "sent": 5,
         "refused": 0,
+        "rejected": 2,
         "looped": 1,
         "failures": {"503": 2},
         "failing_seconds": 7.0,
@@ -90,6 +91,8 @@ def test_forwarding_is_counted_up() -> None:
     assert before["oteval_forward_failing_seconds", ()] == 7
     assert found["oteval_forward_failing_seconds", ()] == 0
     assert found["oteval_forward_refused_kept", ()] == 4
+    assert found["oteval_forward_rejected_spans_total", ()] == 2
+    assert found["oteval_events_rejected_total", ()] == 2
     assert found["oteval_events_sent_total", ()] == 5
     assert found["oteval_events_ok", ()] == 0
 

@@ -40,7 +40,9 @@ __all__ = ["Back", "main"]
 
 _log = logging.getLogger(__name__)
 _TELL = 0.5
-_PAUSE = 0.1
+_PAUSE, _LONGEST_PAUSE = 0.1, 0.4
+# Times as long as a turn took: what turns cost by themselves is shared by more traces then.
+_REST = 4
 _BACKLOG = 16 << 20  # bytes of the spool
 _PATIENCE = 5.0  # seconds that scoring waits for storing at the most
 # Exit statuses that its parent tells apart.
@@ -106,9 +108,12 @@ class Back:
                     # A burst is stored first; scoring waits, but never for long.
                     self._stop.wait(_PAUSE)
                     continue
-                if not self._tick():
-                    self._stop.wait(_PAUSE)
+                begun = time.monotonic()
+                has_more = self._tick()
                 scored = time.monotonic()
+                if not has_more:
+                    rest = _REST * (scored - begun)
+                    self._stop.wait(min(max(_PAUSE, rest), _LONGEST_PAUSE))
             return self._end()
         finally:
             self._serving.close()

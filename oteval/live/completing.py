@@ -52,18 +52,23 @@ class Completing:
         self._seen = Seen(store.live.keys())
         self._failed: Counter[str] = Counter()
         self._touched: dict[str, int] = {}
+        # What came before this process began is looked at too.
+        self._has_news = True
         self._touching = threading.Lock()
 
     def touch(self, trace_ids: Iterable[str], now: int) -> None:
         """Say when something of traces was stored (ns); any thread may."""
         with self._touching:
+            self._has_news = True
             for name in trace_ids:
                 self._touched[name] = now
 
     def arrive(self, now: int) -> None:
         """Take note of what came since last time."""
         with self._touching:
-            touched, self._touched = self._touched, {}
+            if not self._has_news:
+                return
+            touched, self._touched, self._has_news = self._touched, {}, False
         arrivals = self._store.live.arrivals(self._mark)
         if not arrivals:
             return

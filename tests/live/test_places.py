@@ -32,6 +32,7 @@ def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int)
             now += chance.choice([0, 0, 2, 30]) * SECOND
             if chance.random() < 0.2:
                 made = _completing(store)
+            made.touch({one.trace_id for one in (*spans, *logs) if one.trace_id}, now)
             made.arrive(now)
             while made.complete(now):
                 pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,11 @@ __all__ = ["pytest_terminal_summary", "store"]
 # What a property holds does not depend on how busy the machine is.
 settings.register_profile("oteval", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("oteval")
+
+
+# A shell ignores it in what it runs in the background, and so would the commands that tests end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

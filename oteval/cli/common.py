@@ -21,6 +21,7 @@ from ..show import one_line
 from ..store import Store
 
 __all__ = [
+    "TABLE_ROWS",
     "db_option",
     "filters",
     "json_option",
@@ -44,6 +45,8 @@ class Progressed(Protocol):
         ...
 
 
+# A table has no more lines unless it is asked for them; --json has all.
+TABLE_ROWS = 1000
 DEFAULT_DB = "oteval.duckdb"
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

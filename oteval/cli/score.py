@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..selection import Selection
 from ..show import judging, junit_report, markdown_report, scores_table, tallies_table
 from ..store import MEMORY, Store
 from .common import (
+    TABLE_ROWS,
     db_option,
     filters,
     json_option,
@@ -183,25 +185,33 @@ def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
 def scores(
     db: str, evaluator: tuple[str, ...], status: str | None, as_json: bool, **given: Any
 ) -> int:
-    """List the current scores: the newest per trajectory, evaluator and version."""
+    """List the current scores: the newest per trajectory, evaluator and version.
+
+    Without --json, the latest 1,000 are listed.
+    """
+    count = 0
+    shown: deque[Score] = deque(maxlen=TABLE_ROWS)
     selection = select(**given)
     with open_store(db) as store:
         ids: set[str] | None = None
         if selection.needs_python or selection.limit:
             ids = {trajectory.id for trajectory in store.trajectories.read(selection)}
-        found = [
-            one
-            for one in store.scores.read(selection)
-            if (ids is None or one.trajectory_id in ids)
-            and (not evaluator or one.evaluator in evaluator)
-            and (status is None or status in (one.status, _outcome(one)))
-        ]
-    if as_json:
-        for one in found:
-            print_json(one.as_dict())
-    elif found:
-        out().print(scores_table(found))
-    warn(f"{len(found)} scores")
+        for one in store.scores.read(selection):
+            if (
+                (ids is not None and one.trajectory_id not in ids)
+                or (evaluator and one.evaluator not in evaluator)
+                or (status is not None and status not in (one.status, _outcome(one)))
+            ):
+                continue
+            count += 1
+            if as_json:
+                print_json(one.as_dict())
+            else:
+                shown.append(one)
+    if shown:
+        out().print(scores_table(shown))
+    is_cut = not as_json and count > len(shown)
+    warn(f"{count} scores" + (f", the latest {len(shown):,} of them listed" if is_cut else ""))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -10,7 +11,17 @@ from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
-from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
+from .common import (
+    TABLE_ROWS,
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    select,
+    warn,
+)
 
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
@@ -22,19 +33,25 @@ __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 def trajectories(db: str, as_json: bool, **given: Any) -> int:
     """List the trajectories: one per agent run.
 
-    With --json, each line holds the messages in OpenAI's shape and the gaps.
+    With --json, each line holds the messages in OpenAI's shape and the gaps. Without, the latest
+    1,000 are listed, unless --limit says otherwise.
     """
+    selection = select(**given)
     with open_store(db) as store:
-        found = store.trajectories.read(select(**given))
         if as_json:
-            for trajectory in found:
+            for trajectory in store.trajectories.read(selection):
                 print_json(trajectory.as_dict())
             return 0
-        rows = list(found)
+        # One more than is shown tells whether there are more.
+        limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
+        found = list(store.trajectories.read(limited))
+        rows = found if selection.limit else found[-TABLE_ROWS:]
         scores = store.scores.of([trajectory.id for trajectory in rows])
-        if rows:
-            out().print(trajectories_table(rows, scores))
-        warn(f"{len(rows)} trajectories" + ("; oteval show ID shows one" if rows else ""))
+    if rows:
+        out().print(trajectories_table(rows, scores))
+    count = f"the latest {len(rows):,}" if len(found) > len(rows) else f"{len(rows)}"
+    more = "; --limit N or --json lists more" if len(found) > len(rows) else ""
+    warn(f"{count} trajectories{more}" + ("; oteval show ID shows one" if rows else ""))
     return 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from oteval.model import Message
 from oteval.store import Store
 
-from ..make import TRACES, asks, call, gap, keep, run
+from ..make import TRACES, asks, call, gap, keep, run, score
 from .conftest import Run
 
 KEYS = {
@@ -137,6 +137,28 @@ def test_the_table_is_plain_text(made: Run):
     assert "[/bold][red]x[/red]\\x1b[2J" in done.out
     assert "\x1b" not in done.out
     assert "3 trajectories; oteval show ID shows one" in done.err
+
+
+def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
+    """Of 1,003 runs and scores a table has the latest 1,000 and says so; --json has all."""
+    runs = [run(number, Message("user", f"question {number}")) for number in range(1, 1004)]
+    with Store("oteval.duckdb") as store:
+        keep(store, *runs)
+        store.scores.write([score(number) for number in range(1, 1004)])
+
+    shown, more = oteval("trajectories"), oteval("trajectories", "--limit", "1002")
+    lines, scores = oteval("trajectories", "--json"), oteval("scores")
+
+    assert shown.out.count("question") == 1000
+    assert "question 3\n" not in shown.out
+    assert "question 1003" in shown.out
+    assert "the latest 1,000 trajectories; --limit N or --json lists more" in shown.err
+    assert more.out.count("question") == 1002
+    assert "oteval: 1002 trajectories; oteval show" in more.err
+    assert len(lines.rows) == 1003
+    assert len(scores.out.splitlines()) == 1001
+    assert scores.err == "oteval: 1003 scores, the latest 1,000 of them listed\n"
+    assert len(oteval("scores", "--json").rows) == 1003
 
 
 @pytest.mark.parametrize("name", ["id", "beginning", "trace", "span"])

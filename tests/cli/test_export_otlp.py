@@ -18,7 +18,7 @@ from oteval.ingest.otlp import decode_protobuf
 from oteval.pipeline import refresh
 from oteval.store import Store
 
-from ..make import CAPTURES, capture
+from ..make import ALL_WHEN_SLOW, capture
 from .conftest import Run
 
 CONFIG = """
@@ -178,7 +178,7 @@ def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Endpoin
     assert "abc" not in done.err
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 def test_a_second_store_has_the_same_trajectories(
     name: str, oteval: Run, endpoint: Endpoint, tmp_path: Path
 ):

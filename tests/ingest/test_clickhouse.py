@@ -317,6 +317,7 @@ def test_parquet_that_cannot_be_read_anywhere(
     assert spans(load(tmp_path, pa.Codec("zstd").compress(data, asbytes=True))[0]) == [FULL]
 
 
+@pytest.mark.slow
 def test_progress_and_memory_of_parquet(tmp_path: Path) -> None:
     """One row group of many rows is read some rows at a time, and the bytes read only grow."""
     random = Random(1)

@@ -16,7 +16,7 @@ from oteval.model import LogRecord, Span
 from oteval.pipeline import Places, Refreshed, refresh, refresh_traces
 from oteval.store import Store
 
-from ..make import ALL_WHEN_SLOW, CAPTURES, alike, capture, chat, told
+from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, told
 
 SECOND = 1_000_000_000
 QUIET = Completion(quiet=1.0, idle=20.0)
@@ -111,7 +111,7 @@ def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
     assert live(parts, seed) == offline([(spans, [])])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", SOME_SEEDS)
 def test_chats_that_begin_alike_go_on_from_the_last_of_them(seed: int) -> None:
     """Runs that a late span changes are found again by what follows them, and what they follow."""
     chance = random.Random(seed)

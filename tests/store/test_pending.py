@@ -11,7 +11,7 @@ from oteval.model import LogRecord, Span
 from oteval.pipeline import refresh
 from oteval.store import LooseRun, Range, Store
 
-from ..make import ALL_WHEN_SLOW, CAPTURES, alike, capture, chat, span, told
+from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, span, told
 
 INCREMENTAL = [
     "genai_openai_chat",
@@ -33,7 +33,7 @@ def all_told(parts: Iterable[Part]) -> list[Any]:
         return [told(trajectory) for trajectory in store.trajectories.read()]
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 def test_halves_come_to_what_the_whole_comes_to(name: str):
     """A capture loaded in two parts gives the trajectories that it gives at once."""
     spans, logs = capture(name)
@@ -68,7 +68,7 @@ def test_the_order_of_captures_does_not_matter():
     assert all_told(parts) == all_told(parts[::-1])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", SOME_SEEDS)
 def test_chats_that_begin_alike_may_come_in_any_parts(seed: int):
     """Many runs that say the same, in any parts and on any pages, follow those they did at once."""
     chance = random.Random(seed)

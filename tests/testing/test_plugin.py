@@ -40,6 +40,7 @@ def test_importing_the_plugin_is_cheap():
     assert len([name for name in loaded if name.startswith("oteval")]) <= 6
 
 
+@pytest.mark.slow
 def test_a_project_that_does_not_use_it_is_left_alone(project: Project):
     """With the plugin there and without, pytest prints the same."""
     project.write(test_it="def test_a(): pass\n\ndef test_b(): assert 0\n")
@@ -51,6 +52,7 @@ def test_a_project_that_does_not_use_it_is_left_alone(project: Project):
     assert strip == [line for line in without.splitlines() if " in " not in line]
 
 
+@pytest.mark.slow
 def test_switched_off_nothing_of_it_is_there(project: Project):
     """`-p no:oteval` takes the options and the mark away; the functions then do nothing."""
     project.write(
@@ -198,6 +200,7 @@ def test_unmarked(oteval_trajectory):
     assert "test_unmarked" not in rows
 
 
+@pytest.mark.slow
 def test_every_kind_of_evaluator_logs_itself(passes: Callable[..., str]):
     """Matches, async ones, graphs, checks and judges log once each; a failed judge as an error."""
     printed = passes(
@@ -339,10 +342,15 @@ def test_logging_in_an_unmarked_test_is_an_error(project: Project):
     ("mark", "error"),
     [
         ("repetitions=0", "repetitions must be 1 or more"),
-        ("repetition=2", "takes repetitions, output_keys, tolerance, not 'repetition'"),
-        ("3", "takes repetitions, output_keys, tolerance, not 3"),
-        ("output_keys='a'", "output_keys must be a list"),
-        ("tolerance='a'", "tolerance must be a number"),
+        pytest.param(
+            *("repetition=2", "takes repetitions, output_keys, tolerance, not 'repetition'"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("3", "takes repetitions, output_keys, tolerance, not 3"), marks=pytest.mark.slow
+        ),
+        pytest.param(*("output_keys='a'", "output_keys must be a list"), marks=pytest.mark.slow),
+        pytest.param(*("tolerance='a'", "tolerance must be a number"), marks=pytest.mark.slow),
     ],
 )
 def test_a_wrong_mark_fails_the_collection(project: Project, mark: str, error: str):
@@ -369,6 +377,7 @@ def test_what_a_log_refuses():
         testing.log_feedback({"score": 1})
 
 
+@pytest.mark.slow
 def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
     """One line names the extra; tests that do not capture go on."""
     project.write(
@@ -383,6 +392,7 @@ def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
     assert "1 passed, 1 error" in printed
 
 
+@pytest.mark.slow
 def test_a_run_in_a_process_that_has_oteval_already_warns_of_nothing(project: Project):
     """As in a notebook: pytest finds the installed plugin's package in memory, and is content."""
     info = project.site / "oteval-0.dist-info"

@@ -221,10 +221,13 @@ class Outbox:
         elif answer.is_refused:
             self._give_up(batch, answer)
             self._done(batch)
-        elif answer.may_be_the_request and self._failing_seconds() > _SUSPECT:
+        elif answer.may_be_the_request and self._is_suspicious():
             self._suspect(batch, answer)
         else:
             self._failed(answer)
+
+    def _is_suspicious(self) -> bool:
+        return self._failing_seconds() > _SUSPECT or self._most < _MOST_PARCELS
 
     def _suspect(self, batch: Sequence[Parcel], answer: Answer) -> None:
         """Find the parcel that an endpoint cannot cope with, if it is one: fewer each round."""
@@ -298,8 +301,10 @@ class Outbox:
     def _recovered(self) -> None:
         if self._failing_since:
             _log.info("%s: it answers again", self._target.url)
+        if self.error == "":
+            # Two in a row: what one request breaks is not sought any more, or not here.
+            self._most = min(2 * self._most, _MOST_PARCELS)
         self.error, self._wait, self._failing_since = "", _FIRST_WAIT, 0.0
-        self._most = _MOST_PARCELS
 
     def _keep_refused(self, record: Record, body: bytes, answer: Answer) -> None:
         path = self._refused.keep(record.kind, record.encoding, body)

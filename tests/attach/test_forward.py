@@ -255,6 +255,29 @@ def test_an_endpoint_that_one_request_breaks(
     assert bench.forwarder.state()["error"] is None
 
 
+def test_an_endpoint_that_some_of_many_requests_break(
+    bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is found by halves, without waiting anew after what is taken meanwhile."""
+    for name, value in (("_SUSPECT", 1.0), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
+        monkeypatch.setattr(outbox, name, value)
+    bench.forwarder.close()
+    bench.open()
+    downstream.poison, downstream.poison_status = b"poison", 500
+    poisoned = {77, 190}
+    for number in range(1, 201):
+        bench.take(request((number, 1), name="poison" if number in poisoned else "fine"))
+    bench.forwarder.release({trace(n): [] for n in range(1, 201)}, bench.now)
+    until = time.monotonic() + 8
+    while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
+        bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [
+        n for n in range(1, 201) if n not in poisoned
+    ]
+    assert bench.forwarder.state()["refused"] == 2
+
+
 def test_an_endpoint_that_answers_500_to_all_is_waited_for(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,8 +81,10 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
         sink.become("takes")
         until(lambda: not wanted - sink.spans.keys(), 60)
         until(lambda: served.state()["warnings"] == [])
+        # The figures are brought up to date about once a second.
+        until(lambda: metric(served, "forward_held_spans") == 0)
         until(lambda: metric(served, "forward_ok") == 1)
-        rest = metric(served, "forward_failing_seconds"), metric(served, "forward_held_spans")
+        rest = metric(served, "forward_failing_seconds")
     finally:
         load.stop()
         served.stop()
@@ -95,7 +97,7 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
     assert re.match(r"forward: the endpoint has taken nothing for \d+ s \(.+\); \d+ req", warning)
     assert state["left_bytes"] < 1 << 20
     assert scores * RUN > 0.7 * len(wanted)
-    assert (is_ok, rest) == (0, (0, 0))
+    assert (is_ok, rest) == (0, 0)
     assert failing >= seconds / 2 - 1
     assert bytes_ > 100_000
     assert grown < 250 << 20  # most of it DuckDB's, as without an outage

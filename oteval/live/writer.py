@@ -23,6 +23,8 @@ __all__ = ["Figures", "Writer"]
 _log = logging.getLogger(__name__)
 AGE = 0.5
 _ROOM_WAIT = 0.1
+# Bytes a span from which rows count as wide, and how many times the memory they need.
+_WIDE, _TIMES = 64 << 10, 4
 
 
 @dataclass
@@ -85,6 +87,7 @@ class Writer:
         self.position = Position(*store.spooled.position())
         self._store, self._folder = store, folder
         self._on_stored, self._forward, self._age = on_stored, forward, age
+        self._is_wide = False
         self._raw = SpoolReader(folder, self.position)
         self._left = SpoolReader(folder)
         self._chunks: Queue[Chunk] = Queue(1)
@@ -164,6 +167,10 @@ class Writer:
             return
         if self._forward is not None and not self._forwarded(chunk.end, self._forward):
             return
+        if not self._is_wide and chunk.spans.nbytes > _WIDE * max(1, chunk.spans.num_rows):
+            # A checkpoint that lacks memory, while such rows are read, would end this process.
+            self._is_wide = True
+            self._store.give_memory(_TIMES)
         batch = self._store.spans.batch()
         batch.add_table(chunk.spans)
         begun = time.perf_counter()

@@ -34,7 +34,7 @@ from .serving import Answer, Serving
 from .spans import SpanBatch, Spans, Written
 from .spooled import Spooled
 from .trajectories import Trajectories
-from .wide import Allowance
+from .wide import Allowance, give_memory
 
 __all__ = [
     "EVERYWHERE",
@@ -202,6 +202,11 @@ class Store:
         """Change how much memory DuckDB may take, for instance ``256MB``."""
         if self.path != MEMORY and not self.is_served:
             self._connection.execute("SET memory_limit = ?", [limit])
+
+    def give_memory(self, times: int) -> None:
+        """Let DuckDB take some times the memory, up to a share of the machine's."""
+        if self.path != MEMORY and not self.is_served:
+            give_memory(self._connection, times)
 
     def close(self) -> None:
         """Close the database."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from .. import machine
 from ..errors import TooLarge
 
-__all__ = ["MOST", "Allowance", "fetched", "with_memory"]
+__all__ = ["MOST", "Allowance", "fetched", "give_memory", "with_memory"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -95,18 +95,26 @@ def with_memory(connection: duckdb.DuckDBPyConnection, read: Callable[[], T]) ->
         try:
             return read()
         except duckdb.OutOfMemoryException:
-            if not _give_memory(connection):
+            if not give_memory(connection):
                 raise
 
 
-def _give_memory(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Let DuckDB take twice the memory; return whether it may."""
+def give_memory(connection: duckdb.DuckDBPyConnection, times: int = 2) -> bool:
+    """Let DuckDB take some times the memory, up to a share of the machine's.
+
+    Args:
+        connection: A connection to the database.
+        times: How many times what it may take now.
+
+    Returns:
+        Whether it may take more than before.
+    """
     setting = connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
     found = _LIMIT.fullmatch(setting)
     if found is None:
         return False
     limit = int(float(found[1]) * _UNITS[found[2]])
-    more = min(2 * limit, _CEILING)
+    more = min(times * limit, _CEILING)
     if more <= limit:
         return False
     connection.execute("SET memory_limit = ?", [f"{more >> 10}KiB"])

@@ -222,15 +222,20 @@ def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Do
     assert bench.forwarder.state()["refused_kept"] == 1
 
 
+def hurry(bench: Bench, monkeypatch: pytest.MonkeyPatch, suspect: float) -> None:
+    """Open the queue anew, with short waits between two tries and before a request is suspected."""
+    for name, value in (("_SUSPECT", suspect), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
+        monkeypatch.setattr(outbox, name, value)
+    bench.forwarder.close()
+    bench.open()
+
+
 @pytest.mark.parametrize("poisoned", [1, 5, 8])
 def test_an_endpoint_that_one_request_breaks(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch, poisoned: int
 ) -> None:
     """A request that is answered 500 for long is set aside once the endpoint takes the next."""
-    for name, value in (("_SUSPECT", 0.2), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
-        monkeypatch.setattr(outbox, name, value)
-    bench.forwarder.close()
-    bench.open()
+    hurry(bench, monkeypatch, suspect=0.2)
     downstream.poison, downstream.poison_status = b"poison", 500
     for number in range(1, 9):
         name = "poison" if number == poisoned else "fine"
@@ -259,10 +264,7 @@ def test_an_endpoint_that_some_of_many_requests_break(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is found by halves, without waiting anew after what is taken meanwhile."""
-    for name, value in (("_SUSPECT", 1.0), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
-        monkeypatch.setattr(outbox, name, value)
-    bench.forwarder.close()
-    bench.open()
+    hurry(bench, monkeypatch, suspect=1.0)
     downstream.poison, downstream.poison_status = b"poison", 500
     poisoned = {77, 190}
     for number in range(1, 201):
@@ -282,10 +284,7 @@ def test_an_endpoint_that_answers_500_to_all_is_waited_for(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it lasts, no request is blamed; all arrive afterwards, in their order."""
-    for name, value in (("_SUSPECT", 0.0), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
-        monkeypatch.setattr(outbox, name, value)
-    bench.forwarder.close()
-    bench.open()
+    hurry(bench, monkeypatch, suspect=0.0)
     downstream.poison, downstream.poison_status = b"fine", 500
     for number in range(1, 9):
         bench.take(request((number, 1), name="fine"))

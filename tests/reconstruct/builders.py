@@ -11,17 +11,25 @@ from oteval.ingest import decode_json, parse_json
 from oteval.model import LogRecord, Message, Span, Trajectory
 from oteval.reconstruct import reconstruct
 
-CAPTURES = Path(__file__).parents[1] / "data" / "traces"
-_STEMS = {path.stem for path in CAPTURES.glob("*.json")} - {"gold"}
-NAMES = sorted(stem for stem in _STEMS if not stem.endswith(".logs"))
+DATA = Path(__file__).parents[1] / "data"
+CAPTURES = DATA / "traces"
 TRACE = "a" * 32
 
 
-def capture(name: str) -> tuple[list[Span], list[LogRecord]]:
+def names(folder: Path, without: str) -> list[str]:
+    """Return the names of the captures in a folder, `without` the file that describes them."""
+    stems = {path.stem for path in folder.glob("*.json")} - {without}
+    return sorted(stem for stem in stems if not stem.endswith(".logs"))
+
+
+NAMES = names(CAPTURES, without="gold")
+
+
+def capture(name: str, folder: Path = CAPTURES) -> tuple[list[Span], list[LogRecord]]:
     """Return the spans and log records of a capture."""
     spans: list[Span] = []
     logs: list[LogRecord] = []
-    for path in (CAPTURES / f"{name}.json", CAPTURES / f"{name}.logs.json"):
+    for path in (folder / f"{name}.json", folder / f"{name}.logs.json"):
         if path.exists():
             found = decode_json(parse_json(path.read_bytes()))
             spans += found.spans

@@ -1,0 +1,67 @@
+"""Captures of today's frameworks, compared with the messages that were truly exchanged.
+
+Each capture has two turns: two parallel calls, and a call that fails. `truth.json` holds what the
+model server and the tools exchanged, and what the spans do not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from oteval.reconstruct import reconstruct
+
+from .builders import DATA, capture, codes, names
+from .exchanged import Exchange, faults
+
+FRAMEWORKS = DATA / "frameworks"
+TRUTH: dict[str, Exchange] = json.loads((FRAMEWORKS / "truth.json").read_text())
+NAMES = names(FRAMEWORKS, without="truth")
+# What says that something is missing from the spans.
+MISSING = {
+    "attributes_dropped",
+    "content_external",
+    "content_not_captured",
+    "content_truncated",
+    "missing_tool_result",
+    "no_model_spans",
+    "redacted",
+}
+
+
+def test_every_capture_has_its_truth():
+    """Each capture has its row in `truth.json`, and each row its capture."""
+    assert sorted(TRUTH) == NAMES
+
+
+@pytest.mark.xfail(reason="being mended")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_capture_gives_what_was_exchanged(name: str):
+    """Questions, calls, results, errors and answers of both turns are those that were exchanged."""
+    found = [t.as_dict() for t in reconstruct(*capture(name, FRAMEWORKS))]
+
+    assert faults(found, TRUTH[name]) == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if TRUTH[name]["lacks"]])
+def test_what_the_spans_lack_is_a_gap(name: str):
+    """A capture whose spans do not hold everything says so."""
+    found = reconstruct(*capture(name, FRAMEWORKS))
+
+    assert MISSING & {code for trajectory in found for code in codes(trajectory)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_order_of_arrival_does_not_matter(name: str, seed: int):
+    """Spans and log records in any order give equal trajectories."""
+    spans, logs = capture(name, FRAMEWORKS)
+    whole = reconstruct(spans, logs)
+    shuffle = random.Random(seed).shuffle
+
+    shuffle(spans)
+    shuffle(logs)
+
+    assert reconstruct(spans, logs) == whole

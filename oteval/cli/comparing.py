@@ -20,7 +20,7 @@ from ..show import (
     comparative_view,
     comparison_junit,
     comparison_markdown,
-    comparison_table,
+    comparison_view,
 )
 from ..store import Store
 from .common import db_option, json_option, open_store, out, print_json, warn
@@ -80,7 +80,7 @@ def compare(
         for one in found.differences:
             print_json({"a": found.a.name, "b": found.b.name, **one.as_dict()})
     else:
-        out().print(comparison_table(found))
+        out().print(comparison_view(found))
     for name, keys in ((found.a.name, found.only_a), (found.b.name, found.only_b)):
         if keys:
             warn(f"only {name} has {', '.join(keys)}")

@@ -103,7 +103,7 @@ def _score(console: Console, store: Store, folder: Path) -> None:
     console.print(scores_table(list(score_all(store, config, folder, run=run))))
     console.print()
     console.print(tallies_table(run.tallies.values()))
-    for gate in check_gates(config, run):
+    for gate in check_gates(config.gates, run.tallies):
         state = Text("passed", "green") if gate.passed else Text("failed", "bold red")
         console.print(Text.assemble(f"gate {gate.evaluator}: ", state, f" ({gate.comment})"))
     _step(console, 4, "Look", "at the run that refunded the wrong amount.")

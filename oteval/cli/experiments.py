@@ -26,7 +26,7 @@ from ..experiments import Progress as Going
 from ..experiments import compare as compare_experiments
 from ..pipeline import ScoreRun, Tally, check_gates
 from ..show import (
-    comparison_table,
+    comparison_view,
     experiment_junit,
     experiment_markdown,
     experiments_table,
@@ -230,7 +230,7 @@ def _show(results: ExperimentResults, comparison: Comparison | None, as_json: bo
         out().print(figures_table(results))
         if comparison is not None:
             out().print()
-            out().print(comparison_table(comparison))
+            out().print(comparison_view(comparison))
     warn(f"experiment {results.name}: {len(results)} runs, {results.errors} failed")
 
 
@@ -243,7 +243,7 @@ def _status(
     if judged and not sum(figure.evaluated for figure in figures):
         raise NothingEvaluated(f"no evaluator gave a verdict on {results.name}; --json says why")
     held = True
-    for gate in check_gates(config, _tallied(results)) if config else []:
+    for gate in check_gates(config.gates, _tallied(results).tallies) if config else []:
         warn(f"gate {gate.evaluator}: {'passed' if gate.passed else 'FAILED'}: {gate.comment}")
         held = held and gate.passed
     return 0 if held and not regressed(comparison) else 1

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..config import DEFAULT_PATH, Gate, load_config
 from ..errors import ConfigError, InputError
 from ..evaluate.gates import Tally
 from ..model import Score
+from ..pipeline import check_gates
 from ..selection import parse_condition
 from ..show import markdown_report
 from ..store import Store
@@ -30,6 +32,13 @@ _FAILURES = 100
 @click.option("--md", metavar="FILE", help="Write Markdown: the counts, and what did not pass.")
 @db_option
 @filters
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help=f"Show whether the gates of this file hold.  [default: {DEFAULT_PATH} if there is one]",
+)
 @click.option("--evaluator", multiple=True, help="Only this evaluator's scores; may be repeated.")
 @click.option(
     "--by",
@@ -74,6 +83,7 @@ def report(
     html: str | None,
     md: str | None,
     db: str,
+    config_path: str | None,
     evaluator: tuple[str, ...],
     title: str,
     max_rows: int,
@@ -93,6 +103,7 @@ def report(
     options = Options(
         title=title,
         evaluators=evaluator,
+        gates=_gates(config_path),
         most_rows=max_rows,
         most_bytes=max_size * _MEGABYTE,
     )
@@ -101,6 +112,13 @@ def report(
         made = made or _stored(store, db, options, given)
         made.write(html, md)
     return 0
+
+
+def _gates(config_path: str | None) -> tuple[Gate, ...]:
+    """Return the gates of the configuration file named, or of the default file if it exists."""
+    if config_path is None and not Path(DEFAULT_PATH).is_file():
+        return ()
+    return tuple(load_config(config_path or DEFAULT_PATH).gates)
 
 
 class _Made:
@@ -123,7 +141,7 @@ class _Made:
             for note in made.notes:
                 warn(note)
         if md:
-            _write(md, _markdown(self._items(), self._options.evaluators))
+            _write(md, _markdown(self._items(), self._options))
             warn(f"{md}: written")
 
 
@@ -206,19 +224,20 @@ def _experiments(store: Store, options: Options, given: dict[str, Any]) -> _Made
     return _Made(lambda: items, options, pairwise_of(store, experiments))
 
 
-def _markdown(items: Iterable[Item], evaluators: tuple[str, ...]) -> str:
+def _markdown(items: Iterable[Item], options: Options) -> str:
     tallies: dict[str, Tally] = {}
     failures: list[Score] = []
     for item in items:
         for verdict in item.verdicts:
-            if evaluators and verdict.evaluator not in evaluators:
+            if options.evaluators and verdict.evaluator not in options.evaluators:
                 continue
             found = verdict.as_score(item.id)
             tallies.setdefault(found.evaluator, Tally(found.evaluator)).add(found)
             bad = found.status != "ok" or found.passed is False
             if bad and len(failures) < _FAILURES:
                 failures.append(found)
-    return markdown_report(tallies, [], failures)
+    gates = check_gates(options.shown_gates, tallies)
+    return markdown_report(tallies, gates, failures)
 
 
 def _write(path: str, text: str) -> None:

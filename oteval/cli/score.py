@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..selection import Selection
-from ..show import judging, junit_report, markdown_report, scores_table, tallies_table
+from ..show import judging, junit_report, markdown_report, run_title, scores_table, tallies_table
 from ..store import MEMORY, Store
 from .common import (
     TABLE_ROWS,
@@ -35,6 +37,7 @@ from .ingest import load_files
 __all__ = ["score", "scores"]
 
 _SHOWN = 20
+_PAGE = 500
 
 
 @click.command()
@@ -90,11 +93,13 @@ def score(
                 raise InputError("not scored: a file could not be read")
             refresh(store)
             kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
+            titles = _titles(store, kept)
     else:
         with open_store(db) as store:
             kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
-    gates = check_gates(config, run)
-    _write(junit, lambda: junit_report(kept))
+            titles = _titles(store, kept)
+    gates = check_gates(config.gates, run.tallies)
+    _write(junit, lambda: junit_report(kept, titles))
     _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         out().print(tallies_table(run.tallies.values()))
@@ -141,6 +146,16 @@ def _run(
             warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
         out().print()
     return kept
+
+
+def _titles(store: Store, kept: Iterable[Score]) -> dict[str, str]:
+    """Return the names by trajectory id of the runs that a report shows."""
+    ids = iter(dict.fromkeys(score.trajectory_id for score in kept))
+    titles: dict[str, str] = {}
+    while page := tuple(islice(ids, _PAGE)):
+        runs = store.trajectories.read(Selection(ids=page))
+        titles.update({run.id: run_title(run) for run in runs})
+    return titles
 
 
 def _is_bad(score: Score) -> bool:

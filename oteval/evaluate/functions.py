@@ -8,6 +8,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 from ..errors import ConfigError
@@ -75,8 +76,9 @@ def call_with(
         except BaseException as error:
             outcome["error"] = error
 
-    # A daemon: a function that hangs must not keep the process from ending.
-    thread = threading.Thread(target=run, daemon=True)
+    # A daemon: a function that hangs must not keep the process from ending. It runs in the
+    # caller's context, which says who hears of evaluators called inside it.
+    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
     thread.start()
     thread.join(timeout)
     if thread.is_alive():

@@ -7,11 +7,11 @@ every run has a pass rate of 0 here, though each of its scores says ``error`` an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..model import Score
 
-__all__ = ["GateResult", "Tally", "check_gate", "tally"]
+__all__ = ["GateResult", "Tally", "check_gate", "tally", "worst_first"]
 
 
 @dataclass
@@ -54,6 +54,13 @@ class Tally:
             self.total += score.score
             self.scored += 1
 
+    def merge(self, other: Tally) -> None:
+        """Add the counts of another tally."""
+        for field in fields(self):
+            if field.name != "evaluator":
+                total = getattr(self, field.name) + getattr(other, field.name)
+                setattr(self, field.name, total)
+
     @property
     def evaluated(self) -> int:
         """How many runs were evaluated."""
@@ -92,6 +99,21 @@ def tally(scores: Iterable[Score]) -> dict[str, Tally]:
     for score in scores:
         found.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
     return found
+
+
+def worst_first(tallies: Iterable[Tally]) -> list[Tally]:
+    """Return counts in the order in which a reader wants them.
+
+    Evaluators with failures or errors come first, the lowest pass rate on top, then those that
+    could not evaluate any run, then the others.
+    """
+
+    def rank(counted: Tally) -> tuple[int, float]:
+        if counted.failed or counted.errors:
+            return 0, counted.pass_rate or 0.0
+        return (2 if counted.evaluated else 1), 0.0
+
+    return sorted(tallies, key=rank)
 
 
 def check_gate(

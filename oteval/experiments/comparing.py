@@ -131,6 +131,12 @@ class Comparison:
         """The figures that got worse."""
         return [one for one in self.differences if one.verdict == "regressed"]
 
+    def title_of(self, example_id: str) -> str:
+        """Return the readable name of an example that both have; its id if it is unknown."""
+        rows = (row for row in self.b if row.example.id == example_id)
+        row = next(rows, None)
+        return example_id if row is None else row.example.title
+
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {

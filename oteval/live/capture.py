@@ -54,6 +54,7 @@ class Capture:
         self._logs: list[LogRecord] = []
         self._read: tuple[int, int] = (-1, -1)
         self._trajectories: list[Trajectory] = []
+        self._announced: set[_Verdict] = set()
 
     @property
     def spans(self) -> list[Span]:
@@ -126,7 +127,7 @@ class Capture:
         known, folder = read_config(config, base)
         with Store(self.db) as store:
             self._write(store)
-            return scored(store, known, folder, self._stored(store))
+            return scored(store, known, folder, self._stored(store), self._announced)
 
     def _write(self, store: Store) -> None:
         store.spans.write(self.spans, self.logs)
@@ -141,18 +142,38 @@ class Capture:
         return [run for run in stored if run.id in wanted]
 
 
+# One evaluator's verdict on one revision of a run: trajectory id, revision, evaluator, version.
+_Verdict = tuple[str, int, str, str]
+
+
 def scored(
-    store: Store, config: Config, base: Path, trajectories: Iterable[Trajectory]
+    store: Store,
+    config: Config,
+    base: Path,
+    trajectories: Iterable[Trajectory],
+    announced: set[_Verdict] | None = None,
 ) -> list[Score]:
-    """Score trajectories; who listens to evaluators hears of each score, once.
+    """Score trajectories and announce each score to those who listen to evaluators.
+
+    Args:
+        store: The store that keeps the scores.
+        config: The evaluators.
+        base: Base directory for paths in the configuration.
+        trajectories: The runs.
+        announced: The verdicts announced so far; they are not announced again, and new ones are
+            added.
 
     Raises:
         ConfigError: The configuration is wrong.
     """
     with unheard():
         found = score_trajectories(store, config, base, trajectories)
+    announced = set() if announced is None else announced
     for one in found:
-        observed(_result(one))
+        verdict = (one.trajectory_id, one.rev, one.evaluator, one.version)
+        if verdict not in announced:
+            announced.add(verdict)
+            observed(_result(one))
     return found
 
 

@@ -12,7 +12,7 @@ Times are nanoseconds since the Unix epoch; ids are lower-case hex, as in OTLP/J
 
 from __future__ import annotations
 
-from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id
+from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id, question_of
 from .label import Label
 from .score import Reference, Score, Status
 from .telemetry import Attributes, Event, Link, LogRecord, Span
@@ -53,5 +53,6 @@ __all__ = [
     "Usage",
     "Vote",
     "example_id",
+    "question_of",
     "trajectory_id",
 ]

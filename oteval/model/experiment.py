@@ -13,16 +13,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..jsontext import canonical
+from ..jsontext import canonical, dumps
 from .score import Status
 from .trajectory import Trajectory
 
-__all__ = ["Dataset", "Example", "Experiment", "Feedback", "Run", "Vote", "example_id"]
+__all__ = [
+    "Dataset",
+    "Example",
+    "Experiment",
+    "Feedback",
+    "Run",
+    "Vote",
+    "example_id",
+    "question_of",
+]
+
+_LONGEST_QUESTION = 2000  # characters
 
 
 def example_id(inputs: Any) -> str:
     """Return the id of an example that was given none: a hash of its inputs."""
     return hashlib.blake2b(canonical(inputs).encode(), digest_size=8).hexdigest()
+
+
+def question_of(inputs: Any) -> str:
+    """Return the question in an example's inputs: its last message, or the only text there is.
+
+    Inputs of another form are returned as JSON; no inputs are "".
+    """
+    value = inputs
+    if isinstance(value, Mapping):
+        value = value.get("messages") or (next(iter(value.values())) if len(value) == 1 else value)
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
+        value = value[-1].get("content") or value
+    text = value if isinstance(value, str) else "" if value is None else dumps(value)
+    return text[:_LONGEST_QUESTION]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +70,13 @@ class Example:
     def outputs(self) -> Any:
         """The reference outputs, by LangSmith's name."""
         return self.reference_outputs
+
+    @property
+    def title(self) -> str:
+        """A readable name: the id that its author gave it, else the question that it asks."""
+        if self.id != example_id(self.inputs):
+            return self.id
+        return question_of(self.inputs) or self.id
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, which is also a line of a dataset's file."""

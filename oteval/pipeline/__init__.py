@@ -7,7 +7,7 @@ them, `exporting` writes them out. Nothing is decided here; each stage owns its 
 from __future__ import annotations
 
 from ..evaluate.alignment import Pair, align, first_divergence
-from ..evaluate.gates import GateResult, Tally
+from ..evaluate.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
 from .exporting import export_jsonl, export_parquet
 from .loading import FileReport, LoadReport, load
@@ -43,4 +43,5 @@ __all__ = [
     "score",
     "score_trajectories",
     "variants",
+    "worst_first",
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..config import Config, Rule
+from ..config import Config, Gate, Rule
 from ..config.checks import GraphMatchRule
 from ..errors import ConfigError, OtevalError
 from ..evaluate.gates import GateResult, Tally, check_gate
@@ -318,17 +318,22 @@ def score_trajectories(
     return found
 
 
-def check_gates(config: Config, run: ScoreRun) -> list[GateResult]:
-    """Return whether each gate of a configuration held."""
+def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:
+    """Return whether each gate held.
+
+    Args:
+        gates: The gates of a configuration.
+        tallies: The counts by evaluator. A gate of an evaluator without counts does not hold.
+    """
     return [
         check_gate(
-            run.tallies.get(gate.evaluator, Tally(gate.evaluator)),
+            tallies.get(gate.evaluator, Tally(gate.evaluator)),
             min_pass_rate=gate.min_pass_rate,
             min_score=gate.min_score,
             min_evaluated=gate.min_evaluated,
             max_errors=gate.max_errors,
         )
-        for gate in config.gates
+        for gate in gates
     ]
 
 

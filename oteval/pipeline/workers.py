@@ -5,6 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from functools import partial
 from typing import Generic, TypeVar
 
 __all__ = ["Workers"]
@@ -32,14 +34,17 @@ class Workers(Generic[Result]):
         )
 
     def do(self, job: Callable[[], Result]) -> Iterator[Result]:
-        """Start a job, and yield results that are there; wait for one where all are busy."""
+        """Start a job, and yield results that are there; wait for one where all are busy.
+
+        The job runs in the caller's context.
+        """
         while self.busy >= self.count:
             yield self._next(wait=True)
         if self._threads <= self.busy:
             threading.Thread(target=self._work, daemon=True).start()
             self._threads += 1
         self.busy += 1
-        self._jobs.put(job)
+        self._jobs.put(partial(copy_context().run, job))
         yield from self.finished()
 
     def finished(self) -> Iterator[Result]:

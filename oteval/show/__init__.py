@@ -16,7 +16,7 @@ from .experiment_reports import (
 )
 from .experiments import (
     comparative_view,
-    comparison_table,
+    comparison_view,
     datasets_table,
     experiments_table,
     figures_table,
@@ -24,6 +24,7 @@ from .experiments import (
 )
 from .explanation import explanation_view
 from .reports import junit_report, markdown_report
+from .run_titles import run_title
 from .tables import (
     judging,
     load_summary,
@@ -42,7 +43,7 @@ __all__ = [
     "comparative_view",
     "comparison_junit",
     "comparison_markdown",
-    "comparison_table",
+    "comparison_view",
     "datasets_table",
     "diff_view",
     "experiment_junit",
@@ -57,6 +58,7 @@ __all__ = [
     "one_line",
     "references_table",
     "run_errors_table",
+    "run_title",
     "scores_table",
     "tallies_table",
     "trajectories_table",

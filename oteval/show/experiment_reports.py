@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
-from ..experiments import ComparativeResults, Comparison, ExperimentResults, Feedback, Pair
+from ..experiments import (
+    ComparativeResults,
+    Comparison,
+    ExperimentResults,
+    Feedback,
+    Pair,
+    ResultRow,
+)
 from .experiments import difference_cells, interval_text, k_text, number, p_text
 from .reports import _cell
-from .text import clean
+from .run_titles import unique
+from .text import clean, one_line, shorten
 
 __all__ = [
     "comparative_junit",
@@ -19,27 +27,24 @@ __all__ = [
     "experiment_markdown",
 ]
 
+_LONGEST_NAME = 120
 # A case of a suite: its name, and how and why it did not pass, if so.
 _Case = tuple[str, str, str]
 
 
 def experiment_junit(results: ExperimentResults) -> str:
     """Return an experiment as JUnit XML: a suite for each key and one for the target."""
-    ran = [
-        (_name(row.example.id, row.run.repetition), "error" if row.run.error else "", row.run.error)
-        for row in results
-    ]
+    ran = [(_name(row), "error" if row.run.error else "", row.run.error) for row in results]
     suites: dict[str, list[_Case]] = {"target": ran}
     for key, members in results.feedback().items():
-        suites[key] = [
-            (_name(row.example.id, row.run.repetition), _outcome(one), one.comment)
-            for row, one in members
-        ]
+        suites[key] = [(_name(row), _outcome(one), one.comment) for row, one in members]
     return _junit(results.name, suites)
 
 
-def _name(example: str, repetition: int) -> str:
-    return f"{example}#{repetition + 1}" if repetition else example
+def _name(row: ResultRow) -> str:
+    repetition = row.run.repetition
+    title = shorten(one_line(row.example.title), _LONGEST_NAME)
+    return f"{title}#{repetition + 1}" if repetition else title
 
 
 def _outcome(one: Feedback) -> str:
@@ -86,7 +91,8 @@ def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
         }
         attributes = {key: str(value) for key, value in counts.items()}
         suite = ElementTree.SubElement(root, "testsuite", {"name": clean(title), **attributes})
-        for case, outcome, why in cases:
+        names = unique(case for case, _, _ in cases)
+        for case, (_, outcome, why) in zip(names, cases, strict=True):
             element = ElementTree.SubElement(
                 suite, "testcase", classname=clean(title), name=clean(case)
             )
@@ -127,7 +133,8 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
         rows.append([one.key, *difference_cells(one), verdict])
     table = _rows((*head, "pairs", "lost", "verdict"), rows, marked=1)
     worse = [
-        f"- {_cell(one.key)}: {_cell(example)} {number(first)} → {number(second)}"
+        f"- {_cell(one.key)}: {_cell(shorten(comparison.title_of(example), _LONGEST_NAME))} "
+        f"{number(first)} → {number(second)}"
         for one in comparison.regressed
         for example, first, second in one.changed[:5]
     ]

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from ..experiments import ComparativeResults, Comparison, Difference, ExperimentResults, Figure
 from .tables import _table
-from .text import clean, clock, shorten
+from .text import clean, clock, one_line, shorten
 
 __all__ = [
     "comparative_view",
-    "comparison_table",
+    "comparison_view",
     "datasets_table",
     "experiments_table",
     "figures_table",
@@ -29,6 +29,12 @@ VERDICT_STYLES = {
     "no evidence": "",
     "inconclusive": "yellow",
 }
+
+
+_VERDICT_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
+# How many examples are listed of each figure: this many that got worse and as many others.
+_MOST_CHANGED = 5
+_LONGEST_TITLE = 100
 
 
 def number(value: float | None, sign: bool = False) -> str:
@@ -101,11 +107,40 @@ def run_errors_table(results: ExperimentResults, limit: int = 20) -> Table | Non
     return table if table.row_count else None
 
 
+def comparison_view(comparison: Comparison) -> RenderableType:
+    """Return how two experiments differ: a table of figures, then the examples that changed."""
+    parts: list[RenderableType] = [comparison_table(comparison)]
+    for one in _regressed_first(comparison.differences):
+        if one.changed:
+            parts += [Text(), _changed_examples(comparison, one)]
+    return Group(*parts)
+
+
+def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:
+    return sorted(differences, key=lambda one: list(_VERDICT_ORDER).index(one.verdict))
+
+
+def _changed_examples(comparison: Comparison, one: Difference) -> RenderableType:
+    """Return the examples on which one figure differs, regressions first, with both values."""
+    worse = [row for row in one.changed if (row[2] < row[1]) != one.lower_is_better]
+    better = [*reversed(one.changed[len(worse) :])]
+    counts = f"{len(worse)} worse, {len(better)} better"
+    head = Text.assemble((clean(one.key), "bold"), f": {counts}")
+    table = _table(head, "first", "second", right=("first", "second"))
+    for rows, style in ((worse, "red"), (better, "green")):
+        for example, first, second in rows[:_MOST_CHANGED]:
+            title = shorten(one_line(comparison.title_of(example)), _LONGEST_TITLE)
+            table.add_row(Text(title), number(first), Text(number(second), style))
+    hidden = len(one.changed) - table.row_count
+    more = Text(f"and {hidden} more (--json lists all)", style="dim")
+    return Group(table, more) if hidden else table
+
+
 def comparison_table(comparison: Comparison) -> Table:
-    """Return how each figure differs between two experiments."""
+    """Return how each figure differs between two experiments, regressions first."""
     right = ("first", "second", "delta", "95% interval", "p", "p adj.", "could see", "pairs")
     table = _table("score", *right, "lost", "verdict", right=right)
-    for one in comparison.differences:
+    for one in _regressed_first(comparison.differences):
         verdict = Text(one.verdict, style=VERDICT_STYLES[one.verdict])
         table.add_row(Text(clean(one.key), style="bold"), *difference_cells(one), verdict)
         for k, (first, second) in one.pass_hat.items():

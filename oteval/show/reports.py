@@ -6,18 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from ..model import Score
-from ..pipeline import GateResult, Tally
+from ..pipeline import GateResult, Tally, worst_first
+from .run_titles import unique
 from .text import clean
 
 __all__ = ["junit_report", "markdown_report"]
 
 
-def junit_report(scores: Iterable[Score]) -> str:
+def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = None) -> str:
     """Return scores as JUnit XML: a suite per evaluator, a case per trajectory.
 
     A fail is a failure, an error an error, and what was not evaluated is skipped, so that no CI
     takes it for a pass.
+
+    Args:
+        scores: The scores.
+        titles: The cases' names by trajectory id (`run_title`); a run without one is named by
+            its id.
     """
+    titles = titles or {}
     suites: dict[str, list[Score]] = {}
     for score in scores:
         suites.setdefault(score.evaluator, []).append(score)
@@ -31,15 +38,16 @@ def junit_report(scores: Iterable[Score]) -> str:
         }
         attributes = {key: str(value) for key, value in counts.items()}
         suite = ElementTree.SubElement(root, "testsuite", {"name": clean(name), **attributes})
-        for member in members:
-            _case(suite, member)
+        names = unique(titles.get(one.trajectory_id, one.trajectory_id) for one in members)
+        for name_of_case, member in zip(names, members, strict=True):
+            _case(suite, name_of_case, member)
     ElementTree.indent(root)
     return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ElementTree.Element, score: Score) -> None:
+def _case(suite: ElementTree.Element, name: str, score: Score) -> None:
     case = ElementTree.SubElement(
-        suite, "testcase", classname=clean(score.evaluator), name=score.trajectory_id
+        suite, "testcase", classname=clean(score.evaluator), name=clean(name)
     )
     message = clean(score.comment).replace("\n", " ")
     if score.status == "error":
@@ -62,7 +70,7 @@ def markdown_report(
     """
     lines = ["# oteval", "", "| evaluator | passed | failed | errors | not evaluated | pass rate |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
-    for counted in tallies.values():
+    for counted in worst_first(tallies.values()):
         rate = "-" if counted.pass_rate is None else f"{counted.pass_rate:.3f}"
         cells = [counted.passed, counted.failed, counted.errors, counted.not_evaluated, rate]
         lines.append(f"| {_cell(counted.evaluator)} | {' | '.join(map(str, cells))} |")

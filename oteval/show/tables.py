@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..model import Score, Trajectory
-from ..pipeline import ScoreRun, Tally
+from ..pipeline import ScoreRun, Tally, worst_first
 from .terminal import verdict
 from .text import clean, clock, duration, shorten
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+def _table(*columns: str | Text, right: Sequence[str] = ()) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in columns:
         justify = "right" if name in right else "left"
@@ -87,10 +87,10 @@ def scores_table(scores: Iterable[Score]) -> Table:
 
 
 def tallies_table(tallies: Iterable[Tally]) -> Table:
-    """Return the counts by evaluator."""
+    """Return the counts by evaluator, those that fail first."""
     names = ("passed", "failed", "errors", "not evaluated", "pass rate", "mean score")
     table = _table("evaluator", *names, right=names)
-    for counted in tallies:
+    for counted in worst_first(tallies):
         rate, mean = counted.pass_rate, counted.mean
         table.add_row(
             Text(clean(counted.evaluator), style="bold"),

@@ -70,9 +70,9 @@ def clock(time_ns: int) -> str:
     return when.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def duration(nanoseconds: int) -> str:
-    """Return a duration with three figures: ``12.3 ms``, ``4.56 s``."""
+def duration(nanoseconds: int, digits: int = 3) -> str:
+    """Return a duration with some figures: ``12.3 ms``, ``4.56 s``."""
     seconds = nanoseconds / 1e9
     if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.3g} min"
+        return f"{seconds * 1000:.{digits}g} ms"
+    return f"{seconds:.{digits}g} s" if seconds < 600 else f"{seconds / 60:.{digits}g} min"

@@ -22,6 +22,16 @@ from .rows import Row, row_of
 __all__ = ["Results"]
 
 
+def _failures_note(rows: list[Row]) -> str:
+    """Return a warning for a baseline of failing tests, which later runs cannot fall below."""
+    failing = {row.test for row in rows if row.outcome not in ("passed", "skipped")}
+    if not failing:
+        return ""
+    count, total = len(failing), len({row.test for row in rows})
+    some = ", ".join(sorted(failing)[:3]) + (", ..." if count > 3 else "")
+    return f"; WARNING: {count} of {total} tests failed, and the baseline holds that: {some}"
+
+
 class Results:
     """The rows of a run; registered as a plugin where an option asks for them."""
 
@@ -107,7 +117,7 @@ class Results:
             self._notes.append(f"{name} was not saved: no test with the mark ran")
             return
         try:
-            self._notes.append(f"saved: {self._write(name, rows)}")
+            self._notes.append(f"saved: {self._write(name, rows)}{_failures_note(rows)}")
         except OtevalError as error:
             self._notes.append(f"not saved: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

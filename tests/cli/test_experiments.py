@@ -109,6 +109,8 @@ def test_compare_says_what_differs(shop: Run, tmp_path: Path, monkeypatch: pytes
 
     assert done.status == 1
     assert "regressed" in done.out
+    assert "good: 16 worse, 0 better" in done.out
+    assert "e5 " in done.out
     assert (row["key"], row["verdict"], row["only_a"], row["only_b"]) == (
         "good",
         "regressed",

@@ -125,3 +125,18 @@ def test_nothing_to_report_has_its_own_status(shown: Run) -> None:
 
     assert done.status == 3
     assert not Path("r.html").exists()
+
+
+def test_the_gates_are_shown(shown: Run) -> None:
+    """Gates of oteval.yaml, or of the file that -c names, stand in both reports."""
+    config = "evaluators: [{name: %s, type: tool_errors}]\ngates: [{evaluator: %s}]\n"
+    Path("oteval.yaml").write_text(config % ("gone", "gone"))
+    Path("other.yaml").write_text(config % ("refund-policy", "refund-policy"))
+
+    shown("report", "--html", "r.html", "--md", "r.md")
+    shown("report", "--md", "other.md", "-c", "other.yaml")
+
+    assert "gone" in Path("r.html").read_text("utf-8")
+    assert "- gone: **failed** (evaluated 0 (at least 1): not met)" in Path("r.md").read_text()
+    assert "- refund-policy: passed" in Path("other.md").read_text()
+    assert shown("report", "--md", "r.md", "-c", "none.yaml").status == 2

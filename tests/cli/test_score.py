@@ -257,3 +257,19 @@ def test_the_schema_is_json(oteval: Run):
         *("evaluators", "gates", "salt", "completion", "budgets", "retention"),
         *("forward", "events", "metrics", "redact"),
     }
+
+
+def test_junit_cases_are_named_by_question_and_agent(filled: Run, rules: Any, tmp_path: Path):
+    """A case keeps its name when the run is repeated, so that CI can follow it."""
+    rules()
+
+    filled("score", "--junit", "j.xml")
+
+    names = [
+        case.get("name", "") for case in ElementTree.parse(tmp_path / "j.xml").iter("testcase")
+    ]
+    assert names == [
+        "support_agent · What is the weather in Paris and Tokyo?",
+        "support_agent · Where is my order 9999?",
+        "hi",  # its spans name no agent
+    ]

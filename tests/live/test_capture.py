@@ -13,6 +13,7 @@ from opentelemetry import _logs, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 import oteval
+from oteval.evaluate.observed import listen
 from oteval.store import Store
 
 from ..agent import answer
@@ -259,3 +260,31 @@ def test_without_the_sdk_oteval_can_still_be_imported():
     )
 
     assert done.stdout.count("pip install 'oteval[sdk]'") == 2
+
+
+def test_each_score_is_announced_once(tmp_path: Path):
+    """Evaluators called inside an evaluator, also in threads, and repeated scoring add nothing."""
+    config = tmp_path / "oteval.yaml"
+    config.write_text(
+        "evaluators:\n"
+        "- {name: slow, type: python, call: 'tests.live.test_capture:nested', timeout: 30}\n"
+        "- {name: calls, type: python, call: 'tests.live.test_capture:nested'}\n"
+    )
+    heard: list[str] = []
+    stop = listen(lambda result: heard.append(result["key"]))
+
+    try:
+        with oteval.capture() as run:
+            answer("first")
+            run.score(config)
+            answer("second", name="other")
+            run.score(config)
+    finally:
+        stop()
+
+    assert sorted(heard) == ["calls", "calls", "slow", "slow"]
+
+
+def nested(outputs: object) -> bool:
+    """An evaluator that asks another one."""
+    return oteval.trajectory_superset(outputs=outputs, reference_outputs=[])["score"] is True

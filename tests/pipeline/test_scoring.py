@@ -531,7 +531,11 @@ def test_gates_are_checked_over_a_run(store: Store, tmp_path: Path):
 
     config = parse_config(json.dumps({"evaluators": rules, "gates": gates}))
 
-    assert [gate.passed for gate in check_gates(config, counted)] == [True, False, False]
+    assert [gate.passed for gate in check_gates(config.gates, counted.tallies)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_variants_count_the_sequences_of_tools(store: Store):

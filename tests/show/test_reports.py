@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
+from oteval.model import Message
 from oteval.pipeline import GateResult, Tally
-from oteval.show import junit_report, markdown_report
+from oteval.show import junit_report, markdown_report, run_title
 
-from ..make import score
+from ..make import run, score
 
 HOSTILE = (
     "<script>&amp;]]> | `x` [a](b) ![i](j) **b** \x1b[31m\x00\ud800\uffff\u202e\nsecond\r\n| line"
@@ -85,3 +87,40 @@ def test_markdown_cells_hold_what_a_trace_says():
     assert "\\<script\\>" in line
     assert "\\[a\\](b) \\!\\[i\\](j) \\*\\*b\\*\\*" in line
     assert "\x1b" not in text
+
+
+def test_junit_cases_are_named_by_titles():
+    """Cases have their runs' names, numbered where one is repeated; a run without one its id."""
+    titles = {score(1).trajectory_id: "clerk · refund", score(2).trajectory_id: "clerk · refund"}
+    scores = [score(1), score(2), score(4)]
+
+    root = ElementTree.fromstring(junit_report(scores, titles))
+
+    names = [case.get("name") for case in root.iter("testcase")]
+    assert names == ["clerk · refund", "clerk · refund #2", score(4).trajectory_id]
+
+
+def test_a_runs_title_is_its_agent_case_and_question():
+    """The title stays the same when a run is repeated; only an unknown run goes by its id."""
+    asked = run(1, Message("user", "Where is\nmy order?"), agent="clerk")
+    named = replace(asked, attributes={"test.case.id": "refund-1"})
+    unknown = run(3, Message("assistant", "hi"))
+
+    assert run_title(asked) == "clerk · Where is my order?"
+    assert run_title(named) == "clerk · refund-1 · Where is my order?"
+    assert run_title(unknown).endswith(unknown.id)
+
+
+def test_evaluators_that_fail_come_first():
+    """Failures by pass rate, then evaluators without any verdict, then those that pass."""
+    tallies = {
+        "good": Tally("good", passed=3),
+        "blind": Tally("blind", not_evaluated=3),
+        "bad": Tally("bad", passed=2, failed=1),
+        "broken": Tally("broken", errors=3),
+    }
+
+    text = markdown_report(tallies, [], [])
+
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert rows == ["| evaluator", "| broken", "| bad", "| blind", "| good"]

@@ -295,3 +295,17 @@ def test_saved_experiments_are_compared_like_any_other(project: Project):
     assert differences["good"].delta == pytest.approx(-0.7)
     assert differences["good"].pairs == 2
     assert differences["test"].delta == 0
+
+
+def test_a_baseline_of_failing_tests_says_so(project: Project):
+    """Later runs cannot fall below a failing test, so saving one is a warning that names it."""
+    project.write(
+        test_it="import pytest\n"
+        "@pytest.mark.oteval\ndef test_good(): pass\n"
+        "@pytest.mark.oteval\ndef test_bad(): assert 0\n"
+    )
+
+    printed = project.run("--oteval-save-baseline", "main")
+
+    assert "WARNING: 1 of 2 tests failed, and the baseline holds that: " in printed
+    assert "test_it.py::test_bad" in printed

@@ -11,9 +11,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from ... import __version__
+from ...config import Gate
 from ...errors import ConfigError, NothingEvaluated
 from ...jsontext import dumps
 from ...pipeline import align, first_divergence
@@ -38,6 +38,7 @@ class Options:
         selection: What was chosen, as names and values.
         baseline: The group that the others are compared with; the first when "".
         evaluators: Only these; all when empty.
+        gates: The gates to check, of the evaluators shown.
         is_grouped: Whether the runs' groups are to be compared.
         most_rows: How many rows to show.
         most_bytes: How much the details may take.
@@ -49,11 +50,18 @@ class Options:
     selection: tuple[tuple[str, str], ...] = ()
     baseline: str = ""
     evaluators: tuple[str, ...] = ()
+    gates: tuple[Gate, ...] = ()
     is_grouped: bool = False
     most_rows: int = 10_000
     most_bytes: int = 50_000_000
     longest: int = 20_000
     static: int = 40
+
+    @property
+    def shown_gates(self) -> tuple[Gate, ...]:
+        """The gates of the evaluators that are shown."""
+        chosen = self.evaluators
+        return tuple(gate for gate in self.gates if not chosen or gate.evaluator in chosen)
 
 
 def build(
@@ -86,7 +94,7 @@ def build(
     if not counting.runs:
         raise NothingEvaluated("no run was there to report; oteval trajectories lists them")
     groups = _groups(list(counting.groups), options)
-    columns = _columns(list(counting.names), groups)
+    columns = _columns(counting.ordered_names(), groups)
     rows = _rows(kept.items(), columns, groups, options)
     notes = list(kept.notes(counting.runs))
     rows = rows[: options.most_rows]
@@ -111,6 +119,7 @@ def build(
         details=details_of,
         charts=tuple(counting.charts(groups)),
         pairwise=tuple(pairwise),
+        gates=tuple(counting.gates(options.shown_gates, groups)),
         notes=tuple(notes),
         static=_static(rows, details_of, options.static),
         made_ns=time.time_ns() if made_ns is None else made_ns,
@@ -119,24 +128,31 @@ def build(
 
 
 class _Kept:
-    """The runs to show: those that did not pass, then the latest."""
+    """The runs to show: failures, then runs that were not evaluated, then the latest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._bad: deque[tuple[int, Item]] = deque(maxlen=most)
+        self._failed: deque[tuple[int, Item]] = deque(maxlen=most)
+        self._missing: deque[tuple[int, Item]] = deque(maxlen=most)
         self._good: deque[tuple[int, Item]] = deque(maxlen=most)
         self._seen = 0
 
     def add(self, item: Item) -> None:
-        bad = item.error or any(v.state in ("fail", "error", "none") for v in item.verdicts)
-        (self._bad if bad else self._good).append((self._seen, item))
+        states = {verdict.state for verdict in item.verdicts}
+        if item.error or states & {"fail", "error"}:
+            place = self._failed
+        else:
+            place = self._missing if "none" in states else self._good
+        place.append((self._seen, item))
         self._seen += 1
 
     def items(self) -> list[Item]:
         """Return the runs kept, in the order in which they came."""
-        room = max(0, self._most - len(self._bad))
-        good = list(self._good)[max(0, len(self._good) - room) :] if room else []
-        return [item for _, item in sorted(chain(self._bad, good), key=lambda pair: pair[0])]
+        kept: list[tuple[int, Item]] = []
+        for place in (self._failed, self._missing, self._good):
+            free = self._most - len(kept)
+            kept += list(place)[-free:] if free else []
+        return [item for _, item in sorted(kept, key=lambda pair: pair[0])]
 
     def notes(self, total: int) -> Iterable[str]:
         if total > self._most:
@@ -179,7 +195,7 @@ def _rows(
     for item in items:
         cases.setdefault(item.case if options.is_grouped else item.id, []).append(item)
     rows = [_row(members, columns, groups) for members in cases.values()]
-    return sorted(rows, key=lambda row: (_WORST.index(row.change), not row.is_bad, -row.started_ns))
+    return sorted(rows, key=lambda row: (_WORST.index(row.change), row.badness, -row.started_ns))
 
 
 def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[str]) -> Row:
@@ -207,8 +223,7 @@ def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[st
         runs=tuple(item.id for item in members),
         cells=tuple(cells),
         change=min(changes, key=_WORST.index) if changes else "",
-        is_bad=any(cell.state in ("fail", "mixed", "error", "none") for cell in cells)
-        or any(item.error for item in members),
+        badness=_badness(cells, members),
         diffs=tuple(_diffs(by_group, groups)),
         started_ns=max(item.start_ns for item in members),
         took_ns=sum(took) // len(took) if took else 0,
@@ -217,6 +232,14 @@ def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[st
         gaps=tuple(clean(code) for code in gaps),
         words=_words(members),
     )
+
+
+def _badness(cells: Sequence[Cell], members: Sequence[Item]) -> int:
+    """Return 0 for a row with a failure, 1 for one with a missing verdict, 2 for the others."""
+    states = {cell.state for cell in cells}
+    if states & {"fail", "mixed", "error"} or any(item.error for item in members):
+        return 0
+    return 1 if "none" in states else 2
 
 
 def _detail(members: Sequence[Item], compared: bool) -> str:
@@ -292,6 +315,6 @@ def _details(
 
 def _static(rows: Sequence[Row], known: dict[str, str], most: int) -> tuple[str, ...]:
     """Return the runs to show in full without a script: what did not pass, then the others."""
-    first = [run for row in rows if row.is_bad for run in row.runs]
+    first = [run for row in rows if row.badness < 2 for run in row.runs]
     order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
     return tuple(run for run in order if run in known)[:most]

@@ -23,6 +23,7 @@ sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module_
 
 _SVG = "http://www.w3.org/2000/svg"
 _WIDTH, _HEIGHT = 520, 250
+_LABEL = 18  # characters
 # pygal measures texts by the sizes of its style.
 _STYLE = Style(
     font_family="inherit",
@@ -51,6 +52,27 @@ def draw(chart: Bars | Histogram) -> str:
     return ElementTree.tostring(root, "unicode", short_empty_elements=False)
 
 
+def axis_labels(labels: Sequence[str]) -> list[str]:
+    """Return labels short enough for an axis; those that differ still do.
+
+    The beginnings of long names are often the same (versions, models): then the ends are shown.
+    """
+    for short in (_beginning, _ending):
+        found = [short(label) for label in labels]
+        if len(set(found)) == len(set(labels)):
+            return found
+    numbers = {label: f" {at}" for at, label in enumerate(dict.fromkeys(labels), start=1)}
+    return [f"{label[: _LABEL - len(numbers[label]) - 1]}…{numbers[label]}" for label in labels]
+
+
+def _beginning(label: str) -> str:
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
+
+
+def _ending(label: str) -> str:
+    return label if len(label) <= _LABEL else f"…{label[1 - _LABEL :]}"
+
+
 def _config(labels: Sequence[str], form: Callable[[float], str]) -> dict[str, object]:
     return {
         "js": (),
@@ -60,8 +82,8 @@ def _config(labels: Sequence[str], form: Callable[[float], str]) -> dict[str, ob
         "margin": 8,
         "spacing": 8,
         "show_legend": False,
-        "x_labels": list(labels),
-        "truncate_label": 18,
+        "x_labels": axis_labels(labels),
+        "truncate_label": _LABEL + 2,
         "x_label_rotation": 0 if sum(map(len, labels)) < 64 else 30,
         "value_formatter": form,
         "disable_xml_declaration": True,

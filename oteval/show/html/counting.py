@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from ...evaluate.gates import Tally
+from ...config import Gate
+from ...evaluate.gates import GateResult, Tally, worst_first
 from ...evaluate.judge.prices import make_prices
 from ...evaluate.stats import benjamini_hochberg, paired_permutation, wilson
+from ...pipeline import check_gates
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
 from .data import Bars, Evaluator, Histogram, Item, Verdict
@@ -23,6 +25,10 @@ _TIMES = 10
 _MOST_CHARTED = 6
 
 Place = tuple[str, str]
+# A group, and whether a gate held in it.
+Held = tuple[str, GateResult]
+# Writes a value with a number of figures, three unless given.
+Form = Callable[..., str]
 
 
 @dataclass
@@ -164,10 +170,25 @@ class Counting:
         first, last = (clock(time)[:16] for time in self._times)
         return f"{first} – {last} UTC"
 
+    def ordered_names(self) -> list[str]:
+        """Return the evaluators' names, those that fail in any group first."""
+        totals = {name: Tally(name) for name in self.names}
+        for (name, _), seen in self._seen.items():
+            totals[name].merge(seen.tally)
+        return [tally.evaluator for tally in worst_first(totals.values())]
+
+    def gates(self, gates: Iterable[Gate], groups: Sequence[str]) -> Iterator[Held]:
+        """Yield whether each gate held in each group."""
+        for group in groups:
+            of_group = {name: one.tally for (name, at), one in self._seen.items() if at == group}
+            for result in check_gates(gates, of_group):
+                shown = replace(result, evaluator=clean(result.evaluator))
+                yield clean(group), shown
+
     def evaluators(self, groups: Sequence[str]) -> Iterator[Evaluator]:
         """Yield each evaluator's counts in each group, compared with the first group."""
         found: list[Evaluator] = []
-        for name in self.names:
+        for name in self.ordered_names():
             base = self._seen.get((name, groups[0]))
             for at, group in enumerate(groups):
                 seen = self._seen.get((name, group)) or _Seen(Tally(name))
@@ -180,7 +201,7 @@ class Counting:
 
     def charts(self, groups: Sequence[str]) -> Iterator[Bars | Histogram]:
         """Yield the distributions worth a chart."""
-        names = list(self.names)[:_MOST_CHARTED]
+        names = self.ordered_names()[:_MOST_CHARTED]
         if len(groups) > 1:
             yield from self._rates_by_group(names, groups)
         else:
@@ -190,7 +211,7 @@ class Counting:
             values = [value for scores in by_group.values() for value in scores]
             if any(value not in (0.0, 1.0) for value in values):
                 title = f"Scores: {clean(name)}"
-                yield histogram(title, by_group, lambda value: f"{value:.3g}")
+                yield histogram(title, by_group, _plain)
         for title, kind, form in (
             ("Time per run", "seconds", _seconds),
             ("Tokens per run", "tokens", _short),
@@ -304,16 +325,20 @@ def _dollars(value: float) -> str:
     return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
 
 
-def _short(value: float) -> str:
-    """Return a count with three figures: ``12.3k``, ``4.56M``."""
+def _plain(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}g}"
+
+
+def _short(value: float, digits: int = 3) -> str:
+    """Return a count with some figures: ``12.3k``, ``4.56M``."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
+            return f"{value / size:.{digits}g}{unit}"
+    return f"{value:.{digits}g}"
 
 
-def _seconds(value: float) -> str:
-    return duration(round(value * 1e9))
+def _seconds(value: float, digits: int = 3) -> str:
+    return duration(round(value * 1e9), digits)
 
 
 def _high(values: Sequence[float], form: Any) -> str:
@@ -325,18 +350,23 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _time_labels(times: Sequence[float]) -> tuple[str, ...]:
-    """Return times as short as they can be told apart."""
-    days = (times[-1] - times[0]) / 86400e9
-    texts = [clock(int(time)) for time in times]
-    if days > 8:
-        return tuple(text[5:10] for text in texts)
-    return tuple(text[5:16] if days > 1 else text[11:16] for text in texts)
+    """Return times in the shortest form in which they all differ.
+
+    Times of one day leave out the date; times less than a second apart have milliseconds.
+    """
+    texts = [f"{clock(int(time))}.{int(time) // 1_000_000 % 1000:03d}" for time in times]
+    first = 5 if len({text[:10] for text in texts}) > 1 else 11
+    for last in (10, 16, 19, 23):
+        labels = tuple(text[first:last] for text in texts)
+        if len(set(labels)) == len(labels):
+            break
+    return labels
 
 
 def histogram(
     title: str,
     by_group: Mapping[str, Sequence[float]],
-    form: Any,
+    form: Form,
     *,
     is_logarithmic: bool = False,
 ) -> Histogram:
@@ -345,7 +375,7 @@ def histogram(
     Args:
         title: What the values are.
         by_group: The values by group.
-        form: How an edge is written.
+        form: Writes an edge with a number of figures.
         is_logarithmic: Whether bins grow, where the values span more than a factor of ten.
     """
     values = sorted(value for group in by_group.values() for value in group)
@@ -363,9 +393,19 @@ def histogram(
         for value in members:
             counts[_bin(value, edges)] += 1
         series.append((clean(group), tuple(counts)))
-    labels = tuple(f"{form(a)} – {form(b)}" for a, b in pairwise(edges))
+    labels = tuple(f"{a} – {b}" for a, b in pairwise(_edge_labels(edges, form)))
     note = f"median {form(_quantile(values, 0.5))}, 95% below {form(_quantile(values, 0.95))}"
     return Histogram(title, labels, tuple(series), note)
+
+
+def _edge_labels(edges: Sequence[float], form: Form) -> list[str]:
+    """Return edges with as many figures as it takes to tell them apart."""
+    labels: list[str] = []
+    for digits in range(3, 18):
+        labels = [form(edge, digits) for edge in edges]
+        if len(set(labels)) == len(set(edges)):
+            break
+    return labels
 
 
 def _bin(value: float, edges: Sequence[float]) -> int:

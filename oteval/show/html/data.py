@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from ...evaluate.gates import GateResult
 from ...model import Feedback, Score, Status, Trajectory
 
 __all__ = [
@@ -182,7 +183,7 @@ class Row:
         runs: The ids of its runs.
         cells: A cell for each column.
         change: The worst that happened against the baseline.
-        is_bad: Whether anything failed, or could not be judged.
+        badness: 0 if anything failed, 1 if a verdict is missing, 2 otherwise.
         diffs: For each group beside the baseline, the runs lined up; empty without.
         started_ns: When its latest run began.
         took_ns: How long its runs took, on average.
@@ -197,7 +198,7 @@ class Row:
     runs: tuple[str, ...]
     cells: tuple[Cell, ...]
     change: Change = ""
-    is_bad: bool = False
+    badness: int = 2
     diffs: tuple[Comparison, ...] = ()
     started_ns: int = 0
     took_ns: int = 0
@@ -205,6 +206,11 @@ class Row:
     failures: int = 0
     gaps: tuple[str, ...] = ()
     words: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything failed or a verdict is missing."""
+        return self.badness < 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +375,7 @@ class Report:
         details: For each run shown, the JSON text of what the panel shows.
         charts: The distributions.
         pairwise: The pairwise comparisons.
+        gates: For each group, whether each gate held.
         notes: What was left out, and why.
         static: The ids of the runs to print in full.
         made_ns: When the report was made.
@@ -385,6 +392,7 @@ class Report:
     details: Mapping[str, str]
     charts: tuple[Bars | Histogram, ...] = ()
     pairwise: tuple[Pairwise, ...] = ()
+    gates: tuple[tuple[str, GateResult], ...] = ()
     notes: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     made_ns: int = 0

@@ -121,7 +121,7 @@ def _counts(report: Report) -> dict[str, int]:
         "changed": sum(row.change not in ("", "same") for row in rows),
         "regressed": sum(row.change == "regressed" for row in rows),
         "improved": sum(any(c.change == "improved" for c in row.cells) for row in rows),
-        "bad": sum(row.is_bad for row in rows),
+        "bad": sum(row.badness < 2 for row in rows),
         "error": sum("error" in found for found in states),
         "none": sum("none" in found for found in states),
         "failures": sum(row.failures > 0 for row in rows),

@@ -113,7 +113,7 @@
       case "regressed": return has(row, ["regressed"]);
       case "improved": return has(row, ["improved"]);
       case "bad":
-        return chosen ? has(row, ["fail", "mixed", "error", "none"]) : row.dataset.b === "1";
+        return chosen ? has(row, ["fail", "mixed", "error", "none"]) : row.dataset.b !== "0";
       case "error": return has(row, ["error"]);
       case "none": return has(row, ["none"]);
       case "failures": return failures(row) > 0;
@@ -142,7 +142,8 @@
     if (has(row, ["regressed"])) return 0;
     if (has(row, ["changed"])) return 1;
     if (has(row, ["improved"])) return 2;
-    return has(row, ["fail", "mixed", "error", "none"]) || row.dataset.b === "1" ? 3 : 4;
+    if (has(row, ["fail", "mixed", "error"])) return 3;
+    return has(row, ["none"]) ? 4 : 5;
   }
 
   function sorted(chosen) {

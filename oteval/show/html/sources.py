@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations, islice
-from typing import Any
 
 from ...errors import ConfigError
 from ...experiments.plain import trajectory_in
 from ...experiments.votes import pairs_of
-from ...jsontext import dumps
-from ...model import Experiment, Run, Trajectory, Vote
+from ...model import Experiment, Run, Trajectory, Vote, question_of
 from ...selection import Condition, Selection
 from ...store import Store
+from ..run_titles import CASE_ATTRIBUTES, first_attribute, question_line
 from ..text import clean, one_line
 from .data import Duel, Item, Pairwise, Verdict
 
 __all__ = ["BY", "from_experiments", "from_store", "grouping", "pairwise_of"]
 
 _PAGE = 500
-# Attributes that name a run's case and its version, the first that is there counts.
-_CASES = ("test.case.id", "case_name", "example.id")
+# Attributes that name a run's version; the first one present counts.
 _VERSIONS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 NONE = "(none)"
 
 Grouping = Callable[[Trajectory], str]
-
-
-def _attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    found = (trajectory.attributes.get(key) for key in keys)
-    return next((str(value) for value in found if value not in (None, "")), "")
 
 
 def _at(trajectory: Trajectory, form: str) -> str:
@@ -45,7 +38,7 @@ BY: dict[str, Grouping] = {
     "agent": lambda t: t.agent,
     "service": lambda t: t.service,
     "model": lambda t: ", ".join(t.models),
-    "version": lambda t: _attribute(t, _VERSIONS),
+    "version": lambda t: first_attribute(t, _VERSIONS),
     "dialect": lambda t: ", ".join(t.dialects),
     "day": lambda t: _at(t, "%Y-%m-%d"),
     "hour": lambda t: _at(t, "%Y-%m-%d %H:00"),
@@ -64,7 +57,7 @@ def grouping(by: str) -> Grouping:
     key = by.removeprefix("attributes.")
     if key == by or not key:
         raise ConfigError(f"--by {by!r}: there are {', '.join(BY)}, attributes.KEY")
-    return lambda trajectory: _attribute(trajectory, (key,))
+    return lambda trajectory: first_attribute(trajectory, (key,))
 
 
 def split_at(time_ns: int, text: str) -> Grouping:
@@ -93,14 +86,14 @@ def from_store(
         case: The attribute that names a run's case; without, ``test.case.id`` or what was asked.
         on_progress: Called with the number of runs read.
     """
-    keys = (case,) if case else _CASES
+    keys = (case,) if case else CASE_ATTRIBUTES
     trajectories = store.trajectories.read(selection)
     done = 0
     while page := list(islice(trajectories, _PAGE)):
         scores = store.scores.of([trajectory.id for trajectory in page])
         for trajectory in page:
-            named = _attribute(trajectory, keys)
-            asked = _asked(trajectory)
+            named = first_attribute(trajectory, keys)
+            asked = question_line(trajectory)
             yield Item(
                 id=trajectory.id,
                 group=(group(trajectory) or NONE) if group else "",
@@ -114,13 +107,6 @@ def from_store(
         done += len(page)
         if on_progress:
             on_progress(done)
-
-
-def _asked(trajectory: Trajectory) -> str:
-    """Return what a run was asked, on one line."""
-    own = trajectory.own_messages
-    found = next((m.content for m in own if m.role == "user" and m.content), "")
-    return one_line(found[:2000])
 
 
 def from_experiments(store: Store, names: Sequence[str]) -> tuple[list[Experiment], list[Item]]:
@@ -162,7 +148,7 @@ def _items(store: Store, experiment: Experiment) -> Iterator[Item]:
             id=run.id,
             group=experiment.name,
             case=run.example_id,
-            label=_label(run.inputs) or run.example_id,
+            label=one_line(question_of(run.inputs)) or run.example_id,
             verdicts=tuple(verdicts.get(run.id, ())),
             trajectory=stored or made,
             inputs=run.inputs,
@@ -185,19 +171,6 @@ def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
 def _made_of(run: Run) -> Trajectory | None:
     """Return the trajectory that a run's outputs are, where they are messages."""
     return run.trajectory or trajectory_in(run.outputs, run.id)
-
-
-def _label(inputs: Any) -> str:
-    """Return what an example asks, on one line: the last thing said, or the only text there is."""
-    value = inputs
-    if isinstance(value, dict):
-        value = value.get("messages") or (
-            next(iter(value.values())) if len(value) == 1 else dumps(value)
-        )
-    if isinstance(value, list) and value and isinstance(value[-1], dict):
-        value = value[-1].get("content") or dumps(value)
-    text = value if isinstance(value, str) else "" if value is None else dumps(value)
-    return one_line(text[:2000])
 
 
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwise]:
@@ -231,7 +204,9 @@ def _pairwise(
     }
     side = {run.id: name for name in names for run in runs[name]}
     about = [vote for vote in votes if {side.get(run) for run in vote.shown} >= set(names)]
-    labels = {run.example_id: _label(run.inputs) or run.example_id for run in runs[base]}
+    labels = {
+        run.example_id: one_line(question_of(run.inputs)) or run.example_id for run in runs[base]
+    }
     for pair in pairs_of((other, base), both, about):
         evaluators = {vote.evaluator for vote in about if vote.key == pair.key}
         by_place: dict[tuple[str, int], list[Vote]] = {}

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oteval.config import Gate
 from oteval.errors import ConfigError, NothingEvaluated
 from oteval.model import Message
 from oteval.show.html import Item, Options, Report, Verdict, build
 from oteval.show.html.cells import cell_of, changed, direction, worth_of
+from oteval.show.html.charts import axis_labels
 
 from ...make import asks, call, run
 
@@ -242,3 +244,77 @@ def test_an_evaluator_that_only_failed_has_no_pass_rate() -> None:
     assert only.evaluators[0].pass_rate is None
     assert only.evaluators[0].errors == 1
     assert beside.evaluators[0].pass_rate == 0.5
+
+
+def test_failures_come_before_missing_verdicts() -> None:
+    """A newer run that was not evaluated does not push a failure down."""
+    items = [item(1, "", "fail"), item(2, "", "pass"), item(3, "", "none"), item(4, "", "error")]
+
+    report = build(items, Options())
+
+    states = [row.cells[0].state for row in report.rows]
+    assert states == ["error", "fail", "none", "pass"]
+
+
+def test_failures_are_kept_before_missing_verdicts() -> None:
+    """Where not all rows fit, those left out are not the failures."""
+    items = [item(n, "", "fail" if n <= 3 else "none") for n in range(1, 21)]
+
+    report = build(items, Options(most_rows=5))
+
+    assert [row.cells[0].state for row in report.rows] == ["fail"] * 3 + ["none"] * 2
+
+
+def test_the_evaluators_that_fail_come_first() -> None:
+    """In the table of evaluators and in the matrix, whatever the order of the verdicts."""
+    made = item(1, "")
+    verdicts = (Verdict("good", "ok", 1.0, True), Verdict("bad", "ok", 0.0, False))
+
+    report = build([Item(made.id, "", made.case, made.label, verdicts)], Options())
+
+    assert [one.name for one in report.evaluators] == ["bad", "good"]
+    assert [column.evaluator for column in report.columns] == ["bad", "good"]
+
+
+def test_gates_are_checked_for_each_group() -> None:
+    """A gate holds or not by the runs of a group; one of an evaluator without scores fails."""
+    gates = (Gate(evaluator="e", min_pass_rate=0.9), Gate(evaluator="gone"))
+
+    report = compared(item(1, "a", "pass"), item(2, "b", "fail"), gates=gates)
+
+    held = [(group, gate.evaluator, gate.passed) for group, gate in report.gates]
+    assert held == [("a", "e", True), ("a", "gone", False), ("b", "e", False), ("b", "gone", False)]
+
+
+@pytest.mark.parametrize("seconds", [0.05, 5, 300, 50_000, 500_000, 5_000_000])
+def test_the_labels_of_an_axis_of_times_differ(seconds: float) -> None:
+    """Runs within a tenth of a second or two months: no two places have the same label."""
+    begin = 1_763_800_000_000_000_000
+    step = int(seconds * 1e9 / 20)
+    items = [item(n, "", "pass", start_ns=begin + n * step, end_ns=0) for n in range(20)]
+
+    [chart] = [one for one in build(items, Options()).charts if "over time" in one.title]
+
+    assert len(set(chart.labels)) == len(chart.labels)
+
+
+def test_the_labels_of_a_histogram_differ() -> None:
+    """Scores that differ in the fifth place have edges that say so."""
+    near = [Verdict("e", "ok", 0.5 + n / 1_000_000) for n in range(20)]
+    made = item(1, "")
+    items = [Item(f"{n}", "", f"{n}", "q", (one,), made.trajectory) for n, one in enumerate(near)]
+
+    [chart] = [one for one in build(items, Options()).charts if one.title == "Scores: e"]
+
+    edges = [label.partition(" – ")[0] for label in chart.labels]
+    assert len(set(edges)) == len(edges)
+
+
+def test_the_labels_of_long_groups_differ() -> None:
+    """Names that only differ at their end, or in the middle, stay apart on the axis."""
+    end = ["gpt-5-mini-2026-08-07-a", "gpt-5-mini-2026-08-07-b"]
+    middle = ["gpt-5-mini-a-2026-08-07-long", "gpt-5-mini-b-2026-08-07-long"]
+
+    assert len(set(axis_labels(end))) == 2
+    assert len(set(axis_labels([*end, *middle]))) == 4
+    assert all(len(label) <= 18 for label in axis_labels([*end, *middle]))

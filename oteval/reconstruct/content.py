@@ -1,7 +1,8 @@
 """Message content in the encodings that several dialects share, turned into `Message` values.
 
-Three encodings cover most of them: OpenTelemetry's ``parts``, OpenAI's chat messages, and the
-one-event-per-message bodies of the GenAI conventions until 1.36.
+A list may hold messages in any form (`message_forms`), parts of messages in any form (`parts`), or
+both, as the Responses API mixes them. An item of an unknown form becomes a part of the message
+before it, or of one of its own; it never becomes a role.
 """
 
 from __future__ import annotations
@@ -10,8 +11,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..jsontext import canonical
 from ..model import Message, Span, ToolCall
-from .values import parse, parse_arguments, text_of
+from .message_forms import forms_of
+from .parts import (
+    Part,
+    Result,
+    is_explicit,
+    is_fragment,
+    is_reasoning,
+    is_said_by_model,
+    read_call,
+    read_parts,
+    read_result,
+    unknown_kind,
+)
+from .reprs import object_of
+from .values import parse, text_of
 
 __all__ = [
     "EVENT_ROLES",
@@ -22,7 +38,6 @@ __all__ = [
     "tool_definitions",
 ]
 
-_ROLES = {"ai": "assistant", "model": "assistant", "human": "user", "function": "tool"}
 EVENT_ROLES = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -30,14 +45,10 @@ EVENT_ROLES = {
     "gen_ai.tool.message": "tool",
     "gen_ai.choice": "assistant",
 }
-# A mapping without any of these is no message.
-_FIELDS = frozenset({"role", "type", "content", "parts", "tool_calls", "tool_call_id"})
-_CALL_PARTS = ("tool_call", "tool_use", "tool-call", "function_call")
-_RESULT_PARTS = ("tool_call_response", "tool_result", "tool-result", "function_call_output")
 
 
 def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed list, each in the form of parts or of OpenAI's chat API.
+    """Return the messages of a parsed list of messages, or of parts of messages.
 
     Args:
         value: The list; a single message, or its text alone, is taken as a list of one.
@@ -45,25 +56,95 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
         role: Who says what names no role.
 
     Returns:
-        The messages. What is no message at all is left out.
+        The messages. A list without any known item gives none.
     """
-    if isinstance(value, str) and value.strip():
-        return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
-    if isinstance(value, Mapping):
-        value = [value]
-    messages: list[Message] = []
-    for item in value if isinstance(value, list) else []:
-        if isinstance(item, Mapping) and not _FIELDS.isdisjoint(item):
-            messages.extend(_from_message(item, span, role))
-    return join_neighbours(messages)
+    if isinstance(value, str):
+        value = [value] if value.strip() else []
+    collector = _Collector(span, role)
+    for item in value if isinstance(value, list) else [value]:
+        collector.add(item)
+    return collector.finish()
+
+
+class _Collector:
+    """Makes messages of the items of one list; neighbouring loose parts share a message."""
+
+    def __init__(self, span: Span, role: str) -> None:
+        self.span = span
+        self.role = role
+        self.messages: list[Message] = []
+        self.loose: _Body | None = None
+        self.knows_any = False
+
+    def add(self, item: Any) -> None:
+        if item is None or item == {} or item == []:
+            return
+        forms = forms_of(item, self.role)
+        if forms:
+            self._flush()
+            self.knows_any = True
+            for form in forms:
+                self.messages += _from_form(form, self.span)
+        elif isinstance(item, list):
+            for inner in item:
+                self.add(inner)
+        elif isinstance(item, (str, Mapping)):
+            self._add_part(item)
+        else:
+            self._add_unknown({"type": "unknown", "value": item})
+
+    def _add_part(self, item: str | Mapping[str, Any]) -> None:
+        role = self._role_of(item)
+        if not role and isinstance(item, Mapping):
+            self._add_unknown(item)
+            return
+        self.knows_any = True
+        if self.loose is None or self.loose.role != role:
+            self._flush()
+            self.loose = _Body(role, "", self.span)
+        self.loose.add(item)
+
+    def _role_of(self, item: str | Mapping[str, Any]) -> str:
+        """Return who says a part that stands alone, or "" for one of an unknown kind."""
+        part = next(read_parts(item), None)
+        if isinstance(part, Result):
+            return "tool"
+        if isinstance(part, ToolCall) or (isinstance(item, Mapping) and is_said_by_model(item)):
+            return "assistant"
+        if isinstance(part, Mapping) and unknown_kind(part):
+            return ""
+        is_input = isinstance(item, Mapping) and item.get("type") == "input_text"
+        return "user" if is_input else self.role
+
+    def _add_unknown(self, part: Mapping[str, Any]) -> None:
+        """Keep an item of an unknown form with the message before it."""
+        self._flush()
+        if self.messages:
+            last = self.messages[-1]
+            self.messages[-1] = replace(last, parts=(*last.parts, part))
+        else:
+            self.loose = _Body(self.role, "", self.span)
+            self.loose.parts.append(part)
+
+    def _flush(self) -> None:
+        if self.loose is not None:
+            self.messages += self.loose.messages()
+            self.loose = None
+
+    def finish(self) -> list[Message]:
+        self._flush()
+        return join_neighbours(self.messages) if self.knows_any else []
 
 
 def choices(value: Any) -> tuple[Any, list[Any]]:
     """Return a parsed list of answers as the first choice, and the others one by one.
 
     Messages of the assistant that each say why they end are choices; else all are one answer.
+    Messages that all ask for tools are the parallel calls of one answer.
     """
     if not isinstance(value, list) or len(value) < 2 or not all(map(_is_choice, value)):
+        return value, []
+    if all(map(_ends_with_calls, value)):
         return value, []
     return value[:1], value[1:]
 
@@ -74,29 +155,26 @@ def _is_choice(item: Any) -> bool:
     return str(item.get("role") or "assistant") in ("assistant", "model")
 
 
-def _from_message(item: Mapping[str, Any], span: Span, role: str = "") -> list[Message]:
-    role = _role(item, role)
-    name = item.get("name")
-    body = _Body(role, str(name) if name else "", span)
-    parts = item.get("parts")
-    if isinstance(parts, list):
-        body.add_parts(parts)
+def _ends_with_calls(item: Mapping[str, Any]) -> bool:
+    return str(item["finish_reason"]).replace("s", "") in ("tool_call", "function_call", "tool_ue")
+
+
+def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
+    role, name = str(item["role"]), item.get("name")
+    body = _Body(role, str(name) if isinstance(name, str) else "", span)
+    body.add_calls(item.get("tool_calls"))
+    parts = parse(item.get("parts")).value
+    if isinstance(parts, list) and (parts or item.get("content") is None):
+        for part in parts:
+            body.add(part)
     else:
         body.add_content(item.get("content"))
-    for call in _as_list(item.get("tool_calls")):
-        body.add_call(call)
-    if role == "tool" and not body.results:
-        body.add_result(item.get("tool_call_id") or item.get("id"), body.take_content(), item)
+    for invocation in _as_list(item.get("toolInvocations")):
+        body.add({"toolInvocation": invocation})
+    body.add_aside(item)
+    if role == "tool" and not body.results and not body.only_approves:
+        body.take_as_result(item)
     return body.messages()
-
-
-def _role(item: Mapping[str, Any], default: str) -> str:
-    """Return a message's role; without one, what its fields say it is."""
-    role = str(item.get("role") or item.get("type") or "")
-    if not role:
-        role = "assistant" if item.get("tool_calls") else default
-        role = "tool" if item.get("tool_call_id") else role
-    return _ROLES.get(role, role)
 
 
 class _Body:
@@ -110,85 +188,144 @@ class _Body:
         self.calls: list[ToolCall] = []
         self.results: list[Message] = []
         self.parts: list[Mapping[str, Any]] = []
+        self._before: list[Message] = []
+        self._has_own_calls = False
 
-    def add_parts(self, parts: Iterable[Any]) -> None:
-        for part in parts:
-            if isinstance(part, Mapping):
-                self._add_part(part)
-            elif isinstance(part, str):
-                self.texts.append(part)
+    @property
+    def only_approves(self) -> bool:
+        """Whether all that it holds approves calls, which is no result of them."""
+        kinds = [str(part.get("type")) for part in self.parts]
+        return bool(kinds) and not self.texts and all("approval" in kind for kind in kinds)
 
-    def _add_part(self, part: Mapping[str, Any]) -> None:
-        kind = part.get("type")
-        if kind in ("text", "input_text", "output_text"):
-            self.texts.append(text_of(part.get("content", part.get("text"))) or "")
-        elif kind in _CALL_PARTS:
-            self.add_call(part)
-        elif kind in _RESULT_PARTS:
-            call_id = part.get("id") or part.get("tool_use_id") or part.get("call_id")
-            result = part.get("response", part.get("result", part.get("content")))
-            self.add_result(call_id, result, part)
-        else:
-            self.parts.append(part)
+    def add_calls(self, value: Any) -> None:
+        """Add a message's list of calls; parts that repeat them are then left out."""
+        calls = value
+        if isinstance(value, str):
+            calls = parse(value).value
+            calls = object_of(value) if isinstance(calls, str) else calls
+        for item in _as_list(calls):
+            item = (object_of(item) or parse(item).value) if isinstance(item, str) else item
+            call = read_call(item)
+            if call is not None:
+                self._add_part(call)
+            elif isinstance(item, Mapping):
+                self.parts.append({"type": "tool_call", **item})
+        self._has_own_calls = bool(self.calls)
 
     def add_content(self, content: Any) -> None:
+        """Add a message's content: a text, a list of parts, or one part."""
         if isinstance(content, list) and all(isinstance(part, (Mapping, str)) for part in content):
-            self.add_parts(content)
+            for part in content:
+                self.add(part)
+        elif isinstance(content, str) or is_explicit(content):
+            self.add(content)
         elif content is not None:
             self.texts.append(text_of(content) or "")
 
-    def add_call(self, call: Any) -> None:
-        if not isinstance(call, Mapping):
+    def add(self, item: Any) -> None:
+        """Add a text, or a part in any form."""
+        inner = item.get("parts") if isinstance(item, Mapping) else None
+        if isinstance(inner, list):
+            for part in inner:
+                self.add(part)
             return
-        function = call.get("function")
-        source = function if isinstance(function, Mapping) else call
-        name = source.get("name")
-        if not name:
-            return
-        arguments = source.get("arguments", source.get("args", source.get("input")))
-        call_id = str(call.get("id") or call.get("call_id") or "")
-        self.calls.append(ToolCall(str(name), parse_arguments(arguments), call_id))
+        for part in read_parts(item):
+            blocks = self._blocks_of(part) if isinstance(part, str) else None
+            if blocks is None:
+                self._add_part(part)
+            else:
+                for told in (inner for block in blocks for inner in read_parts(block)):
+                    self._add_part(told)
 
-    def add_result(self, call_id: Any, result: Any, part: Mapping[str, Any]) -> None:
-        failed = part.get("is_error") is True or part.get("status") == "error"
+    def _blocks_of(self, text: str) -> list[Any] | None:
+        """Return the parts that a text of JSON or of Python objects spells out, or None."""
+        if self.role == "tool":
+            return None
+        found = object_of(text) if self.role == "assistant" else None
+        if found is None and text.lstrip()[:2] in ("[{", "[ ", "[\n"):
+            parsed = parse(text)
+            found = None if parsed.truncated else parsed.value
+        blocks = found if isinstance(found, list) else [found]
+        return blocks if blocks and all(map(is_explicit, blocks)) else None
+
+    def _add_part(self, part: Part) -> None:
+        if self.results and self.role == "assistant" and isinstance(part, (str, ToolCall)):
+            self._before += self._rest()
+            self.texts, self.calls, self.results, self.parts = [], [], [], []
+        if isinstance(part, str):
+            self.texts.append(part)
+        elif isinstance(part, ToolCall):
+            if not self._has_own_calls:
+                self.calls.append(part)
+        elif isinstance(part, Result):
+            self._add_result(part)
+        elif not (self._has_own_calls and is_fragment(part)):
+            self.parts.append(part)
+
+    def _add_result(self, result: Result) -> None:
         self.results.append(
             Message(
                 "tool",
-                text_of(result),
-                tool_call_id=str(call_id or ""),
-                name=str(part.get("name") or ""),
-                is_error=failed,
+                result.content,
+                tool_call_id=result.call_id,
+                name=result.name,
+                is_error=result.is_error,
+                parts=result.parts,
                 span_id=self.span.span_id,
                 trace_id=self.span.trace_id,
             )
         )
 
-    def take_content(self) -> str | None:
-        text, self.texts = "\n".join(self.texts), []
-        return text
+    def add_aside(self, item: Mapping[str, Any]) -> None:
+        """Add what a message says beside its content: reasoning, a refusal."""
+        for key, kind in (("reasoning_content", "reasoning"), ("refusal", "refusal")):
+            if isinstance(item.get(key), str) and item[key]:
+                self.parts.append({"type": kind, "content": item[key]})
+
+    def take_as_result(self, item: Mapping[str, Any]) -> None:
+        """Take the whole message as the result of a tool."""
+        told = {key: value for key, value in item.items() if key not in ("response", "output")}
+        result = read_result({**told, "result": "\n".join(self.texts)})
+        self.texts = []
+        self._add_result(result)
 
     def messages(self) -> list[Message]:
+        """Return the messages that it holds, in their order."""
+        return [*self._before, *self._rest()]
+
+    def _rest(self) -> list[Message]:
         if self.results and not (self.texts or self.calls or self.parts):
             return self.results
         if self.role == "tool" and self.results and not (self.texts or self.calls):
             # Such as an image beside a tool's result: it belongs to it.
             last = self.results[-1]
             return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
+        if self.role == "tool" and self.only_approves:
+            return []
         content = "\n".join(self.texts) if self.texts else None
         if self.calls:
             content = content or None  # some clients write an empty text beside calls
         own = Message(
             self.role,
             content,
-            tool_calls=tuple(self.calls),
+            tool_calls=_distinct(self.calls),
             name=self.name,
             parts=tuple(self.parts),
             span_id=self.span.span_id,
             trace_id=self.span.trace_id,
         )
-        if self.role == "assistant" and self.calls:
+        if self.role == "assistant":
             return [own, *self.results]  # of tools that the provider itself ran
         return [*self.results, own]
+
+
+def _distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """Return calls without those that some emitters write again, with the same id."""
+    found: dict[tuple[str, ...], ToolCall] = {}
+    for number, call in enumerate(calls):
+        key = (call.id, call.name, canonical(call.arguments)) if call.id else (str(number),)
+        found.setdefault(key, call)
+    return tuple(found.values())
 
 
 def from_event(name: str, body: Any, span: Span) -> list[Message]:
@@ -210,22 +347,30 @@ def from_event(name: str, body: Any, span: Span) -> list[Message]:
     calls = parse(fields.get("tool_calls")).value
     item = {**fields, "role": EVENT_ROLES[name], "tool_calls": calls}
     item.pop("parts", None)
-    return _from_message(item, span)
+    return _from_form(item, span)
 
 
 def join_neighbours(messages: list[Message]) -> list[Message]:
     """Return the messages with calls joined to the assistant message right before them.
 
-    The Responses API, and what is built on it, writes parallel calls as one message each.
+    The Responses API, and what is built on it, writes parallel calls as one message each, and the
+    reasoning before an answer as an item of its own.
     """
     groups: list[list[Message]] = []
     for message in messages:
-        is_said = message.role == "assistant" and bool(groups) and groups[-1][0].role == "assistant"
-        if is_said and message.tool_calls:
-            groups[-1].append(message)
+        before = groups[-1] if groups else []
+        is_said = message.role == "assistant" and bool(before) and before[0].role == "assistant"
+        if is_said and (message.tool_calls or all(map(_only_reasons, before))):
+            before.append(message)
         else:
             groups.append([message])
     return [_joined(group) for group in groups]
+
+
+def _only_reasons(message: Message) -> bool:
+    """Return whether a message is nothing but reasoning."""
+    is_bare = message.content is None and not message.tool_calls
+    return is_bare and bool(message.parts) and all(map(is_reasoning, message.parts))
 
 
 def _joined(group: list[Message]) -> Message:
@@ -234,7 +379,7 @@ def _joined(group: list[Message]) -> Message:
     return replace(
         group[0],
         content="\n".join(message.content for message in group if message.content) or None,
-        tool_calls=tuple(call for message in group for call in message.tool_calls),
+        tool_calls=_distinct(call for message in group for call in message.tool_calls),
         parts=tuple(part for message in group for part in message.parts),
     )
 

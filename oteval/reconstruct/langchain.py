@@ -13,95 +13,23 @@ from typing import Any
 
 from ..model import Message, Span
 from .content import from_messages
+from .message_forms import fields_of, is_pair
 from .values import parse
 
 __all__ = ["generations", "messages", "model_of", "tool_message"]
 
-_CONSTRUCTORS = ("constructor", "not_implemented")
-_CALL_PARTS = frozenset({"tool_use", "tool_call", "function_call", "input_json_delta"})
-
 
 def messages(value: Any, span: Span, role: str = "user") -> list[Message]:
-    """Return the messages of a parsed list, in any of LangChain's forms or in OpenAI's.
+    """Return the messages of a parsed list, which may be a list of prompts.
 
     Args:
         value: The list; a list of prompts counts by its first, a single message as a list of one.
         span: The span that holds it.
         role: Who says what names no role.
     """
-    if isinstance(value, list) and value and isinstance(value[0], list) and not _is_pair(value[0]):
+    if isinstance(value, list) and value and isinstance(value[0], list) and not is_pair(value[0]):
         value = value[0]
-    items = value if isinstance(value, list) else [value]
-    return from_messages([found for item in items if (found := _plain(item, role))], span, role)
-
-
-def _is_pair(item: list[Any]) -> bool:
-    """Return whether a list is LangChain's short form of a message: a role and its text."""
-    return len(item) == 2 and all(isinstance(text, str) for text in item)
-
-
-def _plain(item: Any, role: str) -> dict[str, Any] | None:
-    """Return a message in OpenAI's form, or None for what is no message."""
-    if isinstance(item, str):
-        return {"role": role, "content": item}
-    if isinstance(item, list) and _is_pair(item):
-        return {"role": item[0], "content": item[1]}
-    fields = _fields(item)
-    if fields is None:
-        return None
-    extra = fields.get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
-    calls = _calls(fields, extra)
-    return {
-        **fields,
-        "role": _role(fields, item),
-        "content": _content(fields.get("content"), has_calls=bool(calls)),
-        "tool_calls": calls,
-    }
-
-
-def _fields(item: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a message in any of its forms."""
-    if not isinstance(item, Mapping):
-        return None
-    inner = item.get("kwargs" if item.get("type") in _CONSTRUCTORS else "data")
-    if isinstance(inner, Mapping):
-        return inner
-    return None if item.get("type") in _CONSTRUCTORS else item
-
-
-def _role(fields: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return who says a message, by its role, its type, or its class."""
-    kind = fields.get("role") or fields.get("type")
-    if not kind and "lc" in item:
-        path = item.get("id")
-        kind = path[-1] if isinstance(path, list) and path else ""
-    elif not kind and item is not fields:
-        kind = item.get("type")
-    name = str(kind or "").removesuffix("Chunk")
-    return name.removesuffix("Message").lower() if name.endswith("Message") else name
-
-
-def _calls(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> list[Any]:
-    """Return a message's calls, those with broken arguments too."""
-    found = [*_list(fields.get("tool_calls")), *_list(fields.get("invalid_tool_calls"))]
-    return found or _list(extra.get("tool_calls")) or _list(extra.get("function_call"))
-
-
-def _list(value: Any) -> list[Any]:
-    found = [value] if isinstance(value, Mapping) else value
-    return found if isinstance(found, list) else []
-
-
-def _content(content: Any, *, has_calls: bool) -> Any:
-    """Return a message's content without what says its calls a second time."""
-    if has_calls and isinstance(content, list):
-        return [part for part in content if not _is_call(part)] or None
-    return None if has_calls and content == "" else content
-
-
-def _is_call(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in _CALL_PARTS
+    return from_messages(value, span, role)
 
 
 def generations(value: Any, span: Span) -> list[list[Message]]:
@@ -126,7 +54,7 @@ def model_of(value: Any) -> str:
     found = value.get("generations") if isinstance(value, Mapping) else None
     while isinstance(found, list) and found:
         found = found[0]
-    fields = _fields(found.get("message")) if isinstance(found, Mapping) else None
+    fields = fields_of(found.get("message")) if isinstance(found, Mapping) else None
     told = fields.get("response_metadata") if fields is not None else None
     model = told.get("model_name") if isinstance(told, Mapping) else None
     return model if isinstance(model, str) else ""

@@ -18,7 +18,6 @@ __all__ = ["Answer", "Request", "answer_of", "request_of", "said_last"]
 
 _SYSTEM = ("system", "instructions")
 _MESSAGES = ("messages", "input", "choices", "generations", "output", "content", "tool_calls")
-_CALL_ITEMS = ("function_call", "custom_tool_call")
 
 
 class Request(NamedTuple):
@@ -82,51 +81,11 @@ def _asked(value: Mapping[str, Any], span: Span) -> list[Message]:
     """Return the messages of a request's fields, whatever the API calls them."""
     for key in ("messages", "input", "prompts", "prompt"):
         found = parse(value.get(key)).value
-        if isinstance(found, list) and key in ("messages", "input"):
-            return messages(_items(found), span)
         if isinstance(found, list):
             return messages(found, span)
         if isinstance(found, str) and found:
             return messages([found], span)
     return messages([value], span) if "role" in value or "lc" in value else []
-
-
-def _items(found: list[Any]) -> list[Any]:
-    """Return items of the Responses API as messages; what is a message stays as it is."""
-    items: list[Any] = []
-    thoughts: list[Any] = []
-    for item in found:
-        if isinstance(item, Mapping) and item.get("type") == "reasoning" and "role" not in item:
-            thoughts.append(item)
-            continue
-        message = _item(item)
-        if thoughts and isinstance(message, Mapping) and message.get("role") == "assistant":
-            message = {**message, "content": [*thoughts, *_parts(message.get("content"))]}
-            thoughts = []
-        items.append(message)
-    return [*items, {"role": "assistant", "content": thoughts}] if thoughts else items
-
-
-def _parts(content: Any) -> list[Any]:
-    if isinstance(content, list):
-        return content
-    return [] if content is None else [{"type": "text", "text": content}]
-
-
-def _item(item: Any) -> Any:
-    kind = item.get("type") if isinstance(item, Mapping) and "role" not in item else None
-    if not isinstance(kind, str):
-        return item
-    if kind in _CALL_ITEMS:
-        # The result names the call's id, not the item's own.
-        arguments = item.get("arguments", item.get("input"))
-        call_id = item.get("call_id") or item.get("id")
-        part = {**item, "type": "function_call", "id": call_id, "arguments": arguments}
-        return {"role": "assistant", "content": [part]}
-    if kind.endswith("_call_output"):
-        part = {**item, "type": "function_call_output", "id": "", "content": item.get("output")}
-        return {"role": "tool", "content": [part]}
-    return {"role": "assistant", "content": [item]} if kind.endswith("_call") else item
 
 
 def _without_tools(value: Any) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
@@ -155,7 +114,7 @@ def answer_of(value: Any, span: Span) -> Answer:
     parsed = parse(value)
     value = parsed.value
     if not isinstance(value, Mapping):
-        said = messages(_items(value) if isinstance(value, list) else value, span, "assistant")
+        said = messages(value, span, "assistant")
         return Answer(said if value else [])
     answers = generations(value, span) or _choices(value.get("choices"), span)
     if not answers:
@@ -179,7 +138,7 @@ def _said(value: Mapping[str, Any], span: Span) -> list[Message]:
     for key in ("output", "message", "output_text"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
-            return messages(_items(found), span, "assistant")
+            return messages(found, span, "assistant")
         if isinstance(found, Mapping):
             return _said(found, span) or messages([found], span, "assistant")
         if isinstance(found, str) and found:

@@ -5,22 +5,19 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
 from ..jsontext import dumps, loads
+from .reprs import literal_of
 
 __all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
 
 _PLACEHOLDERS = frozenset(
     {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
 )
-_MAX_REPR = 1_000_000
 
 
 class Parsed(NamedTuple):
@@ -68,26 +65,13 @@ _JSON_STARTS = frozenset('{["')
 def _parse_broken(value: str, text: str) -> Parsed:
     if text[0] == '"':
         return Parsed(value)
-    literal = _python_literal(text)
+    literal = literal_of(text)
     if literal is not None:
         return Parsed(literal)
     try:
         return Parsed(_without_cut_part(from_json(text, allow_partial=True)), truncated=True)
     except (ValueError, TypeError):
         return Parsed(value)
-
-
-def _python_literal(text: str) -> Any:
-    """Return the value of a Python repr that JSON can hold, or None where the text is none."""
-    if len(text) > _MAX_REPR or text[-1] not in "}])":
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
-            literal = ast.literal_eval(text)
-        return loads(json.dumps(literal))
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
 
 
 def _without_cut_part(value: Any) -> Any:

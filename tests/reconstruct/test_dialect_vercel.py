@@ -153,11 +153,7 @@ def test_the_conversation_id_is_metadata(key: str):
         ({"output": {"type": "error-json", "value": {"code": 5}}}, '{"code":5}', True),
         ({"output": {"type": "execution-denied", "reason": "not now"}}, "not now", False),
         ({"output": {"type": "execution-denied"}}, "Tool execution denied.", False),
-        (
-            {"output": {"type": "content", "value": [text("a")]}},
-            '[{"type":"text","text":"a"}]',
-            False,
-        ),
+        ({"output": {"type": "content", "value": [text("a")]}}, "a", False),
         ({"output": "bare"}, "bare", False),
         ({"result": {"type": "json", "value": 1}}, '{"type":"json","value":1}', False),
         ({"result": "bad", "isError": True}, "bad", True),

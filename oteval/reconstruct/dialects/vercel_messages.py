@@ -44,6 +44,8 @@ def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
         parts = [part for part in parts if part.get("type") == "tool_result"]
         if not parts:
             return {}
+    # A provider's own result stands before the text; the answer itself was one text and its calls.
+    parts.sort(key=lambda part: part.get("type") == "tool_result")
     return {"role": item.get("role"), "parts": parts}
 
 

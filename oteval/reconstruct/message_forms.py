@@ -1,0 +1,129 @@
+"""One message in the form of any library, as a mapping with ``role`` and ``content`` or ``parts``.
+
+Read are LangChain's dumps (the constructor ``{"lc": 1, "kwargs": {...}}``, the older ``{"type":
+"human", "data": {...}}``, and the fields alone), Pydantic AI's requests and responses, and the
+envelopes that providers put around a message (OpenAI's choice, Gemini's candidate). Facts from
+langchain-core's ``load`` and ``messages``, and from ``pydantic_ai.messages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .roles import ROLES, role_of
+
+__all__ = ["fields_of", "forms_of", "is_pair"]
+
+_CONSTRUCTORS = ("constructor", "not_implemented")
+# Fields that only a message has, and no part of one.
+_MESSAGE_FIELDS = frozenset(
+    {"parts", "tool_calls", "toolCalls", "function_call", "toolInvocations"}
+)
+_PROMPTS = {"system-prompt": "system", "user-prompt": "user"}
+
+
+def is_pair(item: list[Any]) -> bool:
+    """Return whether a list is LangChain's short form of a message: a role and its text."""
+    return len(item) == 2 and all(isinstance(text, str) for text in item)
+
+
+def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
+    """Return the messages that one item holds, each with its ``role``.
+
+    Args:
+        item: The item of a list of messages.
+        role: Who says what names no role.
+
+    Returns:
+        The messages; none where the item is a part of a message, or nothing known.
+    """
+    if isinstance(item, list) and is_pair(item):
+        return [{"role": role_of(item[0]), "content": item[1]}]
+    fields = fields_of(item)
+    if fields is None:
+        return []
+    if fields.get("kind") in ("request", "response") and isinstance(fields.get("parts"), list):
+        return _of_pydantic_ai(fields)
+    inner = _enveloped(fields)
+    if inner is not None:
+        return forms_of(inner, role) or [{"role": role, "content": inner.get("content")}]
+    said_by = _role(fields, item) or _default_role(fields, role)
+    return [_with_extras({**fields, "role": said_by})] if said_by else []
+
+
+def fields_of(item: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a message in any of LangChain's forms; None for what has none."""
+    if not isinstance(item, Mapping):
+        return None
+    inner = item.get("kwargs" if item.get("type") in _CONSTRUCTORS else "data")
+    if isinstance(inner, Mapping) and (item.get("type") in _CONSTRUCTORS or "role" not in item):
+        return inner
+    return None if item.get("type") in _CONSTRUCTORS else item
+
+
+def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the message inside of a choice or a candidate, or None."""
+    if "role" in fields:
+        return None
+    for key in ("message", "content"):
+        inner = fields.get(key)
+        if isinstance(inner, Mapping) and not {"role", "parts"}.isdisjoint(inner):
+            return inner
+    return None
+
+
+def _role(fields: Mapping[str, Any], item: Any) -> str:
+    """Return who says a message: by its role, or by a type or class that is a role's."""
+    if fields.get("role"):
+        return role_of(fields["role"])
+    kinds = [fields.get("type")]
+    if item is not fields and isinstance(item, Mapping):
+        path = item.get("id") if "lc" in item else None
+        kinds.append(path[-1] if isinstance(path, list) and path else item.get("type"))
+    for kind in kinds:
+        found = role_of(kind)
+        if found in ROLES and not isinstance(fields.get("function"), Mapping):
+            return found
+    return ""
+
+
+def _default_role(fields: Mapping[str, Any], role: str) -> str:
+    """Return who says what names no role and is a message; "" for a part of one."""
+    if fields.get("tool_calls") or fields.get("toolInvocations"):
+        return "assistant"
+    kind = fields.get("type")
+    if kind not in (None, "", "message"):
+        return ""
+    if fields.get("tool_call_id"):
+        return "tool"
+    is_message = "content" in fields or not _MESSAGE_FIELDS.isdisjoint(fields)
+    return role if is_message else ""
+
+
+def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the calls that stand beside its usual fields."""
+    extra = fields.get("additional_kwargs")
+    extra = extra if isinstance(extra, Mapping) else {}
+    calls = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]
+    calls = calls or _listed(fields.get("toolCalls")) or _listed(fields.get("function_call"))
+    calls = calls or _listed(extra.get("tool_calls")) or _listed(extra.get("function_call"))
+    return {**fields, "tool_calls": calls}
+
+
+def _listed(value: Any) -> list[Any]:
+    found = [value] if isinstance(value, Mapping) else value
+    return found if isinstance(found, list) else []
+
+
+def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the messages of a Pydantic AI request or response, one a prompt."""
+    if fields["kind"] == "response":
+        return [{"role": "assistant", "parts": fields["parts"]}]
+    found: list[Mapping[str, Any]] = []
+    for part in fields["parts"]:
+        kind = part.get("part_kind") if isinstance(part, Mapping) else None
+        is_retry = kind == "retry-prompt" and not part.get("tool_name")
+        part = {**part, "part_kind": "user-prompt"} if is_retry else part
+        found.append({"role": _PROMPTS.get(str(kind), "user"), "parts": [part]})
+    return found

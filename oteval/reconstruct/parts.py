@@ -1,0 +1,379 @@
+"""Parts of a message's content in the form of any provider or library.
+
+Read are OpenTelemetry's parts, OpenAI's chat and Responses API, Anthropic's blocks, Bedrock's
+blocks, Gemini parts, the AI SDK from version 4 to 7, Pydantic AI, Semantic Kernel and Haystack. A
+part is a text, a call of a tool, a result of one, or a mapping that stays as it is: an image, a
+thought, or a part of an unknown kind, which `unknown_kind` tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..model import ToolCall
+from .values import parse_arguments, text_of
+
+__all__ = [
+    "Part",
+    "Result",
+    "is_explicit",
+    "is_fragment",
+    "is_reasoning",
+    "is_said_by_model",
+    "read_call",
+    "read_parts",
+    "read_result",
+    "unknown_kind",
+]
+
+
+class Result(NamedTuple):
+    """A tool's answer to a call.
+
+    Attributes:
+        call_id: The call's id, or "".
+        content: The result as text, or None where it is not there.
+        name: The tool's name, or "".
+        is_error: Whether the tool failed.
+        parts: What is not text, such as an image.
+    """
+
+    call_id: str
+    content: str | None
+    name: str = ""
+    is_error: bool = False
+    parts: tuple[Mapping[str, Any], ...] = ()
+
+
+Part = str | ToolCall | Result | Mapping[str, Any]
+
+# Kinds are compared in lower case, without "-" and "_".
+_TEXTS = frozenset({"text", "inputtext", "outputtext"})
+_CALLS = frozenset(
+    {
+        "chatcompletionmessagefunctiontoolcall",
+        "chatcompletionmessagetoolcall",
+        "customtoolcall",
+        "function",
+        "functioncall",
+        "responsecustomtoolcall",
+        "responsefunctiontoolcall",
+        "toolcall",
+        "tooluse",
+    }
+)
+_RESULTS = frozenset(
+    {
+        "functioncalloutput",
+        "functionresponse",
+        "functionresult",
+        "toolcallresponse",
+        "toolcallresult",
+        "toolerror",
+        "tooloutput",
+        "toolresponse",
+        "toolresult",
+        "toolreturn",
+    }
+)
+# What is known and has no form of its own in a message: kept as a part.
+_KEPT = (
+    *("annotation", "approval", "audio", "blob", "citation", "code", "compaction", "container"),
+    *("document", "file", "guard", "image", "json", "mcp", "media", "reason", "refusal", "search"),
+    *("servertool", "source", "stepstart", "think", "uri", "url", "video"),
+)
+_MEDIA = frozenset(
+    {
+        *("audio", "document", "file", "image", "imageurl", "inputaudio", "inputfile"),
+        *("inputimage", "reasoning", "redactedthinking", "refusal", "thinking", "video"),
+    }
+)
+_TYPES = ("type", "$type", "part_kind", "content_type")
+_NAMES = ("name", "toolName", "tool_name", "functionName", "FunctionName", "function_name")
+_ARGUMENTS = ("arguments", "args", "input", "parameters", "Arguments")
+_ACTIONS = ("action", "actions", "operation")
+_CALL_IDS = (
+    "call_id",
+    "callId",
+    "tool_call_id",
+    "toolCallId",
+    "tool_use_id",
+    "toolUseId",
+    "id",
+    "Id",
+)
+_VALUES = ("response", "result", "output", "content", "Result")
+# AI SDK's typed results: text, json, content, and the two errors.
+DENIED = "Tool execution denied."
+
+
+def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((fields[key] for key in keys if fields.get(key) is not None), None)
+
+
+def _plain(name: Any) -> str:
+    return str(name or "").lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """Return a part's kind, "" where it names none."""
+    kind = _plain(_first(part, _TYPES))
+    for suffix in ("content", "block", "part", "param"):
+        kind = kind.removesuffix(suffix) or kind
+    return kind
+
+
+def unknown_kind(part: Mapping[str, Any]) -> str:
+    """Return the kind of a part that no provider known here writes, or "" for a known one."""
+    kind = _kind(part)
+    if any(word in kind for word in _KEPT) or (kind.endswith("call") and kind not in _CALLS):
+        return ""
+    return str(_first(part, _TYPES) or ", ".join(map(str, part)) or "an empty part")
+
+
+def is_reasoning(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is the model's reasoning."""
+    kind = _kind(part)
+    return "reason" in kind or "think" in kind
+
+
+def is_said_by_model(part: Mapping[str, Any]) -> bool:
+    """Return whether only a model writes parts of a part's kind."""
+    kind = _kind(part)
+    return (
+        kind == "outputtext"
+        or kind.endswith("call")
+        or kind.startswith("mcp")
+        or is_reasoning(part)
+    )
+
+
+def is_fragment(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is a piece of a streamed call's arguments."""
+    return _kind(part) == "inputjsondelta"
+
+
+def is_explicit(item: Any) -> bool:
+    """Return whether an item says by itself that it is a part, and is no data of an application."""
+    if not isinstance(item, Mapping):
+        return False
+    kind = _kind(item)
+    if kind in _TEXTS or (not kind and set(item) == {"text"}):
+        return isinstance(_first(item, ("text", "content")), str)
+    if kind in _CALLS or kind in _RESULTS:
+        return True
+    return kind in _MEDIA or (not kind and _inner(item) is not None)
+
+
+def read_parts(value: Any) -> Iterator[Part]:
+    """Yield what one item of a message's content says.
+
+    Args:
+        value: The item: a text, or a part in any form; anything else is a part of unknown kind.
+    """
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _read(value)
+    elif value is not None:
+        yield {"type": "unknown", "value": value}
+
+
+def _read(part: Mapping[str, Any]) -> Iterator[Part]:
+    kind = _kind(part)
+    inner = _inner(part)
+    if inner is not None:
+        yield from inner
+    elif kind in _TEXTS or (not kind and isinstance(part.get("text"), str)):
+        yield _text(part)
+    elif kind in _RESULTS or kind.endswith("calloutput") or (not kind and _is_result(part)):
+        yield read_result(part)
+    elif (
+        "approval" not in kind
+        and kind.startswith("tool")
+        and "toolCallId" in part
+        and "state" in part
+    ):
+        yield from _of_interface(part, kind)
+    elif kind == "dynamictool":
+        yield from _of_interface(part, "")
+    elif kind in _CALLS or _is_client_call(part, kind) or (not kind and _is_call(part)):
+        yield read_call(part) or part
+    elif kind == "retryprompt":
+        yield Result(_id(part), text_of(part.get("content")), _name(part), is_error=True)
+    elif kind in ("userprompt", "systemprompt"):
+        yield from _of_prompt(part.get("content"))
+    elif not kind and isinstance(part.get("content"), str):
+        yield part["content"]
+    elif set(part) - {"cachePoint"}:
+        yield _named(part)
+
+
+def _of_prompt(content: Any) -> Iterator[Part]:
+    for item in content if isinstance(content, list) else [content]:
+        yield from read_parts(item)
+
+
+def _text(part: Mapping[str, Any]) -> Part:
+    found = part.get("content", part.get("text", part.get("value")))
+    if isinstance(found, Mapping) and "value" in found:
+        found = found["value"]
+    text = text_of(found) or ""
+    return {"type": "reasoning", "content": text} if part.get("thought") is True else text
+
+
+def _inner(part: Mapping[str, Any]) -> Iterator[Part] | None:
+    """Return what a part says whose one key names its kind, as in Gemini, Bedrock and Haystack."""
+    for key, value in part.items():
+        if not isinstance(value, Mapping):
+            continue
+        name = _plain(key)
+        if name == "toolinvocation":
+            return _of_interface(value, "")
+        if name in ("functionresponse", "toolresult", "toolcallresult"):
+            return iter([_inner_result(value, name)])
+        if name in ("functioncall", "tooluse", "toolcall"):
+            call = read_call(value)
+            return None if call is None else iter([call])
+    return None
+
+
+def _inner_result(value: Mapping[str, Any], name: str) -> Result:
+    """Return a result that stands under a key which says that it is one."""
+    if name == "functionresponse":
+        result = read_result({"call_id": value.get("id"), **value})
+        response = value.get("response")
+        failed = isinstance(response, Mapping) and response.get("error") not in (None, "", False)
+        return result._replace(is_error=result.is_error or failed)
+    origin = value.get("origin")
+    if isinstance(origin, Mapping):
+        value = {**value, "id": origin.get("id"), "name": origin.get("tool_name")}
+    if isinstance(value.get("content"), list):
+        value = {**value, "content": [_block(block) for block in value["content"]]}
+    return read_result(value)
+
+
+def _block(block: Any) -> Any:
+    """Return one block of a Bedrock result with its kind beside it."""
+    if not isinstance(block, Mapping) or "type" in block:
+        return block
+    return {"type": next(iter(block), ""), **block}
+
+
+def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part that stays as it is, with the kind that its one key names."""
+    if _kind(part):
+        return part
+    key = next((key for key, value in part.items() if value is not None), "unknown")
+    return {"type": "reasoning" if key == "reasoningContent" else key, **part}
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    return _first(part, _NAMES) is not None and _first(part, _ARGUMENTS) is not None
+
+
+def _is_result(part: Mapping[str, Any]) -> bool:
+    has_id = _first(part, _CALL_IDS[:-2]) is not None
+    return has_id and _first(part, _VALUES) is not None
+
+
+def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
+    """Return whether an item of the Responses API is a call that the client runs itself."""
+    is_call = kind.endswith("call") and not kind.startswith("server")
+    return is_call and part.get("call_id") is not None
+
+
+def _name(fields: Mapping[str, Any]) -> str:
+    name = _first(fields, _NAMES)
+    plugin = _first(fields, ("pluginName", "PluginName"))
+    return f"{plugin}-{name}" if plugin and name else str(name or "")
+
+
+def _id(fields: Mapping[str, Any]) -> str:
+    return str(_first(fields, _CALL_IDS) or "")
+
+
+def read_call(value: Any) -> ToolCall | None:
+    """Return a call of a tool in any form, or None where nothing names the tool."""
+    if not isinstance(value, Mapping):
+        return None
+    function = value.get("function")
+    source = function if isinstance(function, Mapping) else value
+    name = function if isinstance(function, str) else _name(source)
+    if not name and _is_client_call(value, _kind(value)):
+        name = str(_first(value, _TYPES)).removesuffix("_call")
+    if not name:
+        return None
+    arguments = _first(source, _ARGUMENTS)
+    if arguments is None and source is value:
+        arguments = _first(value, _ACTIONS)
+    if isinstance(arguments, Mapping) and "properties" in arguments and "description" in source:
+        return None  # the definition of a tool
+    if isinstance(arguments, Mapping) and len(arguments) == 1:
+        arguments = arguments.get("args_dict", arguments.get("args_json", arguments))
+    return ToolCall(str(name), parse_arguments(arguments), _id(value))
+
+
+def read_result(part: Mapping[str, Any]) -> Result:
+    """Return a tool's result in any form."""
+    value, failed = _outcome(part)
+    content, rest = _content(value)
+    failed = failed or part.get("is_error") is True or part.get("isError") is True
+    failed = failed or part.get("status") in ("error", "failed") or part.get("error") is True
+    return Result(_id(part), content, _name(part), is_error=failed, parts=rest)
+
+
+def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return a result's value and whether it is that of a failure."""
+    key = next((key for key in _VALUES if part.get(key) is not None), "")
+    if not key:
+        error = part.get("error", part.get("errorText"))
+        return (error, True) if isinstance(error, (str, Mapping)) and error else (None, False)
+    value = part[key]
+    if key != "output" or not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
+        return value, False
+    kind = value["type"]
+    if kind == "execution-denied":
+        return value.get("reason") or DENIED, False
+    return (value["value"], kind.startswith("error")) if "value" in value else (value, False)
+
+
+def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
+    """Return a result as text, and what of its parts is not text."""
+    if not isinstance(value, list) or not value or not all(map(_is_block, value)):
+        return text_of(value), ()
+    texts: list[str] = []
+    rest: list[Mapping[str, Any]] = []
+    for block in value:
+        if _kind(block) == "json" and "json" in block:
+            texts.append(text_of(block["json"]) or "")
+        elif _kind(block) in _TEXTS:
+            text = _text(block)
+            texts.append(text if isinstance(text, str) else "")
+        else:
+            rest.append(block)
+    return ("\n".join(texts) if texts else None), tuple(rest)
+
+
+def _is_block(item: Any) -> bool:
+    """Return whether an item of a result is a block of content, and not the tool's own data."""
+    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+        return False
+    kind = _kind(item)
+    if kind in _TEXTS:
+        return isinstance(item.get("text", item.get("content")), str)
+    return kind in _MEDIA or kind in ("json", "resource")
+
+
+def _of_interface(part: Mapping[str, Any], kind: str) -> Iterator[Part]:
+    """Yield the call, and where there is one the result, of an AI SDK message for an interface."""
+    name = _name(part) or (str(part.get("type"))[len("tool-") :] if kind else "")
+    call = read_call({**part, "name": name, "function": None})
+    yield part if call is None else call
+    if call is not None and (
+        part.get("errorText") or _first(part, ("output", "result")) is not None
+    ):
+        failed = bool(part.get("errorText")) or part.get("state") == "output-error"
+        value = part.get("errorText") or _first(part, ("output", "result"))
+        yield Result(call.id, text_of(value), name, is_error=failed)

@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .model import Trajectory
+from .patterns import PatternError, compile_pattern
 
 __all__ = ["EVERYTHING", "Condition", "Selection", "parse_condition"]
 
@@ -42,7 +43,7 @@ class Condition:
 
     Attributes:
         name: A name of `FIELDS`, or ``attributes.KEY``.
-        operator: One of ``= != ~ > < >= <=``; ``~`` searches a regular expression.
+        operator: One of ``= != ~ > < >= <=``; ``~`` searches a regular expression, in linear time.
         value: What to compare with, as text.
     """
 
@@ -81,7 +82,7 @@ def _compare(actual: Any, operator: str, wanted: str) -> bool:
     if operator == "=":
         return _equal(actual, wanted)
     if operator == "~":
-        return re.search(wanted, str(actual)) is not None
+        return compile_pattern(wanted).search(str(actual)) is not None
     try:
         left, right = float(actual), float(wanted)
     except (TypeError, ValueError):
@@ -106,8 +107,8 @@ def parse_condition(text: str) -> Condition:
         raise ConfigError(f"--where {text!r}: no field {name!r}; there are {known}")
     if operator == "~":
         try:
-            re.compile(value)
-        except re.error as error:
+            compile_pattern(value)
+        except PatternError as error:
             raise ConfigError(f"--where {text!r}: no regular expression: {error}") from error
     if operator[0] in "<>":
         try:

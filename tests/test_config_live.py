@@ -59,3 +59,39 @@ def test_secrets_come_from_the_environment() -> None:
     assert resolved({"a": "Bearer ${T}"}, {"T": "x"}) == {"a": "Bearer x"}
     with pytest.raises(ValueError, match="header 'a': the environment has no T"):
         resolved({"a": "${T}"}, {})
+
+
+ODD = {
+    "a tag that does not fit": "salt: !!timestamp x",
+    "a number without digits": "salt: 0x_",
+    "a number of 5,000 digits": f"salt: {'9' * 5000}",
+    "a list as a key": "? [a, b]\n: 1",
+    "a list that holds itself": "gates: &a [*a]",
+    "deep lists": f"gates: {'[' * 5000}",
+    "deep aliases": "\n".join(
+        ["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 3000))]
+    ),
+    "aliases that multiply": "\n".join(
+        ["a0: &a0 [x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30))]
+    ),
+    "merges that multiply": "\n".join(
+        ["a0: &a0 {k: 1}", *(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}" for i in range(1, 60))]
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_no_yaml_raises_anything_else(text: str) -> None:
+    """Whatever a file holds is a configuration or an error of one line, and soon."""
+    with pytest.raises(ConfigError) as found:
+        parse_config(f"evaluators: [{{name: t, type: tool_errors}}]\n{text}")
+
+    assert str(found.value).startswith("oteval.yaml")
+    assert "\n" not in str(found.value)
+
+
+def test_dates_are_text() -> None:
+    """A salt that looks like a date, one that does not exist among them, is text."""
+    config = parse_config("evaluators: [{name: t, type: tool_errors}]\nsalt: 2024-13-45")
+
+    assert config.salt == "2024-13-45"

@@ -33,6 +33,7 @@ from .rules import (
     Strict,
     Where,
 )
+from .yaml_text import read_yaml
 
 __all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config"]
 
@@ -105,19 +106,11 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
     Raises:
         ConfigError: It is no YAML, or says what is not known; with its line.
     """
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{source}:{mark.line + 1}" if mark else source
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{place}: no valid YAML: {problem}") from error
+    root, value = read_yaml(text, source)
     if value is not None and not isinstance(value, dict):
         raise ConfigError(f"{source}:1: the file must be a mapping; begin it with 'evaluators:'")
     if not value:
         raise ConfigError(f"{source}: empty; begin with a line 'evaluators:'")
-    _refuse_repeated_keys(root, source)
     try:
         config = Config.model_validate(value)
     except ValidationError as error:
@@ -125,23 +118,6 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         raise ConfigError(_explain(first, root, source)) from error
     _check_names(config, root, source)
     return config
-
-
-def _refuse_repeated_keys(node: yaml.Node | None, source: str) -> None:
-    """Refuse a mapping that has a key twice, of which YAML readers keep one silently."""
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in seen:
-                raise ConfigError(
-                    f"{source}:{line}: {key.value!r} stands on line {seen[key.value]} already"
-                )
-            seen[key.value] = line
-            _refuse_repeated_keys(value, source)
-    if isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_repeated_keys(value, source)
 
 
 def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from ..patterns import PatternError, compile_pattern
 from .base import Strict, seconds
 
 __all__ = [
@@ -127,7 +128,8 @@ class Redaction(Strict):
         default_factory=list, description="Attribute names, * for any text: their values go."
     )
     pattern: str | None = Field(
-        None, description="A regular expression: what it matches in any text goes."
+        None,
+        description="A regular expression: what it matches in any text, number or key goes.",
     )
     replace: str = Field("[redacted]", description="What stands there instead.")
 
@@ -137,8 +139,8 @@ class Redaction(Strict):
             raise ValueError("give keys or a pattern")
         if self.pattern is not None:
             try:
-                matches_nothing = re.compile(self.pattern).match("")
-            except re.error as error:
+                matches_nothing = compile_pattern(self.pattern).fullmatch("")
+            except PatternError as error:
                 raise ValueError(f"pattern: no regular expression: {error}") from None
             if matches_nothing:
                 raise ValueError("pattern: it matches the empty text, so it would be everywhere")

@@ -26,6 +26,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from ..errors import ConfigError
+from ..patterns import Pattern, PatternError, compile_pattern
 from .rules import (
     Custom,
     Exact,
@@ -152,14 +153,14 @@ def _patterns(value: Mapping[Any, Any], name: str) -> Rule:
         raise ConfigError(f"{name}: no pattern given; expected {{field: pattern}}")
     fields = []
     for path, pattern in value.items():
-        if not isinstance(path, str) or not isinstance(pattern, (str, re.Pattern)):
+        if not isinstance(path, str) or not isinstance(pattern, (str, re.Pattern, Pattern)):
             raise ConfigError(
                 f"{name}: {path!r}: {pattern!r} is no field and pattern; "
                 "expected {'regex': {field: pattern}} or {'tolerant': {'sets': [field]}}"
             )
         try:
-            fields.append((path, re.compile(pattern)))
-        except re.error as error:
+            fields.append((path, compile_pattern(pattern)))
+        except PatternError as error:
             raise ConfigError(f"{name}[{path!r}]: {pattern!r} is no pattern: {error}") from None
     return Patterns(tuple(fields))
 

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from ..errors import ConfigError, InputError
 from ..jsontext import dumps
+from ..patterns import Pattern, PatternError, compile_pattern
 from .values import MISSING, canonical_key, differences, lookup, same, show, show_pair
 
 __all__ = [
@@ -249,7 +250,7 @@ class Patterns(Rule):
             as JSON text.
     """
 
-    fields: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    fields: tuple[tuple[str, Pattern], ...] = ()
     equality: ClassVar[bool] = False
     preorder: ClassVar[bool] = False
     mode: ClassVar[str] = "regex"
@@ -270,7 +271,7 @@ class Patterns(Rule):
 
     def describe(self) -> Any:
         """Return the patterns."""
-        return {"regex": {path: [p.pattern, int(p.flags)] for path, p in sorted(self.fields)}}
+        return {"regex": {path: [p.pattern, p.flags] for path, p in sorted(self.fields)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +299,8 @@ class ReferencePatterns(Rule):
         if not isinstance(ref, str):
             return same(out, ref)
         try:
-            return _fits(re.compile(ref), out)
-        except re.error as error:
+            return _fits(compile_pattern(ref), out)
+        except PatternError as error:
             raise InputError(
                 f"reference_outputs: {show(ref)} is no valid pattern ({error}); "
                 "tool_args_match_mode='regex' reads the reference's strings as patterns"
@@ -353,8 +354,8 @@ class Custom(Rule):
         return {"callable": _function_name(self.function), "code": _digest(self.function)}
 
 
-def _fits(pattern: re.Pattern[str], value: Any) -> bool:
-    return pattern.fullmatch(value if isinstance(value, str) else dumps(value)) is not None
+def _fits(pattern: Pattern, value: Any) -> bool:
+    return pattern.fullmatch(value if isinstance(value, str) else dumps(value))
 
 
 def _say(path: str, out: Any, ref: Any) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ..errors import ConfigError
+from ..patterns import Pattern, PatternError, compile_pattern
 from .args import ArgsMatch, make_overrides, make_rule
 from .rules import Exact, Rule
 
@@ -46,7 +47,7 @@ class MatchSpec:
     overrides: dict[str, Rule] = field(default_factory=dict)
     view: View = "all"
     effect_tools: frozenset[str] | None = None
-    error_pattern: re.Pattern[str] = ERROR_PATTERN
+    error_pattern: Pattern | re.Pattern[str] = ERROR_PATTERN
     strict_order: bool = False
 
     def rule(self, tool: str) -> Rule:
@@ -136,15 +137,14 @@ def _tools(value: Any) -> frozenset[str] | None:
     raise ConfigError(f"effect_tools is {value!r}; expected a list of tool names")
 
 
-def _pattern(value: Any) -> re.Pattern[str]:
+def _pattern(value: Any) -> Pattern | re.Pattern[str]:
     if value is None:
         return ERROR_PATTERN
-    if not isinstance(value, (str, re.Pattern)):
+    if not isinstance(value, (str, re.Pattern, Pattern)):
         raise ConfigError(f"error_pattern is a {type(value).__name__}; expected a pattern")
-    try:
-        compiled = re.compile(value)
-    except re.error as error:
-        raise ConfigError(f"error_pattern: {value!r} is no pattern: {error}") from None
-    if not isinstance(compiled.pattern, str):
+    if not isinstance(getattr(value, "pattern", value), str):
         raise ConfigError("error_pattern is a pattern for bytes; expected one for text")
-    return compiled
+    try:
+        return compile_pattern(value)
+    except PatternError as error:
+        raise ConfigError(f"error_pattern: {value!r} is no pattern: {error}") from None

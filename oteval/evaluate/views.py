@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..model import Message
+from ..patterns import Pattern
 from .calls import CallTable
 from .messages import field, to_messages
 from .spec import MatchSpec
@@ -95,7 +96,7 @@ def _hints(tools: Any) -> dict[str, bool]:
     return hints
 
 
-def failed_calls(messages: Iterable[Message], error_pattern: re.Pattern[str]) -> set[int]:
+def failed_calls(messages: Iterable[Message], error_pattern: Pattern | re.Pattern[str]) -> set[int]:
     """Return the indexes of the calls whose result is an error.
 
     Args:
@@ -159,6 +160,6 @@ def _by_order(call_id: str, name: str, result: Message) -> bool:
     return unnumbered and (not result.name or result.name == name)
 
 
-def is_error(result: Message, error_pattern: re.Pattern[str]) -> bool:
+def is_error(result: Message, error_pattern: Pattern | re.Pattern[str]) -> bool:
     """Return whether a tool message says that the call failed, by a flag or by its text."""
     return result.is_error or error_pattern.search(result.content or "") is not None

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from ...errors import ConfigError
 from ...model import Gap, Message, ToolCall, Trajectory
+from ...patterns import PatternError, compile_pattern
 from ..graph.forms import runs_of
 from ..messages import field as item
 from ..messages import to_messages
@@ -256,8 +257,8 @@ def pattern(value: Any, name: str) -> str:
     letters = "".join(letter for letter, flag in _FLAGS.items() if flags & flag)
     text = f"(?{letters}){text}" if letters else text
     try:
-        re.compile(text)
-    except re.error as error:
+        compile_pattern(text)
+    except PatternError as error:
         raise ConfigError(f"{name}: {value!r} is no pattern: {error}") from None
     return text
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...patterns import Pattern
 from ..messages import ROLES
 from .base import Check, Found, NotEvaluated, Seen, listed, one_of, pattern, strings
 
@@ -65,7 +66,7 @@ class RequiredText(Check):
 
     def _where(self, text: str, said: Sequence[tuple[int, str]]) -> int | None:
         flags = re.IGNORECASE if self.ignore_case else 0
-        compiled = re.compile(text if self.regex else re.escape(text), flags)
+        compiled = Pattern(text if self.regex else re.escape(text), flags)
         return next((at for at, content in said if compiled.search(content)), None)
 
     def _problems(self, found: dict[str, int], absent: list[str]) -> list[str]:

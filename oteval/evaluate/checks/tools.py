@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...patterns import Pattern
 from ..spec import ERROR_PATTERN
 from ..views import is_error, results_of
 from .base import Call, Check, Found, NotEvaluated, Seen, listed, pattern, strings, whole
@@ -122,7 +122,7 @@ class ToolErrors(Check):
 
     def _failed(self, seen: Seen) -> tuple[list[tuple[Call, str]], list[Call]]:
         """Return the calls that failed, each with its result, and those of which one cannot say."""
-        results, compiled = results_of(seen.messages), re.compile(self.error_pattern)
+        results, compiled = results_of(seen.messages), Pattern(self.error_pattern)
         failed, unknown = [], []
         lost = seen.lost() is not None
         for call in filter(self._counts, seen.calls):

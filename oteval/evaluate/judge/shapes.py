@@ -7,11 +7,11 @@ other keyword says nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...jsontext import canonical, dumps
+from ...patterns import PatternError, compile_pattern
 
 __all__ = ["problem_of"]
 
@@ -116,9 +116,17 @@ def _of_text(value: Any, schema: Any, root: Any, place: str, depth: int) -> str:
     if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
         return _said(place, f"has {len(value)} characters")
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and re.search(pattern, value) is None:
+    if isinstance(pattern, str) and not _matches(pattern, value):
         return _said(place, f"{_short(value)} does not match {pattern!r}")
     return ""
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a schema's pattern is in a text; one that RE2 does not take counts as not."""
+    try:
+        return compile_pattern(pattern).search(text) is not None
+    except PatternError:
+        return False
 
 
 def _of_number(value: Any, schema: Any, root: Any, place: str, depth: int) -> str:  # noqa: ARG001

@@ -44,7 +44,7 @@ from .json_values import WrongShapeError, any_value
 __all__ = ["decode_json", "parse_json", "without_surrogates"]
 
 # Every snake_case key that is read here, and names older than OTLP 1.0, by today's name.
-_TODAY = {
+FORMER_NAMES = {
     "resource_spans": "resourceSpans",
     "resource_logs": "resourceLogs",
     "resource_metrics": "resourceMetrics",
@@ -73,7 +73,7 @@ _TODAY = {
     "severity_text": "severityText",
     "event_name": "eventName",
 }
-_OLD = frozenset(_TODAY)
+_OLD = frozenset(FORMER_NAMES)
 _REQUEST = frozenset({"resourceSpans", "resourceLogs", "resourceMetrics"})
 
 _KINDS = {
@@ -365,4 +365,4 @@ def _today(raw: Object) -> Object:
     """Return the object with today's OTLP/JSON keys; the object itself where it has them."""
     if _OLD.isdisjoint(raw):
         return raw
-    return {_TODAY.get(key, key): value for key, value in raw.items()}
+    return {FORMER_NAMES.get(key, key): value for key, value in raw.items()}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple
-
-import orjson
+from typing import Any, NamedTuple
 
 from ..spool import Encoding, Kind, Record, Spool, SpoolFull
 from .answers import Refused, too_busy
 from .checking import Checked, check, parsed
-from .redaction import Redactor
+from .redaction import Redactor, json_bytes
 
 __all__ = ["Intake", "Observer", "Taken"]
+
+_log = logging.getLogger(__name__)
 
 Observer = Callable[[str, str, int, int, float], None]
 """Told of each request: what it holds, its outcome, good and rejected parts, seconds it took."""
@@ -62,11 +63,7 @@ class Intake:
         request = parsed(kind, encoding, body)
         checked = check(kind, encoding, request)
         if redactor := self.redactor:
-            if encoding == "json":
-                body = orjson.dumps(redactor.json(request))
-            else:
-                redactor.message(request)
-                body = request.SerializeToString()
+            body = _redacted(redactor, encoding, request)
         if not checked.good:
             done: Future[None] = Future()
             done.set_result(None)
@@ -78,6 +75,17 @@ class Intake:
         return Taken(checked, durable)
 
 
-def failure(error: BaseException) -> Refused:
-    """Return the refusal for a request that could not be made durable."""
-    return too_busy(str(error), "disk")
+def _redacted(redactor: Redactor, encoding: Encoding, request: Any) -> bytes:
+    """Return a parsed request redacted, as a body.
+
+    Raises:
+        Refused: It cannot be redacted; nothing is stored unredacted.
+    """
+    try:
+        if encoding == "json":
+            return json_bytes(redactor.json(request))
+        redactor.message(request)
+        return bytes(request.SerializeToString())
+    except Exception:
+        _log.exception("a request that could not be redacted was refused")
+        raise Refused(400, "redaction", "the request cannot be redacted") from None

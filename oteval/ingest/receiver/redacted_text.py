@@ -1,0 +1,191 @@
+r"""Taking what patterns match out of text, also where the text is escaped.
+
+An attribute often holds JSON, in which ``a@b`` may be written ``a\u0040b``, and tool arguments are
+JSON inside JSON. Text with backslashes is therefore looked at as it stands, and unescaped as many
+times as it may have been escaped. What matches there goes where it stands in the original.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ...patterns import Pattern
+
+__all__ = ["TextRedactor"]
+
+# JSON's escapes, and those of Python's repr.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[^uUx])",
+    re.DOTALL,
+)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_MOST_LEVELS = 6
+# Whole doubles beyond this are not written with all their digits.
+_LONGEST = 1e21
+
+
+class TextRedactor:
+    """Applies patterns to text, numbers and bytes."""
+
+    def __init__(self, patterns: Iterable[tuple[Pattern, str]]) -> None:
+        """Apply patterns in their order.
+
+        Args:
+            patterns: Each with what stands instead of what it matches.
+        """
+        self._patterns = tuple(patterns)
+
+    def __bool__(self) -> bool:
+        """Return whether there is any pattern."""
+        return bool(self._patterns)
+
+    def text(self, text: str) -> str:
+        """Return text without what the patterns match, at any level of escaping."""
+        for pattern, replacement in self._patterns:
+            if spans := pattern.spans(text):
+                text = _replaced(text, spans, replacement)
+        if "\\" not in text:
+            return text
+        plain = text
+        for level in range(1, _MOST_LEVELS + 1):
+            plain = _ESCAPE.sub(lambda found: _character(found.group()), plain)
+            for pattern, replacement in self._patterns:
+                if pattern.search(plain):
+                    text = _redacted_below(text, level, pattern, _escaped(replacement, level))
+                    plain = _unescaped(text, level).text
+            if "\\" not in plain:
+                break
+        return text
+
+    def number(self, number: float) -> str | None:
+        """Return what stands instead of a number; None where nothing in it matches."""
+        for form in _forms(number):
+            if (text := self.text(form)) != form:
+                return text
+        return None
+
+    def data(self, data: bytes) -> bytes:
+        """Return bytes without what the patterns match in them as text."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+            found = self.text(text)
+            data = data if found == text else found.encode("latin-1", "xmlcharrefreplace")
+        else:
+            found = self.text(text)
+            data = data if found == text else found.encode()
+        if b"\0" not in data:
+            return data
+        # Text in UTF-16 or UTF-32: none of it stays.
+        narrow = data.replace(b"\0", b"").decode("latin-1")
+        found = self.text(narrow)
+        return data if found == narrow else found.encode("latin-1", "xmlcharrefreplace")
+
+
+def _forms(number: float) -> list[str]:
+    """Return the texts by which a number may be known."""
+    forms = [str(number)]
+    if isinstance(number, float) and math.isfinite(number) and abs(number) < _LONGEST:
+        forms.append(f"{number:.0f}" if number.is_integer() else f"{number:f}")
+    return forms
+
+
+def _replaced(text: str, spans: Sequence[tuple[int, int]], replacement: str) -> str:
+    out, end = [], 0
+    for start, after in spans:
+        out += [text[end:start], replacement]
+        end = after
+    return "".join([*out, text[end:]])
+
+
+def _character(escape: str) -> str:
+    letter = escape[1]
+    if letter in "uUx" and len(escape) > 2:
+        if len(escape) == 12 and letter == "u":
+            high, low = int(escape[2:6], 16), int(escape[8:], 16)
+            return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+        return chr(int(escape[2:], 16))
+    return _LETTERS.get(letter, letter)
+
+
+def _escaped(text: str, level: int) -> str:
+    for _ in range(level):
+        text = json.dumps(text, ensure_ascii=False)[1:-1]
+    return text
+
+
+class _Unescaped(NamedTuple):
+    """Text with its escapes resolved.
+
+    Attributes:
+        text: The text.
+        starts: Where pieces begin in it.
+        sources: Where each piece begins in the original, and how long it is there; pieces of
+            several characters stand there as they are.
+    """
+
+    text: str
+    starts: list[int]
+    sources: list[tuple[int, int]]
+
+    def source(self, at: int, *, is_end: bool) -> int:
+        """Return the place in the original of a place in the text."""
+        index = bisect_right(self.starts, at - is_end) - 1
+        offset = at - self.starts[index]
+        start, length = self.sources[index]
+        after = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
+        if after - self.starts[index] == length:
+            return start + offset
+        return start + (length if offset else 0)
+
+
+def _unescaped_once(text: str) -> _Unescaped:
+    pieces: list[str] = []
+    starts: list[int] = []
+    sources: list[tuple[int, int]] = []
+    length = end = 0
+
+    def add(piece: str, start: int, size: int) -> None:
+        nonlocal length
+        pieces.append(piece)
+        starts.append(length)
+        sources.append((start, size))
+        length += len(piece)
+
+    for found in _ESCAPE.finditer(text):
+        if found.start() > end:
+            add(text[end : found.start()], end, found.start() - end)
+        add(_character(found.group()), found.start(), found.end() - found.start())
+        end = found.end()
+    if end < len(text) or not pieces:
+        add(text[end:], end, len(text) - end)
+    return _Unescaped("".join(pieces), starts, sources)
+
+
+def _levels(text: str, level: int) -> list[_Unescaped]:
+    found = [_unescaped_once(text)]
+    while len(found) < level:
+        found.append(_unescaped_once(found[-1].text))
+    return found
+
+
+def _unescaped(text: str, level: int) -> _Unescaped:
+    return _levels(text, level)[-1]
+
+
+def _redacted_below(text: str, level: int, pattern: Pattern, replacement: str) -> str:
+    """Return text without what a pattern matches once it is unescaped so many times."""
+    levels = _levels(text, level)
+    spans = []
+    for start, end in pattern.spans(levels[-1].text):
+        for below in reversed(levels):
+            start, end = below.source(start, is_end=False), below.source(end, is_end=True)
+        spans.append((start, end))
+    return _replaced(text, spans, replacement)

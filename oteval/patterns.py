@@ -1,0 +1,261 @@
+r"""Regular expressions of users, matched in time linear in the text.
+
+Python's `re` backtracks: a pattern such as ``(a+)+b`` can keep a process busy for hours, and holds
+the interpreter's lock meanwhile. Patterns that come from a configuration, a command line or a
+request therefore run on RE2, which never backtracks. The syntax is Python's, without look-around
+and back-references, which are errors. ``\d``, ``\w`` and ``\s`` match Unicode as in Python;
+``\b`` sees words of ASCII letters, digits and ``_``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from typing import Any, NamedTuple
+
+__all__ = ["Pattern", "PatternError", "compile_pattern"]
+
+_LONGEST = 10_000
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
+# RE2's own classes are ASCII. The spaces are those of `str.isspace`.
+_SPACES = (
+    r"\t-\r\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+)
+_CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES}
+# The same inside brackets, where RE2 has no complement of a group of classes.
+_OTHERS = {
+    "d": r"\P{Nd}",
+    "w": r"\p{M}\p{S}\p{Z}\p{C}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}"
+    r"\x{203f}\x{2040}\x{2054}\x{fe33}\x{fe34}\x{fe4d}-\x{fe4f}\x{ff3f}",
+    "s": r"\x{0}-\x{8}\x{e}-\x{1b}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}"
+    r"\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff}",
+}
+_CODES = {"x": 2, "u": 4, "U": 8}
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be used; the message continues a sentence about it."""
+
+
+class Span(NamedTuple):
+    """Where a pattern matches."""
+
+    start: int
+    end: int
+
+
+class Pattern:
+    """A compiled pattern; equal to another of the same text and flags.
+
+    Attributes:
+        pattern: The text it was compiled from.
+        flags: Its flags, as numbers of `re`.
+    """
+
+    __slots__ = ("_regexp", "flags", "pattern")
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        """Compile a pattern.
+
+        Args:
+            pattern: The pattern, in Python's syntax.
+            flags: Flags of `re`.
+
+        Raises:
+            PatternError: It is invalid, too large, or needs backtracking.
+        """
+        self.pattern = pattern
+        letters = "".join(letter for letter, flag in _LETTERS.items() if flags & flag)
+        self.flags, self._regexp = _compiled(f"(?{letters}){pattern}" if letters else pattern)
+
+    def search(self, text: str) -> Span | None:
+        """Return the first match in a text."""
+        found = self._regexp.search(_encodable(text))
+        return Span(*found.span()) if found else None
+
+    def fullmatch(self, text: str) -> bool:
+        """Return whether the whole text matches."""
+        return self._regexp.fullmatch(_encodable(text)) is not None
+
+    def spans(self, text: str) -> list[Span]:
+        """Return all matches in a text that are not empty."""
+        found = (match.span() for match in self._regexp.finditer(_encodable(text)))
+        return [Span(start, end) for start, end in found if end > start]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pattern):
+            return NotImplemented
+        return (self.pattern, self.flags) == (other.pattern, other.flags)
+
+    def __hash__(self) -> int:
+        return hash((self.pattern, self.flags))
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.pattern!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pattern, (self.pattern, self.flags)
+
+
+def compile_pattern(value: str | re.Pattern[str] | Pattern) -> Pattern:
+    """Return a pattern compiled; one that Python's `re` compiled keeps its flags.
+
+    Raises:
+        PatternError: It is invalid, too large, or needs backtracking.
+    """
+    if isinstance(value, Pattern):
+        return value
+    if isinstance(value, re.Pattern):
+        return Pattern(value.pattern, value.flags)
+    return Pattern(value)
+
+
+_LETTERS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+
+
+def _encodable(text: str) -> str:
+    """Return text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+@functools.lru_cache(256)
+def _compiled(pattern: str) -> tuple[int, Any]:
+    """Return a pattern's flags and what RE2 makes of it."""
+    # Imported here, so that importing oteval stays cheap.
+    import re2
+
+    if len(pattern) > _LONGEST:
+        raise PatternError(f"it has more than {_LONGEST} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags = re.compile(pattern).flags
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PatternError(str(error)) from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return flags, re2.compile(_Translation(_encodable(pattern)).text(), options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "unknown"
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise PatternError(f"{reason} (patterns run on RE2)") from None
+
+
+class _Translation:
+    """A pattern of Python's in RE2's syntax."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._in_class = False
+        opening = _FLAGS.match(pattern)
+        flags = (opening[1] if opening and opening[3] == ")" else "") or ""
+        self._is_ascii = "a" in flags
+        self._is_verbose = "x" in flags
+        # A `$` of several lines is the same in both; scoped flags are left to RE2.
+        self._is_multiline = any("m" in found[1] for found in _FLAGS.finditer(pattern))
+
+    def text(self) -> str:
+        out = []
+        while self._at < len(self._pattern):
+            out.append(self._next())
+        return "".join(out)
+
+    def _next(self) -> str:
+        char = self._pattern[self._at]
+        if char == "\\":
+            return self._escape()
+        if self._in_class:
+            return self._inside(char)
+        if char == "(":
+            return self._open()
+        self._at += 1
+        if char == "[":
+            return self._open_class()
+        if char == "{" and self._pattern.startswith(",", self._at):
+            return "{0"
+        if self._is_verbose and (char.isspace() or char == "#"):
+            return self._skip_comment(char)
+        if char == "$" and not self._is_multiline:
+            return r"(?:\n?\z)"
+        return char
+
+    def _skip_comment(self, char: str) -> str:
+        if char == "#":
+            end = self._pattern.find("\n", self._at)
+            self._at = len(self._pattern) if end < 0 else end + 1
+        return ""
+
+    def _open(self) -> str:
+        rest = self._pattern[self._at :]
+        if rest.startswith("(?#"):
+            self._at += rest.index(")") + 1
+            return ""
+        found = _FLAGS.match(rest)
+        if found is None or rest.startswith("(?:"):
+            self._at += 1
+            return "("
+        if "x" in found[1] and found[3] == ":":
+            raise PatternError("the flag x must stand at the beginning, for the whole pattern")
+        self._at += found.end()
+        kept = "".join(letter for letter in found[1] if letter in "ims")
+        cleared = "".join(letter for letter in found[2] or "" if letter in "ims")
+        if found[3] == ")":
+            return f"(?{kept})" if kept else ""
+        return f"(?{kept}{'-' if cleared else ''}{cleared}:"
+
+    def _open_class(self) -> str:
+        self._in_class = True
+        start = "["
+        if self._pattern.startswith("^", self._at):
+            self._at += 1
+            start = "[^"
+        if self._pattern.startswith("]", self._at):
+            self._at += 1
+            start += r"\]"
+        return start
+
+    def _inside(self, char: str) -> str:
+        self._at += 1
+        if char == "]":
+            self._in_class = False
+        # RE2 reads [:alpha:] as a class of its own; Python reads the characters.
+        return r"\[" if char == "[" else char
+
+    def _escape(self) -> str:
+        letter = self._pattern[self._at + 1 : self._at + 2]
+        self._at += 2
+        if letter in _CODES:
+            digits = self._pattern[self._at : self._at + _CODES[letter]]
+            self._at += _CODES[letter]
+            return f"\\x{{{digits}}}"
+        if letter == "Z":
+            return r"\z"
+        if letter == "N":
+            raise PatternError("\\N{...} is not supported; write the character")
+        if letter.isdigit():
+            return self._number(letter)
+        if letter.lower() in _CLASSES and not self._is_ascii:
+            return self._class(letter)
+        if letter == "s" and not self._in_class:
+            return r"[\s\x{b}]"  # RE2's has no vertical tab
+        if letter in "abfnrtvdDsSwWAB":
+            return r"\x{8}" if letter == "b" and self._in_class else f"\\{letter}"
+        return re.escape(letter) if letter.isascii() else letter
+
+    def _number(self, first: str) -> str:
+        found = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}").match(self._pattern, self._at - 1)
+        if found is None:
+            raise PatternError(f"back-references such as \\{first} are not supported")
+        self._at = found.end()
+        return f"\\x{{{int(found[0], 8):x}}}"
+
+    def _class(self, letter: str) -> str:
+        members = _CLASSES[letter.lower()]
+        if not self._in_class:
+            return f"[{'^' if letter.isupper() else ''}{members}]"
+        return members if letter.islower() else _OTHERS[letter.lower()]

@@ -1,0 +1,116 @@
+"""Patterns of users: Python's syntax and meaning, RE2's linear time."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import re
+import time
+import warnings
+
+import pytest
+
+from oteval import create_trajectory_match_evaluator
+from oteval.config import parse_config
+from oteval.errors import ConfigError
+from oteval.model import SpanRef, Trajectory
+from oteval.patterns import Pattern, PatternError, compile_pattern
+from oteval.selection import parse_condition
+
+EVIL = ("(a+)+$", "(a|aa)+$", "(a|a)*b", "(.*a){20}$", "([a-zA-Z]+)*$", r"(\w+\s?)+:")
+SAME = (
+    *(
+        r"\d{4}-\d{4}",
+        r"[\w.+-]+@[\w-]+",
+        r"\s+",
+        r"\S+",
+        r"[\s\S]b",
+        r"[^\w]",
+        r"[\W\d]x",
+        r"(?i)É",
+    ),
+    *(
+        r"\Aa\Z",
+        "[]a]",
+        "[^]a]",
+        "[[a]",
+        r"\u00e9+",
+        r"\x41\101",
+        r"\0",
+        "(?P<n>a)b",
+        "(?#c)a",
+        "é",
+    ),
+    *(
+        "(?s).+",
+        "(?x) a  # c\n b",
+        r"[\b]",
+        "(?i:a)b",
+        "(?a)\\w+",
+        "(?a)\\d\\s",
+        r"[a\]b]+",
+        "a{,2}b",
+    ),
+    *("(?m)^a", r"[\D]", "a{", "{a}", r"[\w\-]+", r"\-\.\/", "x*y"),
+)
+TEXT = "abxyÉéA١² \n\t.@-_]5[41\x00\x08{},\u2028\u00a0BC#\x0b\x1c٣字"
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_patterns_match_as_python_does(text: str) -> None:
+    """The first match in random texts stands where Python's own engine finds it."""
+    chance = random.Random(text)
+    pattern = Pattern(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = re.compile(text)
+
+    for _ in range(500):
+        subject = "".join(chance.choices(TEXT, k=chance.randrange(9)))
+        found = own.search(subject)
+        assert pattern.search(subject) == (found and found.span()), subject
+        assert pattern.fullmatch(subject) == (own.fullmatch(subject) is not None)
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_patterns_that_backtrack_for_hours_take_no_time(text: str) -> None:
+    """A condition over 100,000 characters that Python would not finish is decided."""
+    pattern = compile_pattern(text)
+    begun = time.process_time()
+
+    pattern.search("a" * 100_000 + "!")
+
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "text", [r"(?=a)", r"(?<!a)b", r"(a)\1", "(a", r"\N{BULLET}", "x" * 10_001]
+)
+def test_patterns_that_need_backtracking_are_errors(text: str) -> None:
+    """Conditions, rules and evaluators name the pattern that cannot be used, in one line."""
+    with pytest.raises(PatternError):
+        Pattern(text)
+    with pytest.raises(ConfigError):
+        parse_condition(f"agent~{text}")
+    with pytest.raises(ConfigError):
+        parse_config(
+            f"evaluators: [{{name: t, type: tool_errors}}]\nredact: [{{pattern: '{text}'}}]"
+        )
+    with pytest.raises(ConfigError):
+        create_trajectory_match_evaluator(tool_args_match_overrides={"a": {"regex": {"x": text}}})
+
+
+def test_conditions_on_text_that_no_utf8_can_hold() -> None:
+    """Half of a surrogate pair in a run's data does not end the search."""
+    condition = parse_condition("agent~^sh.p$")
+
+    assert condition.holds(Trajectory("t", SpanRef("t", "s"), agent="sh\ud800p"))
+
+
+def test_patterns_are_values() -> None:
+    """Equal by text and flags, and the same after a round through pickle."""
+    pattern = compile_pattern(re.compile("é", re.IGNORECASE))
+
+    assert pickle.loads(pickle.dumps(pattern)) == pattern == Pattern("é", re.IGNORECASE)
+    assert pattern != Pattern("é")
+    assert pattern.search("É")

@@ -118,7 +118,7 @@ class Forwarder:
         encoding: str,
         payload: bytes,
         position: tuple[int, int],
-        now: int,
+        now: int | None = None,
     ) -> None:
         """Take a request in; one whose position was taken already is left alone.
 
@@ -127,7 +127,7 @@ class Forwarder:
             encoding: ``protobuf`` or ``json``.
             payload: The request as it came, decompressed.
             position: Where it ends in the spool: positions grow, and none is (0, 0).
-            now: When it came (ns).
+            now: When it came (ns); the clock's time by default.
 
         Raises:
             OSError: It cannot be written; nothing of it is kept.
@@ -138,11 +138,19 @@ class Forwarder:
                 return
             payload = self._without_own(kind, encoding, payload)
             if payload:
-                record = journal.append(kind, encoding, payload, now, Position(*position))
+                record = journal.append(
+                    *(kind, encoding, payload, self._clock() if now is None else now),
+                    position=Position(*position),
+                )
                 self._index(record, payload)
             else:
                 journal.position = Position(*position)
         self._outbox.wake()
+
+    def rewind(self) -> None:
+        """Take what comes next whatever its position: the source was begun anew."""
+        with self._lock:
+            self._outbox.journal.position = Position()
 
     def sync(self) -> None:
         """Wait until all that was taken is on the disk."""
@@ -257,7 +265,9 @@ class Forwarder:
         except ValueError:
             counts = {}
         parts = {name: n for name, n in counts.items() if part_of(name) not in record.done}
-        due = self._uptime.due(record.received_ns, self.deadline_ns)
+        # One of the future was received before the clock was set back.
+        received = min(record.received_ns, self._clock())
+        due = self._uptime.due(received, self.deadline_ns)
         if not counts and part_of("") not in record.done:
             record.waiting = 1
             self._outbox.put(Parcel(record))

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from ..urls import basic_authorization, shown_url
+
 __all__ = ["MOST_WAIT", "Answer", "Poster", "Target"]
 
 _TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
@@ -54,7 +56,7 @@ class Target(Protocol):
     """An endpoint that takes requests.
 
     Attributes:
-        url: Its base URL.
+        url: Its base URL, as it may be shown: without a password.
     """
 
     url: str
@@ -70,7 +72,7 @@ class Poster:
     """Sends requests to an endpoint; used by one thread.
 
     Args:
-        url: The base URL.
+        url: The base URL; a user and password in it are sent as basic authorization.
         headers: Headers of every request.
         compress: Whether bodies are compressed.
         timeout: How long an answer may take (s).
@@ -85,12 +87,15 @@ class Poster:
         timeout: float = 10.0,
     ) -> None:
         parts = urlsplit(url)
-        self.url = url
+        self.url = shown_url(url)
         self._is_secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port
         self._path = parts.path.rstrip("/")
         self._headers = {"User-Agent": "oteval", **(headers or {})}
+        basic = basic_authorization(url)
+        if basic and "authorization" not in map(str.lower, self._headers):
+            self._headers["Authorization"] = basic
         self._compress, self._timeout = compress, timeout
         self._connection: http.client.HTTPConnection | None = None
 

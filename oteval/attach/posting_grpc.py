@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ..jsontext import loads
+from ..urls import basic_authorization, shown_url
 from .posting import MOST_WAIT, Answer
 from .wire import fields, varint
 
@@ -50,7 +51,8 @@ class GrpcPoster:
     """Sends requests to ``grpc://HOST:PORT``, or with TLS to ``grpcs://``; used by one thread.
 
     Args:
-        url: The URL; port 4317 where it has none.
+        url: The URL; port 4317 where it has none. A user and password in it are sent as basic
+            authorization.
         headers: The metadata of every request.
         compress: Whether bodies are compressed.
         timeout: How long an answer may take (s).
@@ -65,14 +67,19 @@ class GrpcPoster:
         timeout: float = 10.0,
     ) -> None:
         parts = urlsplit(url)
-        target = parts.netloc if parts.port else f"{parts.netloc}:4317"
+        # gRPC names its target in errors, so the user and password are not part of it.
+        place = parts.netloc.rpartition("@")[2]
+        target = place if parts.port else f"{place}:4317"
         gzip = grpc.Compression.Gzip if compress else grpc.Compression.NoCompression
         if parts.scheme == "grpcs":
             self._channel = grpc.secure_channel(target, _credentials(), _OPTIONS, gzip)
         else:
             self._channel = grpc.insecure_channel(target, _OPTIONS, gzip)
-        self.url = url
-        self._metadata = tuple((name.lower(), value) for name, value in (headers or {}).items())
+        self.url = shown_url(url)
+        metadata = {name.lower(): value for name, value in (headers or {}).items()}
+        if basic := basic_authorization(url):
+            metadata.setdefault("authorization", basic)
+        self._metadata = tuple(metadata.items())
         self._timeout = timeout
 
     def post(self, signal: str, body: bytes, encoding: str = "protobuf") -> Answer:

@@ -16,6 +16,7 @@ from ..errors import ConfigError, InputError
 from ..pipeline import export_jsonl, export_parquet
 from ..selection import Selection
 from ..store import Store
+from ..urls import shown_url
 from .common import db_option, filters, open_store, print_json, progress, select, warn
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def export(
             poster = Poster(url, known, compress=gzip)
             sent = _send(store, poster, selection, scores, no_spans, patience)
             poster.close()
-            status = _say_sent(url, sent, as_json)
+            status = _say_sent(shown_url(url), sent, as_json)
     return status
 
 
@@ -133,7 +134,7 @@ def _jsonl(store: Store, path: str, selection: Selection) -> None:
 
 def _url(text: str) -> str:
     if not re.match(r"https?://[^/\s]+", text):
-        raise ConfigError(f"--otlp {text!r}: write http://HOST:PORT or https://HOST")
+        raise ConfigError(f"--otlp {shown_url(text)!r}: write http://HOST:PORT or https://HOST")
     return re.sub(r"/v1/(traces|logs)/?$", "", text)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..patterns import PatternError, compile_pattern
+from ..urls import shown_url
 from .base import Strict, seconds
 
 __all__ = [
@@ -73,7 +74,7 @@ class Endpoint(Strict):
     def _check_url(cls, value: str) -> str:
         if not re.match(r"(https?://[^/\s]+|grpcs?://[^/\s]+/?$)", value):
             raise ValueError(
-                f"{value!r} is no URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+                f"{shown_url(value)!r} is no URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
             )
         return value.rstrip("/")
 

@@ -1,29 +1,40 @@
 """Requests on disk until they are stored: appended by one process, read by another.
 
 A spool is a folder of segments, numbered files to which records are only ever appended. What
-`Spool.append` promises has been synced when it comes true: one fdatasync serves all that came
-while the one before it ran. A reader follows by its position, which it keeps with what it stored;
-segments before it may then be removed. A record that a crash cut, or a disk changed, is told
-by its CRC; what comes after it is still read.
+`Spool.append` promises has been synced when it comes true, in a file that its path leads to: one
+fdatasync and one look at the path serve all that came while the ones before ran. A reader follows
+by its position, which it keeps with what it stored; segments before it may then be removed. A
+record that a crash cut, or a disk changed, is told by its CRC; what comes after it is still read.
 
 No compression, no format of the payload and no retries here; spans sent twice are spooled twice.
 """
 
 from __future__ import annotations
 
-import fcntl
+import logging
 import os
-import struct
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from .. import machine
 from ..errors import OtevalError
+from .backlog import Backlog
+from .spool_folder import OpenSegment, SpoolFolder, SpoolMoved
+from .spool_segments import (
+    HEADER,
+    Encoding,
+    Kind,
+    Position,
+    Record,
+    packed_head,
+    remove_before,
+    segment_path,
+    segments,
+)
 
 __all__ = [
     "Encoding",
@@ -36,18 +47,7 @@ __all__ = [
     "segments",
 ]
 
-Kind = Literal["traces", "logs"]
-Encoding = Literal["protobuf", "json"]
-
-MAGIC = b"OTSPOOL1"
-_MARK = b"\xf5OTR"
-# Mark, length and CRC of the payload, kind, encoding, time of receipt; then the CRC of these.
-_HEAD = struct.Struct("<4sIIBBq")
-_CRC = struct.Struct("<I")
-HEADER = _HEAD.size + _CRC.size
-_SUFFIX = ".spool"
-_KINDS: tuple[Kind, ...] = ("traces", "logs")
-_ENCODINGS: tuple[Encoding, ...] = ("protobuf", "json")
+_log = logging.getLogger(__name__)
 
 SEGMENT = 64 << 20
 QUOTA = 4 << 30
@@ -58,40 +58,14 @@ _BUFFERS = 512
 _LOOK_EVERY = 0.1
 # For so long after it refused one, a spool counts as refusing.
 _REFUSING = 2.0
+# Seconds between two looks at the files while nothing is appended, and until a segment that is
+# gone counts as lost: until then, the reader may have stored and removed it.
+_INSPECT_EVERY = 0.5
+_LOST_AFTER = 2.5
 
 
 class SpoolFull(OtevalError):
     """No record can be taken now; the message says why. Trying again later is right."""
-
-
-class Position(NamedTuple):
-    """A place between two records.
-
-    Attributes:
-        segment: The segment's number; segments made later have greater ones.
-        offset: Bytes from its beginning.
-    """
-
-    segment: int = 0
-    offset: int = 0
-
-
-class Record(NamedTuple):
-    """A request as it was received, decompressed.
-
-    Attributes:
-        kind: What it holds.
-        encoding: What its payload is.
-        time_ns: When it was received.
-        payload: Its body.
-        end: The position after it.
-    """
-
-    kind: Kind
-    encoding: Encoding
-    time_ns: int
-    payload: bytes
-    end: Position = Position()
 
 
 class _Waiting(NamedTuple):
@@ -100,77 +74,11 @@ class _Waiting(NamedTuple):
     done: Future[None]
 
 
-def packed_head(record: Record) -> bytes:
-    """Return the header that a record has in a segment."""
-    head = _HEAD.pack(
-        _MARK,
-        len(record.payload),
-        zlib.crc32(record.payload),
-        _KINDS.index(record.kind),
-        _ENCODINGS.index(record.encoding),
-        record.time_ns,
-    )
-    return head + _CRC.pack(zlib.crc32(head))
-
-
-class Head(NamedTuple):
-    """What is told of a record before its payload: bytes of it, its CRC, and the rest."""
-
-    length: int
-    crc: int
-    kind: Kind
-    encoding: Encoding
-    time_ns: int
-
-
-def unpacked_head(data: bytes) -> Head | None:
-    """Return what a header says; None where the bytes are none."""
-    if len(data) < HEADER or not data.startswith(_MARK):
-        return None
-    (crc,) = _CRC.unpack_from(data, _HEAD.size)
-    if zlib.crc32(data[: _HEAD.size]) != crc:
-        return None
-    _, length, payload_crc, kind, encoding, time_ns = _HEAD.unpack_from(data)
-    if kind >= len(_KINDS) or encoding >= len(_ENCODINGS):
-        return None
-    return Head(length, payload_crc, _KINDS[kind], _ENCODINGS[encoding], time_ns)
-
-
-def segment_path(folder: Path, number: int) -> Path:
-    """Return a segment's file."""
-    return folder / f"{number:020d}{_SUFFIX}"
-
-
-def segments(folder: Path) -> dict[int, int]:
-    """Return the sizes in bytes of a spool's segments by their numbers, in order."""
-    found = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name, dot, _ = entry.name.partition(_SUFFIX)
-                if dot and name.isdecimal():
-                    try:
-                        found[int(name)] = entry.stat().st_size
-                    except FileNotFoundError:  # the other process has just removed it
-                        continue
-    except FileNotFoundError:
-        return {}
-    return dict(sorted(found.items()))
-
-
-def remove_before(folder: Path, segment: int) -> int:
-    """Remove the segments before one, and return how many there were."""
-    old = [number for number in segments(folder) if number < segment]
-    for number in old:
-        segment_path(folder, number).unlink(missing_ok=True)
-    return len(old)
-
-
 class Spool:
     """The appending side; one process has it, and any of its threads may append.
 
     Attributes:
-        problem: What the disk last failed with, "" while it works.
+        backlog: Since when what is acknowledged waits to be stored.
         cut: How many bytes at the end of the last segment were no whole record at the start.
     """
 
@@ -182,6 +90,7 @@ class Spool:
         reserve: int = RESERVE,
         write: Callable[[int, Sequence[bytes]], int] = os.writev,
         sync: Callable[[int], None] = machine.sync,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open a spool, and make its folder when it is not there.
 
@@ -191,28 +100,32 @@ class Spool:
             reserve: How many bytes it leaves free on the disk.
             write: Writes buffers to a file descriptor, and returns how many bytes.
             sync: Makes what was written to a file descriptor durable.
+            clock: Seconds that only ever grow.
 
         Raises:
             SpoolFull: Another process appends to it, or its folder cannot be written.
         """
-        self.problem = ""
+        self.backlog = Backlog(clock)
         self._folder = Path(folder)
         self._quota, self._reserve = quota, reserve
         self._segment_bytes = min(SEGMENT, quota // 4)
-        self._write, self._sync = write, sync
+        self._write, self._sync, self._clock = write, sync, clock
         self._lock = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._closing = False
         self._refused = (-_REFUSING, "")
-        self._fd = -1
-        self._number, self._end = 0, 0
+        self._failed = self._displaced = ""
+        self._inspected = clock()
+        self._gone: dict[int, float] = {}
+        self._stored = Position()
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._guard = _exclusive(self._folder)
-            self.cut = _cut_tail(self._folder)
+            self._files = SpoolFolder(self._folder, sync)
         except OSError as error:
             raise SpoolFull(f"{folder}: cannot be used: {error.strerror}") from error
+        self.cut = self._files.cut
+        if known := segments(self._folder):
+            self.backlog.acknowledge(Position(*next(reversed(known.items()))))
         self._looked = -1.0
         self._bytes = 0
         self._free = 0
@@ -224,6 +137,20 @@ class Spool:
     def quota(self) -> int:
         """How many bytes the segments may have together."""
         return self._quota
+
+    @property
+    def problem(self) -> str:
+        """What the disk last failed with, or why its files are not in place; "" without either."""
+        return self._displaced or self._failed
+
+    def oldest(self) -> float:
+        """Return for how many seconds the oldest acknowledged request waits to be stored."""
+        return self.backlog.oldest(self._stored)
+
+    def stored(self, position: Position) -> None:
+        """Note up to where the other process has stored what is spooled."""
+        with self._lock:
+            self._stored = max(self._stored, position)
 
     def size(self) -> int:
         """Return how many bytes are spooled, those that wait to be written among them."""
@@ -240,7 +167,7 @@ class Spool:
         """Return why records are refused, or were a moment ago; "" while they are taken."""
         with self._lock:
             when, reason = self._refused
-            return self._full(0) or (reason if time.monotonic() - when < _REFUSING else "")
+            return self._full(0) or (reason if self._clock() - when < _REFUSING else "")
 
     def append(self, record: Record) -> Future[None]:
         """Take a record; its end is not looked at.
@@ -267,20 +194,19 @@ class Spool:
             self._closing = True
             self._lock.notify()
         self._thread.join()
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        os.close(self._guard)
+        self._files.close()
 
     def _full(self, size: int) -> str:
         reason = self._reason(size)
         if reason:
-            self._refused = (time.monotonic(), reason)
+            self._refused = (self._clock(), reason)
         return reason
 
     def _reason(self, size: int) -> str:
         if self._closing:
             return "the server stops"
+        if self._displaced:
+            return self._displaced
         self._look()
         if self._bytes + self._waiting_bytes + size > self._quota:
             return "the spool is at its quota"
@@ -290,7 +216,7 @@ class Spool:
 
     def _look(self) -> None:
         """See what the other process has removed; not more often than it can matter."""
-        now = time.monotonic()
+        now = self._clock()
         if now - self._looked < _LOOK_EVERY and self._looked >= 0:
             return
         self._looked = now
@@ -304,27 +230,77 @@ class Spool:
     def _run(self) -> None:
         while True:
             with self._lock:
-                while not self._waiting and not self._closing:
-                    self._lock.wait()
-                group = self._take()
-            if not group:
+                if not self._waiting and not self._closing:
+                    self._lock.wait(_INSPECT_EVERY)
+                group, is_closing = self._take(), self._closing
+            if group:
+                self._settle(group)
+            elif is_closing:
                 return
-            error: OSError | None = None
-            try:
-                self._append(group)
-            except OSError as found:
-                error = found
-            size = sum(HEADER + len(one.payload) for one in group)
-            with self._lock:
-                self._waiting_bytes -= size
-                self._bytes += 0 if error else size
-                self._looked = -1.0 if error else self._looked
-            self.problem = "" if error is None else error.strerror or str(error)
-            for one in group:
-                if error is None:
-                    one.done.set_result(None)
-                else:
-                    one.done.set_exception(SpoolFull(f"the spool: {self.problem}"))
+            if not group or self._displaced or self._clock() - self._inspected > _INSPECT_EVERY:
+                self._inspect()
+
+    def _settle(self, group: Sequence[_Waiting]) -> None:
+        """Make some records durable, and say so, or why they are not."""
+        error: OSError | None = None
+        try:
+            self._append(group)
+        except SpoolMoved as found:
+            error = found
+            self._displaced = str(found.strerror)
+        except OSError as found:
+            error = found
+            if not self._failed:
+                _log.error("requests are refused: %s", found.strerror or found)
+        size = sum(HEADER + len(one.payload) for one in group)
+        with self._lock:
+            self._waiting_bytes -= size
+            self._bytes += 0 if error else size
+            self._looked = -1.0 if error else self._looked
+        self._failed = "" if error is None else error.strerror or str(error)
+        for one in group:
+            if error is None:
+                one.done.set_result(None)
+            else:
+                one.done.set_exception(SpoolFull(f"the spool: {self._failed}"))
+
+    def _inspect(self) -> None:
+        """Look whether all files are in place, and bring back those that were deleted."""
+        now = self._inspected = self._clock()
+        files = self._files
+        try:
+            files.stored(self._stored.segment)
+            if self._displaced or not self._is_in_place():
+                self._restore()
+            # One that the other process has stored and removed is gone too; of that we hear soon.
+            missing = files.missing()
+            self._gone = {number: self._gone.get(number, now) for number in missing}
+            if any(now - since > _LOST_AFTER for since in self._gone.values()):
+                self._restore()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if reason != self._displaced:
+                _log.error("nothing is acknowledged: %s", reason)
+            self._displaced = reason
+            return
+        if self._displaced:
+            _log.info("the spool's files are in place again: requests are taken")
+        self._displaced = ""
+
+    def _is_in_place(self) -> bool:
+        try:
+            self._files.verify()
+        except SpoolMoved:
+            return False
+        return True
+
+    def _restore(self) -> None:
+        restored = self._files.restore()
+        if restored:
+            _log.error(
+                "%s: %d deleted segments were written again; nothing is lost",
+                *(self._folder, len(restored)),
+            )
 
     def _take(self) -> list[_Waiting]:
         """Take what waits, but no more than is written in a moment."""
@@ -337,18 +313,28 @@ class Spool:
         return group
 
     def _append(self, group: Sequence[_Waiting]) -> None:
-        if self._fd < 0 or self._end >= self._segment_bytes:
-            self._begin_segment()
+        segment = self._segment()
         buffers = [part for one in group for part in (one.head, one.payload) if part]
         size = sum(map(len, buffers))
         try:
             for start in range(0, len(buffers), _BUFFERS):
-                self._write_all(self._fd, buffers[start : start + _BUFFERS])
-            self._sync(self._fd)
+                self._write_all(segment.fd, buffers[start : start + _BUFFERS])
+            self._sync(segment.fd)
+            self._files.verify()
+            if os.fstat(segment.fd).st_size < segment.end + size:
+                raise OSError(0, f"{segment_path(self._folder, segment.number)} was cut")
         except OSError:
-            self._give_up_segment()
+            self._files.give_up()
             raise
-        self._end += size
+        segment.end += size
+        self.backlog.acknowledge(Position(segment.number, segment.end))
+
+    def _segment(self) -> OpenSegment:
+        segment = self._files.current
+        if segment is None or segment.end >= self._segment_bytes:
+            self._files.stored(self._stored.segment)
+            return self._files.begin(self._write_all)
+        return segment
 
     def _write_all(self, fd: int, buffers: Sequence[bytes]) -> None:
         left = list(buffers)
@@ -358,97 +344,3 @@ class Spool:
                 written -= len(left.pop(0))
             if written:
                 left[0] = left[0][written:]
-
-    def _begin_segment(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        # Times are greater than all numbers before, also when the folder was emptied meanwhile.
-        number = max([time.time_ns(), self._number + 1, *(n + 1 for n in segments(self._folder))])
-        path = segment_path(self._folder, number)
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o600)
-        try:
-            self._write_all(fd, [MAGIC])
-            self._sync(fd)
-            _sync_folder(self._folder)
-        except OSError:
-            os.close(fd)
-            path.unlink(missing_ok=True)
-            raise
-        self._fd, self._number, self._end = fd, number, len(MAGIC)
-
-    def _give_up_segment(self) -> None:
-        """Leave a segment that could not be written: after a failed sync nothing in it is sure."""
-        fd, self._fd = self._fd, -1
-        try:
-            os.ftruncate(fd, self._end)
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
-
-
-def _exclusive(folder: Path) -> int:
-    """Return a descriptor that no other process has for the folder."""
-    guard = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(guard)
-        raise OSError(0, "another oteval serve uses it; stop that, or give another --db") from None
-    return guard
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _cut_tail(folder: Path) -> int:
-    """Cut what is no whole record off the end of the last segment, and return its size."""
-    known = segments(folder)
-    if not known:
-        return 0
-    number, size = next(reversed(known.items()))
-    end = len(MAGIC)
-    with segment_path(folder, number).open("r+b") as file:
-        for offset, head in scan(file.fileno()):
-            end = offset + HEADER + head.length
-        if end < size:
-            file.truncate(end)
-            os.fsync(file.fileno())
-    return max(0, size - end)
-
-
-def scan(fd: int) -> Iterator[tuple[int, Head]]:
-    """Yield the offset and header of each record of a segment that is whole."""
-    offset = len(MAGIC)
-    size = os.fstat(fd).st_size
-    while offset < size:
-        head = unpacked_head(os.pread(fd, HEADER, offset))
-        end = offset + HEADER + head.length if head else size + 1
-        if head is None or end > size:
-            offset = next_mark(fd, offset + 1, size)
-            continue
-        if zlib.crc32(os.pread(fd, head.length, offset + HEADER)) == head.crc:
-            yield offset, head
-        offset = end
-
-
-def next_mark(fd: int, start: int, size: int) -> int:
-    """Return the offset of the next header of a segment from one on; its size where none is."""
-    at = start
-    while at < size:
-        data = os.pread(fd, 1 << 20, at)
-        found = data.find(_MARK)
-        if found < 0:
-            at += max(1, len(data) - len(_MARK) + 1)
-        elif unpacked_head(os.pread(fd, HEADER, at + found)):
-            return at + found
-        else:
-            at += found + 1
-    return size

@@ -1,19 +1,25 @@
-"""Following a spool: whole records from a position on, while another process appends."""
+"""Following a spool: whole records from a position on, while another process appends.
+
+A file that is not there is never taken for the end: what cannot be found is an error, and reading
+goes on from the same position once it is back.
+"""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .spool import (
+from .spool_segments import (
     HEADER,
     MAGIC,
     Head,
     Position,
     Record,
+    SpoolMissing,
+    is_gap,
     next_mark,
     segment_path,
     segments,
@@ -50,9 +56,23 @@ class SpoolReader:
         lost: How many bytes were no whole record and were passed over.
     """
 
-    def __init__(self, folder: str | Path, position: Position = _BEGIN) -> None:
-        """Begin at a position; nothing need be there yet."""
+    def __init__(
+        self,
+        folder: str | Path,
+        position: Position = _BEGIN,
+        *,
+        lost: Collection[int] | None = None,
+    ) -> None:
+        """Begin at a position; nothing need be there yet.
+
+        Args:
+            folder: The spool.
+            position: Where to begin; its segment must be there, unless it is the very beginning.
+            lost: Segments before which some are known to be missing; other gaps between segments
+                are errors. None where nobody looks for gaps.
+        """
         self._folder = Path(folder)
+        self._lost = lost
         self.position = position
         self.lost = 0
         self._fd = -1
@@ -79,6 +99,7 @@ class SpoolReader:
 
         Raises:
             OSError: A segment cannot be read.
+            SpoolMissing: A segment is not there; the position is before what it holds.
         """
         while end is None or self.position < end:
             head = self._next()
@@ -98,12 +119,18 @@ class SpoolReader:
 
         Raises:
             OSError: A segment cannot be read.
+            SpoolMissing: A segment is not there; the position is before what it holds.
         """
         start = end = self.position
         first, size = None, 0
-        while size < limit and (head := self._next()) is not None:
-            first = first or head
-            size, end = size + head.length, self.position
+        try:
+            while size < limit and (head := self._next()) is not None:
+                first = first or head
+                size, end = size + head.length, self.position
+        except SpoolMissing:
+            if first is None:
+                self.position = start
+                raise
         # What is no record belongs to the stretch of the record after it.
         self.position = end
         return Stretch(start, end, first.time_ns, size) if first else None
@@ -130,6 +157,10 @@ class SpoolReader:
             head = self._here(is_last=False)
             if head is not None:
                 return head
+            if self._lost is not None and later not in self._lost and is_gap(number, later):
+                raise SpoolMissing(
+                    f"{self._folder}: {segment_path(self._folder, number + 1).name} is missing"
+                )
             self.position = Position(later, _FIRST)
 
     def _here(self, *, is_last: bool) -> Head | None:
@@ -150,7 +181,13 @@ class SpoolReader:
                 self.position = Position(number, end)
                 return head
             if size <= offset or (is_last and (head is not None or size < offset + HEADER)):
-                return None
+                if self._is_in_place():
+                    return None
+                # It was deleted and written again, or moved: what is appended is elsewhere.
+                self.close()
+                if not self._opened(number):
+                    return None
+                continue
             after = next_mark(self._fd, offset + 1, size)
             if is_last and after == size:
                 return None
@@ -159,12 +196,29 @@ class SpoolReader:
             self.position = Position(number, offset)
 
     def _opened(self, number: int) -> bool:
+        """Open a segment; False for that before the first, which no folder has.
+
+        Raises:
+            SpoolMissing: It is not there.
+        """
         if self._open_number == number and self._fd >= 0:
             return True
         self.close()
+        path = segment_path(self._folder, number)
         try:
-            self._fd = os.open(segment_path(self._folder, number), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            if number == 0:
+                return False
+            raise SpoolMissing(f"{path} is missing; what it holds is not stored") from None
         self._open_number = number
         return True
+
+    def _is_in_place(self) -> bool:
+        """Return whether the open segment's path leads to it."""
+        try:
+            found = segment_path(self._folder, self._open_number).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        own = os.fstat(self._fd)
+        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..store import Todo
 from .budgets import next_day_ns
@@ -27,11 +28,15 @@ class Agenda:
     An item is held from when it is taken up until its evaluator has spoken, also while it is put
     off. What there is no room for is left in the store, to be looked for from a completion on.
 
+    Args:
+        wall: The time of day (ns), which scores in the store have; times are told apart from it.
+
     Attributes:
         work: The evaluators' queues, by name and version.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wall: Callable[[], int] = time.time_ns) -> None:
+        self._wall = wall
         self.work: dict[tuple[str, str], Work] = {}
         self._held: dict[tuple[str, int, tuple[str, str]], Item] = {}
         self._later: list[tuple[int, int, Item]] = []
@@ -124,7 +129,9 @@ class Agenda:
             if before.status != "error" or before.errors >= work.live.limits.attempts:
                 return
             self._hold(item)
-            self._put_off(item, max(now, before.time_ns + _wait_ns(before.errors)))
+            # A score of the future, from before the clock was set back, waits no longer.
+            age = max(0, self._wall() - before.time_ns)
+            self._put_off(item, now + max(0, _wait_ns(before.errors) - age))
             return
         self._hold(item)
         (work.older if is_old or item.has_outcome else work.fresh).append(item)
@@ -199,7 +206,8 @@ class Agenda:
         errors = item.errors + (score.status == "error")
         reason = score.metadata.get(DEFERRED)
         if reason is not None:
-            due = next_day_ns(now) if reason == "budget" else now + _HANGS * _NS
+            wall = self._wall()
+            due = now + (next_day_ns(wall) - wall if reason == "budget" else _HANGS * _NS)
         elif score.status == "error" and errors < self.work[item.rule].live.limits.attempts:
             due = now + _wait_ns(errors)
         else:

@@ -13,6 +13,7 @@ from ..attach.posting import Target
 from ..attach.refused import REFUSED
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
+from ..urls import shown_url
 
 __all__ = ["open_attach", "refused_folders"]
 
@@ -95,7 +96,7 @@ def _forward(config: Config, url: str | None) -> Forward | None:
         return Forward.model_validate({**known, "url": url})
     except ValueError:
         raise ConfigError(
-            f"--forward {url!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+            f"--forward {shown_url(url)!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
         ) from None
 
 

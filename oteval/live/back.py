@@ -1,8 +1,9 @@
-"""The process that has the database: ``python -m oteval.live.back SETTINGS``.
+"""The process that has the database: ``python -m oteval.live.back``.
 
-It stores what is spooled, has it scored, and answers those who look at it. What it says of itself
-goes to standard output, a line of JSON each half second; when standard input ends, its parent is
-gone, and it ends at once. On SIGTERM what is spooled is stored before, for a time of grace.
+Its settings are the first line of standard input: other users see arguments, and a URL among them
+may hold a password. It stores what is spooled, has it scored, and answers those who look at it. Its
+state goes to standard output, a line of JSON each half second; when standard input ends, its parent
+is gone, and it ends at once. On SIGTERM what is spooled is stored before, for a time of grace.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..store import Store, is_short_of_memory
 from .api import Api
 from .attached import open_attach
 from .checkpoints import Checkpoints
+from .clock import SteadyClock
 from .keeping import Keeper
 from .logs import set_up
 from .room import shortage
@@ -54,6 +56,7 @@ class Back:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._clock = SteadyClock()
         self._stop = threading.Event()
         self._is_orphaned = False
         self._store = Store(settings.db, served=False, checkpoints=False)
@@ -62,12 +65,17 @@ class Back:
             self._own = self._store.sibling()
             self._rules = self._load_rules()
             self._attach = open_attach(
-                self._rules.config, settings.queues, forward_url=settings.forward or None
+                self._rules.config,
+                settings.queues,
+                forward_url=settings.forward or None,
+                clock=self._clock,
             )
         except BaseException:
             self._store.close()
             raise
-        self._scoring = Scoring(self._own, self._rules, self._attach)
+        self._scoring = Scoring(
+            self._own, self._rules, self._attach, self._clock, wall=time.time_ns
+        )
         self._writer = Writer(self._store, settings.spool, self._stored, self._attach.forward)
         self._api = Api(self._store, self.state, self.metrics)
         self._serving = self._store.serve(self._api.answer, settings.notice)
@@ -154,20 +162,27 @@ class Back:
         return {
             "stored": asdict(writer.figures),
             "position": list(writer.position),
+            "above": writer.stored.segment,
+            "losses": writer.losses,
             "left_bytes": writer.left(),
-            "error": str(writer.error or writer.problem or shortage(self._settings.db)),
+            "error": self._error(),
             "socket": self._serving.path,
             "pid": os.getpid(),
             "decoder_pids": writer.decoder_pids,
             "scoring": self._scoring.state(),
         }
 
+    def _error(self) -> str:
+        writer = self._writer
+        missing = writer.missing()
+        return str(writer.error or writer.problem or missing or shortage(self._settings.db))
+
     def metrics(self) -> bytes:
         """Return the scoring side's metrics as Prometheus has them."""
         return self._attach.metrics.text()
 
-    def _stored(self, trace_ids: Sequence[str], now: int) -> None:
-        self._scoring.touch(trace_ids, now)
+    def _stored(self, trace_ids: Sequence[str]) -> None:
+        self._scoring.touch(trace_ids, self._clock())
 
     def _load_rules(self) -> Rules:
         if self._settings.config:
@@ -176,6 +191,8 @@ class Back:
 
     def _tell(self) -> None:
         while True:
+            with suppress(Exception):
+                self._serving.repair()
             with suppress(Exception):
                 _say(state=self.state())
             if self._stop.wait(_TELL):
@@ -198,13 +215,14 @@ def _fail(what: str, error: BaseException) -> int:
 
 
 def _watch_parent(back: Back) -> None:
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 1):
+        pass
     back.stop(orphaned=True)
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run until told to stop; return the exit status."""
-    settings = Settings.of(arguments[0])
+    settings = Settings.of(sys.stdin.readline())
     set_up(settings.log_format, "back")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000, 20, 100)
@@ -233,7 +251,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
+    status = main()
     sys.stderr.flush()
     # Threads that wait for a judge or a client are not waited for.
     os._exit(status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -32,6 +33,7 @@ class Completing:
         wanted: Returns those traces of some trajectories that an evaluator has to judge.
         done: Called with the trajectories of traces that are complete, with the traces, and with
             the time (ns), once that is written down.
+        wall: The time of day (ns), which completions are kept with.
 
     Attributes:
         number: The number of the newest completion.
@@ -44,8 +46,10 @@ class Completing:
         completion: Completion,
         wanted: Callable[[Sequence[Todo]], set[str]],
         done: Callable[[Sequence[Todo], Sequence[str], int], None],
+        wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._store, self._wanted, self._done = store, wanted, done
+        self._wall, self._newest_ns = wall, store.live.newest_completion_ns()
         self.tracker = Tracker(completion)
         self.number = store.live.newest_completion()
         self._mark = store.live.floor()
@@ -143,8 +147,10 @@ class Completing:
             found: What was reconstructed; None when they could not be.
         """
         before = self.number
+        # Never before an earlier one: evaluators are told by the time what came since they are.
+        self._newest_ns = max(self._newest_ns, self._wall())
         with self._store.live.transaction():
-            self._store.live.complete(complete, before + 1, now)
+            self._store.live.complete(complete, before + 1, self._newest_ns)
             self._store.live.advance(self.tracker.floor(self._mark))
         self.number += len(complete)
         names = [one.trace_id for one in complete]

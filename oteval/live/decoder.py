@@ -12,6 +12,7 @@ import gc
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,8 +29,8 @@ from ..ingest import (
     decode_protobuf_traces,
     parse_json,
 )
-from ..ingest.spool import Position, Record
 from ..ingest.spool_reader import SpoolReader
+from ..ingest.spool_segments import Position, Record, SpoolMissing
 from ..model import LogRecord
 from ..store.rows import log_table, span_table
 
@@ -38,6 +39,7 @@ __all__ = ["Chunk", "decode", "receive"]
 # A transaction of so many rows takes less than a tenth of a second.
 ROWS = 8_192
 _PROBLEMS = 20
+_MISSING_WAIT = 0.1
 _BEGIN = Position()
 
 
@@ -125,7 +127,7 @@ def _chunks(
     reader = SpoolReader(folder, start)
     told = 0
     gathering = _Gathering(is_own, folder / "rejected")
-    for record in reader.records(end):
+    for record in _records(reader, end):
         gathering.add(record)
         if gathering.rows >= ROWS and record.end < end:
             yield gathering.chunk(record.end, reader.lost - told)
@@ -133,6 +135,16 @@ def _chunks(
             gathering = _Gathering(is_own, folder / "rejected")
     yield gathering.chunk(end, reader.lost - told)
     reader.close()
+
+
+def _records(reader: SpoolReader, end: Position) -> Iterator[Record]:
+    """Yield the records up to a position, waiting for segments that are not there."""
+    while True:
+        try:
+            yield from reader.records(end)
+            return
+        except SpoolMissing:
+            time.sleep(_MISSING_WAIT)
 
 
 def _send(out: IO[bytes], chunk: Chunk) -> None:

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 from .. import machine
-from ..ingest.spool import Position
 from ..ingest.spool_reader import SpoolReader, Stretch
+from ..ingest.spool_segments import Position, SpoolMissing
 from .decoder import Chunk, receive
 
 __all__ = ["Decoders"]
@@ -79,16 +80,27 @@ class Decoders:
     All but `close` is for one thread.
     """
 
-    def __init__(self, folder: Path, start: Position, age: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        start: Position,
+        age: float,
+        *,
+        lost: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Start the first child.
 
         Args:
             folder: The spool.
             start: Where to begin.
             age: After how many seconds what has come is decoded, however little.
+            lost: Segments before which some are known to be missing.
+            clock: Seconds that only ever grow.
         """
-        self._folder, self._age = folder, age
-        self._spool = SpoolReader(folder, start)
+        self._folder, self._age, self._clock = folder, age, clock
+        self._spool = SpoolReader(folder, start, lost=lost)
+        self._young: tuple[Position, float] = (start, 0.0)
         self._children = [_Child(folder)]
         self._under_way: deque[tuple[_Child, Position]] = deque()
         self._burst = 0.0
@@ -104,8 +116,13 @@ class Decoders:
 
         Raises:
             EOFError: A child has ended.
+            SpoolMissing: What comes next is acknowledged and cannot be found.
         """
-        self._hand_out()
+        try:
+            self._hand_out()
+        except SpoolMissing:
+            if not self._under_way:
+                raise
         if not self._under_way:
             if any(child.has_ended for child in self._children):
                 raise EOFError("the decoding process has ended")
@@ -149,10 +166,18 @@ class Decoders:
         stretch = self._spool.skip(_SIZE)
         if stretch is None:
             return None
-        if stretch.size < _SIZE and time.time_ns() - stretch.time_ns < self._age * 1e9:
+        if stretch.size < _SIZE and self._is_young(stretch.start):
             self._spool.position = position
             return None
         return stretch
+
+    def _is_young(self, start: Position) -> bool:
+        """Return whether what begins at a position was seen first less than the age ago."""
+        # Not the time of receipt: clocks are set.
+        now = self._clock()
+        if self._young[0] != start or not self._young[1]:
+            self._young = (start, now)
+        return now - self._young[1] < self._age
 
     def _least_busy(self) -> _Child:
         busy = [child for child, _ in self._under_way]

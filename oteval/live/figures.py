@@ -67,6 +67,10 @@ _GAUGES = {
     "spool_bytes": ("oteval_spool_bytes", "Bytes of the spool's segments."),
     "spool_quota": ("oteval_spool_quota_bytes", "Bytes that they may have."),
     "left_bytes": ("oteval_spool_left_bytes", "Spooled bytes that are not stored yet."),
+    "oldest_seconds": (
+        "oteval_spool_oldest_seconds",
+        "For how long the oldest acknowledged request waits to be stored.",
+    ),
     "lag": ("oteval_store_lag_seconds", "From receipt to storage, of the oldest last stored."),
     "slowest_commit": ("oteval_store_slowest_commit_seconds", "The longest transaction."),
     "is_ready": ("oteval_ready", "1 while traces are taken and stored."),
@@ -89,6 +93,10 @@ class _Stand:
         for key, (name, text) in _GAUGES.items():
             value = stand.get(key, stored.get(key, 0))
             yield GaugeMetricFamily(name, text, value=float(value or 0))
+        yield GaugeMetricFamily(
+            "oteval_spool_losses", "Gaps found in the spool when the storing process began.",
+            value=float(len(stand.get("losses", ()))),
+        )  # fmt: skip
         restarts = CounterMetricFamily(
             "oteval_store_restarts", "How often the storing process ended by itself.",
             value=stand.get("restarts", 0),

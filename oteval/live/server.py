@@ -32,11 +32,12 @@ from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver, Server, refusal
 from ..ingest.receiver.intake import Intake
 from ..ingest.receiver.redaction import Redactor, Rule
-from ..ingest.spool import Position, Spool
+from ..ingest.spool import Spool
 from ..ingest.spool_reader import SpoolReader
 from .asking import ask
 from .figures import Figures
 from .logs import set_up
+from .readiness import lateness
 from .settings import Settings
 from .supervisor import Supervisor
 
@@ -132,7 +133,7 @@ class _Front:
         addresses = {"http": url, "front_pid": os.getpid()}
         if grpc_server is not None:
             addresses["grpc"] = f"{split_address(settings.grpc)[0]}:{grpc_server.port}"
-        self._back = Supervisor(replace(settings, notice=addresses))
+        self._back = Supervisor(replace(settings, notice=addresses), self._spool.stored)
         supervising = asyncio.create_task(self._back.run())
         receiver = HttpReceiver(self._intake, self._tokens, limit=settings.limit)
         server = Server(
@@ -253,17 +254,19 @@ class _Front:
             self._spool.problem and f"the spool: {self._spool.problem}",
             "" if back else f"the storing process is away: {self._back.failure or 'it starts'}",
             back and self._back.failure,
+            lateness(self._spool.oldest(), self._back.unmoved),
         ]
         known = [text for text in reasons if text]
         return {
             "is_ready": not known,
             "reasons": known,
-            "warnings": list(back.get("scoring", {}).get("problems", ())),
+            "warnings": _warnings(back),
             "is_storing": bool(back),
             "restarts": self._back.restarts,
             "spool_bytes": self._spool.size(),
             "spool_quota": self._spool.quota,
             "left_bytes": self._left(),
+            "oldest_seconds": round(self._spool.oldest(), 1),
             **{key: value for key, value in back.items() if key != "socket"},
         }
 
@@ -271,7 +274,7 @@ class _Front:
         """Return how many bytes of the spool are not stored, also while nobody stores."""
         if self._back.position is None:
             return self._spool.size()
-        return SpoolReader(self._settings.spool, Position(*self._back.position)).left()
+        return SpoolReader(self._settings.spool, self._back.position).left()
 
     def _redactor(self) -> Redactor:
         path = self._settings.config
@@ -302,6 +305,14 @@ class _Front:
                     self._intake.redactor = self._redactor()
                 except OtevalError as error:
                     _log.error("the old redaction rules stay in force: %s", error)
+
+
+def _warnings(back: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong though traces are taken and stored."""
+    found = [f"lost: {loss}" for loss in back.get("losses", ())]
+    if damaged := back.get("stored", {}).get("lost_bytes"):
+        found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
+    return found + list(back.get("scoring", {}).get("problems", ()))
 
 
 def _changed(path: str) -> float:

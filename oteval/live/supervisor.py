@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 from .. import machine
 from ..errors import StoreError
+from ..ingest.spool_segments import Position
+from .readiness import SILENCE
 from .settings import Settings
 
 __all__ = ["Supervisor"]
@@ -23,8 +26,6 @@ __all__ = ["Supervisor"]
 _log = logging.getLogger(__name__)
 _REFUSED = 2
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-# After so many seconds without a word from it, the process counts as stuck.
-_SILENCE = 10.0
 _LINE = 1 << 20
 # Of the machine's memory, what the database may take at the most.
 _SHARE = 0.5
@@ -40,23 +41,38 @@ class Supervisor:
         position: Up to where the spool was stored when it last said so.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, on_stored: Callable[[Position], None] = lambda _: None
+    ) -> None:
+        """Prepare it; `run` starts it.
+
+        Args:
+            settings: How it runs.
+            on_stored: Told the position up to which the spool is stored, whenever it is heard.
+        """
         self.state: dict[str, Any] = {}
         self.restarts = 0
         self.failure = ""
-        self.position: tuple[int, int] | None = None
+        self.position: Position | None = None
         # One request may be one value, which is copied a few times on its way.
         memory = max(settings.memory, 4 * settings.limit >> 20)
         self._settings = replace(settings, memory=memory)
         self._process: asyncio.subprocess.Process | None = None
         self._heard = 0.0
+        self._on_stored = on_stored
+        self._moved = time.monotonic()
         self._stopping = False
         self._ready = asyncio.Event()
 
     @property
     def is_up(self) -> bool:
         """Whether it runs and says so."""
-        return bool(self.state) and time.monotonic() - self._heard < _SILENCE
+        return bool(self.state) and time.monotonic() - self._heard < SILENCE
+
+    @property
+    def unmoved(self) -> float:
+        """For how many seconds nothing was stored, as far as it says."""
+        return time.monotonic() - self._moved
 
     @property
     def pid(self) -> int | None:
@@ -120,7 +136,7 @@ class Supervisor:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "oteval.live.back", self._settings.text()),
+            *(sys.executable, "-m", "oteval.live.back"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE,
@@ -128,6 +144,8 @@ class Supervisor:
         )
         refusal = ""
         assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdin.write(self._settings.text().encode() + b"\n")
         try:
             while line := await process.stdout.readline():
                 refusal = self._hear(line) or refusal
@@ -152,8 +170,12 @@ class Supervisor:
     def _hear_state(self, state: dict[str, Any]) -> None:
         self.state = state
         self._heard = time.monotonic()
-        if position := state.get("position"):
-            self.position = (int(position[0]), int(position[1]))
+        if place := state.get("position"):
+            position = Position(int(place[0]), int(place[1]))
+            if position != self.position:
+                self._moved = time.monotonic()
+            self.position = position
+            self._on_stored(max(position, Position(int(state.get("above", 0)))))
         if error := str(state.get("error") or ""):
             self.failure = error.splitlines()[0]
         elif state.get("stored", {}).get("commits") or not state.get("left_bytes"):

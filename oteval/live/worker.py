@@ -44,7 +44,8 @@ class Scoring:
         store: The store; best a `Store.sibling` of the one that spans are written with.
         rules: What is scored, and how.
         attach: Where scores go beside the store.
-        clock: The time (ns).
+        clock: The time (ns) that ages and deadlines are told by; it should not be set.
+        wall: The time of day (ns), for what is kept and for budgets; the clock's by default.
 
     Attributes:
         settled: Up to which completion no evaluator has anything to do, as it is written down.
@@ -56,11 +57,15 @@ class Scoring:
         rules: Rules,
         attach: Attach | None = None,
         clock: Callable[[], int] = time.time_ns,
+        wall: Callable[[], int] | None = None,
     ) -> None:
         self._store, self._rules, self._clock = store, rules, clock
+        self._wall = wall or clock
         self._giving = Giving(store, attach)
-        self._completing = Completing(store, rules.config.completion, self._changed, self._came_to)
-        self._agenda = Agenda()
+        self._completing = Completing(
+            store, rules.config.completion, self._changed, self._came_to, self._wall
+        )
+        self._agenda = Agenda(self._wall)
         self._states: dict[tuple[str, str], RuleState] = {}
         self._purses: dict[str, Purse] = {}
         self._unwritten: list[Outcome] = []
@@ -94,7 +99,7 @@ class Scoring:
         now = self._clock() if now is None else now
         self._check_rules(now)
         for purse in self._purses.values():
-            purse.begin(now)
+            purse.begin(self._wall())
         self._completing.arrive(now)
         more = self._completing.complete(now)
         self._agenda.come_due(now)
@@ -176,7 +181,7 @@ class Scoring:
         self._purses = {name: purse for name, purse in self._purses.items() if name in names}
         for key, live in wanted.items():
             if key not in self._agenda.work:
-                self._begin(key, live, now)
+                self._begin(key, live)
             elif live is not self._agenda.work[key].live:
                 live.prepared.close()
 
@@ -190,15 +195,15 @@ class Scoring:
         del self._states[key]
         self._giving.release(self._agenda.forget(key), now)
 
-    def _begin(self, key: tuple[str, str], live: LiveRule, now: int) -> None:
+    def _begin(self, key: tuple[str, str], live: LiveRule) -> None:
         name = live.scorer.name
         purse = Purse(live.limits.max_cost_per_day, lambda day: self._spent(name, day))
-        purse.begin(now)
+        purse.begin(self._wall())
         self._purses[name] = purse
-        lane = Lane(live, purse, self._clock) if live.is_slow else None
+        lane = Lane(live, purse, self._wall) if live.is_slow else None
         state = self._store.live.rule(*key)
         if state is None:
-            state = RuleState(now, 0)
+            state = RuleState(self._wall(), 0)
             self._store.live.settle({key: state})
         self._states[key] = state
         self._agenda.begin(Work(live, lane), state.settled + 1)
@@ -307,7 +312,7 @@ class Scoring:
         if work.lane is not None:
             work.lane.put(task)
         else:
-            self._unwritten.append(run(live, task, now))
+            self._unwritten.append(run(live, task, self._wall()))
 
     def _drop(self, item: Item, now: int) -> None:
         if self._agenda.drop(item):
@@ -334,7 +339,7 @@ class Scoring:
         ]
         with self._store.live.transaction():
             self._store.scores.write([one.score for one in fresh])
-            self._store.live.spend(spending(done, day_of(now)))
+            self._store.live.spend(spending(done, day_of(self._wall())))
         self._unwritten = []
         self._rules.flush()
         ready = [one.task.item.trace_id for one in done if self._agenda.done(one, now)]

@@ -5,14 +5,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Full, Queue
 
 from ..attach import Forwarder
-from ..ingest.spool import Position, remove_before
 from ..ingest.spool_reader import SpoolReader
+from ..ingest.spool_segments import (
+    Position,
+    Record,
+    SpoolMissing,
+    missing_after,
+    remove_before,
+    segment_path,
+    segments,
+)
 from ..store import Store
 from .decoder import Chunk
 from .decoders import Decoders
@@ -23,6 +31,8 @@ __all__ = ["Figures", "Writer"]
 _log = logging.getLogger(__name__)
 AGE = 0.5
 _ROOM_WAIT = 0.1
+_MISSING_WAIT = 0.2
+_LOOK_BACK = 1.0
 # Bytes a span from which rows count as wide, and how many times the memory they need.
 _WIDE, _TIMES = 64 << 10, 4
 
@@ -62,13 +72,15 @@ class Writer:
         error: Why it has stopped, None while it goes on.
         problem: What it waits for, "" while it does not.
         position: Up to where the spool is stored.
+        stored: The position that the store had at the start.
+        losses: What was missing of the spool at the start: acknowledged, and not to be had.
     """
 
     def __init__(
         self,
         store: Store,
         folder: Path,
-        on_stored: Callable[[Sequence[str], int], None],
+        on_stored: Callable[[Sequence[str]], None],
         forward: Forwarder | None = None,
         age: float = AGE,
     ) -> None:
@@ -77,22 +89,32 @@ class Writer:
         Args:
             store: Where to; the writer's alone.
             folder: The spool.
-            on_stored: Told of the traces that something was stored of, and the time (ns).
+            on_stored: Told of the traces that something was stored of.
             forward: What sends on the requests, in their order.
             age: After how many seconds what has come is stored, however little.
         """
         self.figures = Figures()
         self.error: BaseException | None = None
         self.problem = ""
-        self.position = Position(*store.spooled.position())
+        self.stored = Position(*store.spooled.position())
+        missing = missing_after(folder, self.stored)
+        self.losses = list(missing.values())
+        for loss in self.losses:
+            _log.error("lost: %s", loss)
+        self.position = _begin(folder, self.stored)
+        if self.position != self.stored and forward is not None and missing:
+            forward.rewind()
+        self._first = self.position.segment
+        self._looked_back = time.monotonic()
         self._store, self._folder = store, folder
         self._on_stored, self._forward, self._age = on_stored, forward, age
         self._is_wide = False
+        self._missing = ""
         self._raw = SpoolReader(folder, self.position)
         self._left = SpoolReader(folder)
         self._chunks: Queue[Chunk] = Queue(1)
         self._closing = threading.Event()
-        self._decoders = Decoders(folder, self.position, age)
+        self._decoders = Decoders(folder, self.position, age, lost=missing)
         self._threads = [
             threading.Thread(target=self._fetch, name="fetch", daemon=True),
             threading.Thread(target=self._run, name="writer", daemon=True),
@@ -110,6 +132,15 @@ class Writer:
         self._left.position = self.position
         return self._left.left()
 
+    def missing(self) -> str:
+        """Return which acknowledged requests cannot be found, "" while all can."""
+        if self._missing:
+            return self._missing
+        path = segment_path(self._folder, self.position.segment)
+        if not self.position.segment or path.exists():
+            return ""
+        return f"{path} is missing; nothing is stored until it is back"
+
     def close(self) -> None:
         """Finish the transaction under way, and end."""
         self._closing.set()
@@ -124,8 +155,13 @@ class Writer:
         while not self._closing.is_set():
             try:
                 chunk = self._decoders.next()
+                self._missing = ""
                 if chunk is None:
+                    self._look_back()
                     continue
+            except SpoolMissing as error:
+                self._wait_for(error)
+                continue
             except (EOFError, ValueError) as error:
                 if not self._closing.is_set():
                     self.error = self.error or error
@@ -136,6 +172,24 @@ class Writer:
                     break
                 except Full:
                     continue
+
+    def _wait_for(self, missing: SpoolMissing) -> None:
+        if not self._missing:
+            _log.error("nothing is stored: %s", missing)
+        self._missing = str(missing)
+        self._closing.wait(_MISSING_WAIT)
+
+    def _look_back(self) -> None:
+        """Have the process begin anew where segments appear that are before its first.
+
+        Raises:
+            ValueError: There are some.
+        """
+        if time.monotonic() - self._looked_back < _LOOK_BACK:
+            return
+        self._looked_back = time.monotonic()
+        if self._first and any(number < self._first for number in segments(self._folder)):
+            raise ValueError(f"{self._folder}: older segments came back; they are stored now")
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -180,8 +234,8 @@ class Writer:
         now = time.time_ns()
         traces = set(chunk.spans["trace_id"].unique().to_pylist())
         traces.update(chunk.logs["trace_id"].unique().to_pylist())
-        self._on_stored(sorted(filter(None, traces)), now)
-        remove_before(self._folder, chunk.end.segment)
+        self._on_stored(sorted(filter(None, traces)))
+        remove_before(self._folder, chunk.end.segment, self._first)
         self.figures.spans += spans.stored
         self.figures.logs += logs.stored
         self.figures.duplicates += spans.duplicate + logs.duplicate
@@ -202,10 +256,31 @@ class Writer:
 
     def _forwarded(self, end: Position, forward: Forwarder) -> bool:
         """Hand the requests up to a position to what sends them on; False when closing."""
-        for record in self._raw.records(end):
+        for record in self._records(end):
             while not forward.has_room():
                 if self._closing.wait(_ROOM_WAIT):
                     return False
-            forward.take(record.kind, record.encoding, record.payload, record.end, record.time_ns)
+            forward.take(record.kind, record.encoding, record.payload, record.end)
         forward.sync()
-        return True
+        return self._raw.position >= end
+
+    def _records(self, end: Position) -> Iterator[Record]:
+        """Yield the requests up to a position, waiting for segments that are not there."""
+        while not self._closing.is_set():
+            try:
+                yield from self._raw.records(end)
+                return
+            except SpoolMissing as error:
+                self._wait_for(error)
+
+
+def _begin(folder: Path, stored: Position) -> Position:
+    """Return where to begin: at a stored position, or at the first segment that there is.
+
+    Segments before the position are there after a crash, which came before they were removed, and
+    when they were lost once and put back. What of them is stored already is stored once.
+    """
+    first = next(iter(segments(folder)), 0)
+    if not stored.segment or stored.segment == first:
+        return stored
+    return Position(first, 0)

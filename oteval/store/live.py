@@ -216,6 +216,10 @@ class Live:
         """Return the number of the newest completion, 0 where there is none."""
         return number(self._connection, "SELECT coalesce(max(number), 0) FROM completions")
 
+    def newest_completion_ns(self) -> int:
+        """Return the time (ns) of the latest completion, 0 where there is none."""
+        return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
+
     def completed(self, traces: Sequence[str]) -> frozenset[str]:
         """Return those of some traces that were complete once."""
         self._connection.register("wanted", pa.table({"trace_id": pa.array(traces)}))

@@ -62,6 +62,40 @@ class Serving:
         if len(os.fsencode(self.path)) > _LONGEST:
             self._folder = tempfile.TemporaryDirectory(prefix="oteval-")
             self.path = str(Path(self._folder.name) / "db.sock")
+        self._said = {**notice, "socket": self.path, "pid": os.getpid()}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._listen()
+
+    def repair(self) -> None:
+        """Make the socket and the small file again where they were deleted or replaced.
+
+        Raises:
+            OSError: They cannot be made.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            if _identity(Path(self.path)) != self._bound:
+                _log.warning("%s was deleted: it is made again", self.path)
+                self._hang_up()
+                self._listen()
+            elif not self._notice.exists():
+                self._write_notice(self._said)
+
+    def close(self) -> None:
+        """Listen no more."""
+        with self._lock:
+            self._is_closed = True
+        self._notice.unlink(missing_ok=True)
+        self._hang_up()
+        Path(self.path).unlink(missing_ok=True)
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.cleanup()
+
+    def _listen(self) -> None:
+        Path(self.path).parent.mkdir(mode=0o700, exist_ok=True)
         Path(self.path).unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o177)
@@ -69,29 +103,26 @@ class Serving:
             self._socket.bind(self.path)
         finally:
             os.umask(mask)
+        self._bound = _identity(Path(self.path))
         self._socket.listen(64)
-        self._write_notice({**notice, "socket": self.path, "pid": os.getpid()})
-        threading.Thread(target=self._accept, name="socket", daemon=True).start()
+        self._write_notice(self._said)
+        args = (self._socket,)
+        threading.Thread(target=self._accept, args=args, name="socket", daemon=True).start()
 
-    def close(self) -> None:
-        """Listen no more."""
-        self._notice.unlink(missing_ok=True)
+    def _hang_up(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        Path(self.path).unlink(missing_ok=True)
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def _write_notice(self, notice: Mapping[str, Any]) -> None:
         partial = self._notice.with_name(f"{self._notice.name}.{os.getpid()}")
         partial.write_text(json.dumps(notice))
         partial.replace(self._notice)
 
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._socket.accept()
+                client, _ = listening.accept()
             except OSError:
                 return
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
@@ -108,6 +139,14 @@ class Serving:
         finally:
             session.close()
             client.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class _Session:

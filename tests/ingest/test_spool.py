@@ -14,18 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.ingest.spool import (
-    HEADER,
-    MAGIC,
-    Position,
-    Record,
-    Spool,
-    SpoolFull,
-    remove_before,
-    segment_path,
-    segments,
-)
+from oteval.ingest.spool import Position, Record, Spool, SpoolFull, remove_before, segments
 from oteval.ingest.spool_reader import SpoolReader
+from oteval.ingest.spool_segments import HEADER, MAGIC, segment_path
 
 RECORDS = st.lists(
     st.builds(

@@ -35,7 +35,7 @@ class _Bench:
         writer.close()
         return writer
 
-    def _stored(self, traces: Sequence[str], _now: int) -> None:
+    def _stored(self, traces: Sequence[str]) -> None:
         self.told.update(traces)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "AGENT_NAME",
     "CALL_ID",
     "CONVERSATION_ID",
+    "EVENT_NAME",
     "INPUT",
     "OPERATION",
     "OUTPUT",
@@ -23,6 +24,7 @@ __all__ = [
     "TOKENS_OUT",
     "TOOL_NAME",
     "first",
+    "named_event",
 ]
 
 OPERATION = (
@@ -49,10 +51,14 @@ CONVERSATION_ID = (
     "ai.telemetry.metadata.conversationId",
     "ai.telemetry.metadata.chatId",
     "ai.settings.context.sessionId",
+    "genkit:sessionId",
+    "genkit/sessionId",
 )
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
+# Where an emitter without OTLP's ``eventName`` puts the name of a log event.
+EVENT_NAME = ("event.name", "otel.event.name")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")
 CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id", "tool_use_id")
 TOKENS_IN = (
@@ -85,6 +91,13 @@ INPUT = (
     "haystack.agent.step.tool.input",
     "haystack.agent.input",
     "haystack.component.input",
+    "genkit:input",
+    "genkit/input",
+    "mastra.agent_run.input",
+    "mastra.model_generation.input",
+    "mastra.model_step.input",
+    "raw_input",
+    "request_data",
 )
 OUTPUT = (
     "gen_ai.output.messages",
@@ -109,6 +122,12 @@ OUTPUT = (
     "haystack.agent.step.tool.output",
     "haystack.agent.output",
     "haystack.component.output",
+    "genkit:output",
+    "genkit/output",
+    "mastra.agent_run.output",
+    "mastra.model_generation.output",
+    "mastra.model_step.output",
+    "response_data",
 )
 
 
@@ -119,3 +138,9 @@ def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
         if value is not None and value != "":
             return value
     return None
+
+
+def named_event(attributes: Mapping[str, Any]) -> str:
+    """Return the name of a log event that only its attributes have, or ""."""
+    found = first(attributes, EVENT_NAME)
+    return found if isinstance(found, str) else ""

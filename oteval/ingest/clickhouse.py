@@ -119,8 +119,7 @@ def decode_log(row: Object, out: Decoded) -> None:
     start = len(problems)
     attributes = _attributes(row.get("LogAttributes"), "LogAttributes", problems)
     event_name = _text(row, "EventName", problems)
-    if not event_name and isinstance(attributes.get("event.name"), str):
-        event_name = attributes["event.name"]
+    event_name = event_name or semconv.named_event(attributes)
     trace_id, span_id = (
         as_trace_id(_plain(row.get("TraceId"))),
         as_span_id(_plain(row.get("SpanId"))),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Attributes, Event, Link, LogRecord, Span
+from ..semconv import named_event
 from .otlp.json_values import bytes_value, double_value
 
 __all__ = ["log_record_of", "span_of"]
@@ -64,8 +65,7 @@ def log_record_of(emitted: Any) -> LogRecord:
     record, scope = emitted.log_record, emitted.instrumentation_scope
     attributes = _attributes(record.attributes)
     event_name = record.event_name or ""
-    if not event_name and isinstance(attributes.get("event.name"), str):
-        event_name = attributes["event.name"]
+    event_name = event_name or named_event(attributes)
     return LogRecord(
         f"{record.trace_id:032x}" if record.trace_id else "",
         f"{record.span_id:016x}" if record.span_id else "",

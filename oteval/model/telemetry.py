@@ -129,7 +129,7 @@ class LogRecord:
         span_id: The span in whose context it was emitted, or "".
         time_ns: When it happened; 0 when the emitter left it out.
         observed_ns: When it was collected.
-        event_name: OTLP's ``eventName``, or the attribute ``event.name``.
+        event_name: OTLP's ``eventName``, or the attribute ``event.name`` or ``otel.event.name``.
         severity: OTLP's severity number.
         severity_text: The severity's name.
         body: The body, a JSON-like value.

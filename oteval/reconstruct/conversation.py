@@ -51,7 +51,10 @@ class _Stitcher:
 
     def take(self, run: Run) -> None:
         # One after another: all at once, they would take as much memory as all that was sent.
-        inputs = (spoken(call.input, call.span.start_ns) for call in run.model_calls)
+        inputs = (
+            spoken(call.input, call.span.start_ns, by_ids=call.calls_by_id)
+            for call in run.model_calls
+        )
         begun: list[list[Entry]] = []
         for sent in inputs:
             begun.append(sent)
@@ -214,4 +217,13 @@ def _parent_call_id(parent: Builder, run: Run) -> str:
 
 def _gaps(builder: Builder) -> tuple[Gap, ...]:
     found = [gap for run in builder.runs for gap in run.gaps]
-    return tuple(dict.fromkeys([*found, *builder.gaps, *builder.tool_gaps]))
+    return tuple(dict.fromkeys([*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]))
+
+
+def _left_out(builder: Builder) -> list[Gap]:
+    """Return the gap of calls in the history of which nothing but the id is known."""
+    told = builder.thread.entries[builder.start : builder.end]
+    unknown = [e.message for e in told for call in e.message.tool_calls if not call.name]
+    if not unknown:
+        return []
+    return [gap("calls_left_out", unknown[0].span_id, count=len(unknown))]

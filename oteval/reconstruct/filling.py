@@ -230,7 +230,9 @@ def _add_output(builder: Builder, call: ModelCall) -> None:
     is_open = not call.whole
     # Tools may start while an answer is streamed, and the span ends when the stream does.
     time_ns = span.start_ns if is_open else span.end_ns or span.start_ns
-    builder.thread.extend(Entry(m, key_of(m), time_ns, is_open) for m in call.output)
+    builder.thread.extend(
+        Entry(m, key_of(m, by_ids=call.calls_by_id), time_ns, is_open) for m in call.output
+    )
     if call.choices:
         count = 1 + len(call.choices)
         builder.gaps.append(gap("several_choices", span.span_id, count=count))

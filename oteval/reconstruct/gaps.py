@@ -15,6 +15,10 @@ CODES: dict[str, str] = {
         "the emitter dropped {count} attributes of this span; raise "
         "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (default 128)"
     ),
+    "calls_left_out": (
+        "the emitter left {count} tool calls out of the history; load the traces before this one, "
+        "which hold them"
+    ),
     "content_external": (
         "the messages were uploaded elsewhere and the span holds only a reference ({where})"
     ),

@@ -40,8 +40,17 @@ SYSTEM_ROLES = ("system", "developer")
 _MAX_OFFSETS = 64
 
 
-def key_of(message: Message) -> str:
-    """Return what two messages share when they are the same one."""
+def key_of(message: Message, *, by_ids: bool = False) -> str:
+    """Return what two messages share when they are the same one.
+
+    Args:
+        message: The message.
+        by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
+            history.
+    """
+    ids = [call.id for call in message.tool_calls if call.id] if by_ids else []
+    if ids and len(ids) == len(message.tool_calls):
+        return hashlib.blake2b(f"ids\0{sorted(ids)}".encode(), digest_size=12).hexdigest()
     calls = [(call.name, canonical(call.arguments)) for call in message.tool_calls]
     content = message.content or ""
     if message.role == "tool":
@@ -77,10 +86,16 @@ class Entry:
         return self.key == other.key if self.key else self.message.role == other.message.role
 
 
-def spoken(messages: Iterable[Message], time_ns: int) -> list[Entry]:
-    """Return the entries of messages said at a time, system prompts left out."""
+def spoken(messages: Iterable[Message], time_ns: int, *, by_ids: bool = False) -> list[Entry]:
+    """Return the entries of messages said at a time, system prompts left out.
+
+    Args:
+        messages: The messages.
+        time_ns: The time.
+        by_ids: Whether calls are known by their ids alone.
+    """
     return [
-        Entry(message, key_of(message), time_ns)
+        Entry(message, key_of(message, by_ids=by_ids), time_ns)
         for message in messages
         if message.role not in SYSTEM_ROLES
     ]

@@ -29,6 +29,8 @@ class ModelCall:
         usage: Tokens used.
         whole: Whether input and output are all there was.
         is_delta: Whether the input is known to hold only what is new to the provider.
+        calls_by_id: Whether answers with calls are known by the calls' ids alone, because the
+            emitter leaves the calls out of the history.
         gaps: What is missing.
     """
 
@@ -42,6 +44,7 @@ class ModelCall:
     usage: Usage = Usage()
     whole: bool = True
     is_delta: bool = False
+    calls_by_id: bool = False
     gaps: tuple[Gap, ...] = ()
 
 

@@ -217,9 +217,11 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
     calls = tuple(_call(answer) for answer in exchange.answers)
     message, key = entry.message, entry.key
     if calls != message.tool_calls:
+        is_by_words = key == key_of(message)
         message = replace(message, tool_calls=calls)
-        # A message of which only the role was known stays open to what a later input says of it.
-        key = key_of(message) if key else ""
+        # A message of which only the role was known stays open to what a later input says of it;
+        # one that is known by its calls' ids keeps them.
+        key = key_of(message) if is_by_words else key
     rendered = [Entry(message, key, entry.time_ns, entry.is_open)]
     paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
     for result in exchange.results:

@@ -16,6 +16,7 @@ import orjson
 from oteval.errors import InputError
 from oteval.jsontext import loads
 from oteval.model import Attributes, Event, Link, LogRecord, Span
+from oteval.semconv import named_event
 
 from .decoded import (
     MAX_COUNT,
@@ -293,8 +294,7 @@ def _log(raw: Object, origin: Origin, problems: list[str]) -> LogRecord:
     start = len(problems)
     attributes = _attributes(get("attributes"), problems)
     event_name = as_text(get("eventName"), "eventName", problems)
-    if not event_name and isinstance(attributes.get("event.name"), str):
-        event_name = attributes["event.name"]
+    event_name = event_name or named_event(attributes)
     trace_id, span_id = as_trace_id(get("traceId")), as_span_id(get("spanId"))
     if trace_id is None:
         problems.append(f"traceId {shown(get('traceId'))} is no trace id; left out")

@@ -21,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from oteval.errors import InputError
 from oteval.model import Attributes, Event, Link, LogRecord, Span
+from oteval.semconv import named_event
 
 from .decoded import MAX_KIND, MAX_SEVERITY, MAX_STATUS, MAX_TIME, Decoded, Origin, named, shown
 from .json_values import WrongShapeError, bytes_value, double_value
@@ -223,8 +224,7 @@ def _log(raw: WireLog, origin: Origin, problems: list[str]) -> LogRecord:
     start = len(problems)
     attributes = _attributes(raw.attributes, problems)
     event_name = raw.event_name
-    if not event_name and isinstance(attributes.get("event.name"), str):
-        event_name = attributes["event.name"]
+    event_name = event_name or named_event(attributes)
     trace_id, span_id = _id(raw.trace_id, _NO_TRACE), _id(raw.span_id, _NO_SPAN)
     if trace_id is None:
         problems.append(f"traceId {shown(raw.trace_id.hex())} is no trace id; left out")

@@ -16,15 +16,20 @@ from .any_agent import ANY_AGENT
 from .base import Dialect, Logs
 from .claude_code import CLAUDE_CODE
 from .crewai import CREWAI
+from .gemini_cli import GEMINI_CLI
 from .genai import GENAI
 from .genai_events import GENAI_EVENTS
+from .genkit import GENKIT
 from .haystack import HAYSTACK
 from .langfuse import LANGFUSE
 from .langsmith import LANGSMITH
 from .litellm import LITELLM
+from .logfire import LOGFIRE
+from .mastra import MASTRA
 from .mcp import MCP
 from .mlflow import MLFLOW
 from .openinference import OPENINFERENCE
+from .openlit import OPENLIT
 from .pydantic_ai import PYDANTIC_AI
 from .semantic_kernel import SEMANTIC_KERNEL
 from .smolagents import SMOLAGENTS
@@ -48,6 +53,11 @@ DIALECTS: tuple[Dialect, ...] = (
     PYDANTIC_AI,
     AGENT_FRAMEWORK,
     SEMANTIC_KERNEL,
+    GENKIT,
+    MASTRA,
+    GEMINI_CLI,
+    OPENLIT,
+    LOGFIRE,
     ANY_AGENT,
     VERCEL,
     HAYSTACK,

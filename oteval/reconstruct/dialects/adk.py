@@ -166,7 +166,7 @@ def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:
 
 
 def _generate_content(span: Span, logs: Logs) -> ModelCall:
-    if emitted(span, logs):
+    if emitted(span, logs) and not _has_messages(span, logs):
         return _of_events(span, logs)
     call = genai.read_model_call(span, logs, SWITCH)
     content = genai.content_of(span, logs)
@@ -175,6 +175,12 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
         return call
     sent = [*genai.read_system(content, span), *from_messages(told, span)]
     return replace(call, input=revealed(sent, span, SWITCH, []))
+
+
+def _has_messages(span: Span, logs: Logs) -> bool:
+    """Return whether the span itself holds messages, whatever its log records leave out."""
+    content = genai.content_of(span, logs)
+    return any(_known(content.get(key)) is not None for key in (genai.INPUT, genai.OUTPUT))
 
 
 def _of_events(span: Span, logs: Logs) -> ModelCall:

@@ -29,6 +29,8 @@ _LINE = re.compile(
 )
 _CALLS = ("function_call", "functionCall")
 _RESULTS = ("function_response", "functionResponse")
+_PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "parameters")
+_DECLARATIONS = ("function_declarations", "functionDeclarations")
 
 
 def from_contents(value: Any) -> list[Any]:
@@ -65,8 +67,8 @@ def _from_part(part: Mapping[str, Any] | str) -> Any:
     return {"type": kind, **part}
 
 
-def _first(part: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((part[key] for key in keys if key in part), None)
+def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((fields[key] for key in keys if key in fields), None)
 
 
 def _call(name: Any, arguments: Any, id_: Any = None) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     tools = config.get("tools")
     found = []
     for tool in tools if isinstance(tools, list) else []:
-        declared = tool.get("function_declarations") if isinstance(tool, Mapping) else None
+        declared = _first(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
         for item in declared if isinstance(declared, list) else []:
             if isinstance(item, Mapping):
                 found.append(_definition(item))
@@ -94,7 +96,7 @@ def _definition(item: Mapping[str, Any]) -> dict[str, Any]:
         "type": "function",
         "name": item.get("name"),
         "description": item.get("description"),
-        "parameters": item.get("parameters_json_schema", item.get("parameters")),
+        "parameters": _first(item, _PARAMETERS),
     }
 
 

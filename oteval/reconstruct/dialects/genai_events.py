@@ -2,29 +2,62 @@
 
 Convention: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events/ at 1.36. The body of
 ``gen_ai.{system,user,assistant,tool}.message`` and ``gen_ai.choice`` is a structured value; of
-span events, it is the event's attributes.
+span events, it is the event's attributes, or the JSON text in ``gen_ai.event.content`` (Azure AI).
+Before 1.27, a span had two events: ``gen_ai.content.prompt`` and ``gen_ai.content.completion``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ... import semconv
-from ...model import Message, Span
-from ..content import EVENT_ROLES, from_event, join_neighbours
+from ...model import LogRecord, Message, Span
+from ..content import EVENT_ROLES, from_event, from_messages, join_neighbours
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse_arguments, text_of
+from ..values import parse, parse_arguments, text_of
 from .base import Dialect, Logs, attribute_gaps, integer, model_failure, revealed, usage
-from .genai import INPUT, OUTPUT, read_agent, read_tool
+from .genai import DETAILS_EVENT, INPUT, MODEL_OPERATIONS, OUTPUT, read_agent, read_tool
 
-__all__ = ["GENAI_EVENTS", "Emitted", "emitted", "model_call"]
+__all__ = [
+    "COMPLETION",
+    "CONTENT",
+    "GENAI_EVENTS",
+    "PROMPT",
+    "Emitted",
+    "emitted",
+    "emitted_in",
+    "model_call",
+    "prompt_and_completion",
+    "split",
+]
 
 SWITCH = (
     "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true and load the log records "
     "beside the spans"
 )
+CONTENT = "gen_ai.event.content"
+PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
+# The key of each one's content.
+_PAIR = {PROMPT: "gen_ai.prompt", COMPLETION: "gen_ai.completion"}
+# What only a model call has.
+_MODEL_KEYS = frozenset(
+    {
+        "gen_ai.request.model",
+        "gen_ai.response.id",
+        "gen_ai.response.finish_reasons",
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "gen_ai.usage.completion_tokens",
+    }
+)
+# How a prompt that is text names who says each part.
+_SPEAKER = re.compile(r"^(system|developer|user|assistant|tool): ?", re.MULTILINE)
 
 
 class Emitted(NamedTuple):
@@ -43,11 +76,30 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
     """Return the span's message events, in record order and ``gen_ai.message.index``."""
     records = [record for record in logs if record.event_name in EVENT_ROLES]
     records.sort(key=lambda r: (r.time_ns or r.observed_ns, _index(r.attributes), r.seq))
-    found = [Emitted(record.event_name, record.body) for record in records]
+    found = [Emitted(record.event_name, _body(record)) for record in records]
     found += [
-        Emitted(event.name, event.attributes) for event in span.events if event.name in EVENT_ROLES
+        Emitted(event.name, event.attributes.get(CONTENT, event.attributes))
+        for event in span.events
+        if event.name in EVENT_ROLES
     ]
     return found
+
+
+def emitted_in(items: Any) -> list[Emitted]:
+    """Return the message events of a parsed list, as an attribute may hold them."""
+    found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    return [
+        Emitted(str(item["event.name"]), item)
+        for item in found
+        if str(item.get("event.name")) in EVENT_ROLES
+    ]
+
+
+def _body(record: LogRecord) -> Any:
+    """Return a record's body; without one, its attributes hold the message."""
+    if record.body is not None and record.body != "":
+        return record.body
+    return record.attributes.get(CONTENT, record.attributes)
 
 
 def _index(attributes: Mapping[str, Any]) -> int:
@@ -60,22 +112,78 @@ def claims(span: Span, logs: Logs) -> bool:
         return False
     if any(record.event_name in EVENT_ROLES for record in logs):
         return True
-    if any(event.name in EVENT_ROLES for event in span.events):
+    if any(event.name in EVENT_ROLES or event.name in _PAIR for event in span.events):
         return True
     return "gen_ai.system" in span.attributes and "gen_ai.provider.name" not in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Reading:
-    """Return what the span's operation says it is."""
-    operation = span.attributes.get("gen_ai.operation.name")
+    """Return what the span's operation says it is; without one, its events or its model do."""
+    operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation == "execute_tool":
         tool = read_tool(span, SWITCH)
         return tool if tool.arguments is not None else _tool_of_events(tool, span, logs)
-    if operation in ("invoke_agent", "create_agent"):
+    if operation == "invoke_agent":
         return _agent(span, logs)
-    if operation in ("chat", "generate_content", "text_completion", None):
-        return model_call(span, emitted(span, logs), SWITCH)
+    if operation in MODEL_OPERATIONS or (not operation and _asks_model(span, logs)):
+        told = prompt_and_completion(span)
+        call = model_call(span, emitted(span, logs), SWITCH)
+        return call if told is None or call.input or call.output else _told(call, *told)
     return Wrapper(span)
+
+
+def _asks_model(span: Span, logs: Logs) -> bool:
+    """Return whether a span without an operation is a model call: a provider's name is not enough.
+
+    Frameworks name the provider on every span of a run.
+    """
+    if emitted(span, logs) or any(event.name in _PAIR for event in span.events):
+        return True
+    return not _MODEL_KEYS.isdisjoint(span.attributes)
+
+
+def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | None:
+    """Return what the two old events of a model call hold, or None without such an event."""
+    if not any(event.name in _PAIR for event in span.events):
+        return None
+    found = {name: _old_content(span, name) for name in _PAIR}
+    received = from_messages(found[COMPLETION], span, "assistant")
+    return _prompt(found[PROMPT], span), received
+
+
+def _old_content(span: Span, name: str) -> Any:
+    """Return the value of one of the two old events: JSON messages, or text."""
+    values = [event.attributes.get(_PAIR[name]) for event in span.events if event.name == name]
+    value = parse(values[0]).value if values else None
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        return []  # the format of Semantic Kernel for .NET is not JSON
+    return value
+
+
+def _prompt(value: Any, span: Span) -> list[Message]:
+    """Return a prompt's messages; text may have a line for each, with the role in front."""
+    pieces = _SPEAKER.split(value) if isinstance(value, str) else []
+    if len(pieces) < 3 or pieces[0].strip():
+        return from_messages(value, span)
+    told = zip(pieces[1::2], pieces[2::2], strict=True)
+    return from_messages([{"role": role, "content": text.strip()} for role, text in told], span)
+
+
+def _told(call: ModelCall, sent: Sequence[Message], received: Sequence[Message]) -> ModelCall:
+    """Return a model call with the messages of the two old events."""
+    gaps = [found for found in call.gaps if found.code != "content_not_captured"]
+    missing = [key for key, told in ((PROMPT, sent), (COMPLETION, received)) if not told]
+    gaps += [
+        gap("content_unreadable", call.span.span_id, key=key, reason="it holds no messages")
+        for key in missing
+    ]
+    return replace(
+        call,
+        input=tuple(sent),
+        output=tuple(received[:1]),
+        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        gaps=tuple(gaps),
+    )
 
 
 def _tool_of_events(tool: ToolRun, span: Span, logs: Logs) -> ToolRun:
@@ -98,7 +206,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     agent = read_agent(span, logs)
     if agent.input or agent.output:
         return agent
-    sent, received, _ = _split(span, emitted(span, logs))
+    sent, received, _ = split(span, emitted(span, logs))
     return AgentRun(span, agent.name, tuple(sent), tuple(received))
 
 
@@ -111,7 +219,7 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         switch: What turns content on, for the gap of a span that has none.
     """
     gaps = attribute_gaps(span, (), switch) + model_failure(span)
-    sent, received, others = _split(span, events)
+    sent, received, others = split(span, events)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     return ModelCall(
@@ -127,7 +235,7 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
     )
 
 
-def _split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
+def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
     """Return the messages sent, those received, and the choices besides the first."""
     sent: list[Message] = []
     received: list[Message] = []
@@ -139,7 +247,56 @@ def _split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Messa
             received += from_event(name, body, span)
         else:
             others += from_event(name, body, span)
-    return join_neighbours(sent), join_neighbours(received), others
+    return _told_once(join_neighbours(sent)), join_neighbours(received), others
 
 
-GENAI_EVENTS = Dialect("genai-events", claims, read)
+def _told_once(messages: list[Message]) -> list[Message]:
+    """Return messages with each result once: Bedrock's come as a tool's and as a user's event."""
+    found: list[Message] = []
+    places: dict[str, int] = {}
+    for message in messages:
+        if message.role != "tool":
+            places.clear()
+        elif message.tool_call_id in places:
+            place = places[message.tool_call_id]
+            known = found[place]
+            found[place] = replace(known, is_error=known.is_error or message.is_error)
+            continue
+        elif message.tool_call_id:
+            places[message.tool_call_id] = len(found)
+        found.append(message)
+    return found
+
+
+def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return log records without a span's id on the model call of their trace that they tell of.
+
+    Args:
+        spans: All spans.
+        logs: All log records.
+    """
+    if not any(record.trace_id and not record.span_id and _is_content(record) for record in logs):
+        return logs
+    calls: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        if str(span.attributes.get("gen_ai.operation.name")) in MODEL_OPERATIONS:
+            calls[span.trace_id].append(span)
+    return [_hung(record, calls) for record in logs]
+
+
+def _is_content(record: LogRecord) -> bool:
+    return record.event_name in EVENT_ROLES or record.event_name == DETAILS_EVENT
+
+
+def _hung(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
+    """Return a record on its trace's one model call, or on the only one that was running then."""
+    if record.span_id or not _is_content(record):
+        return record
+    found = calls.get(record.trace_id, ())
+    time_ns = record.time_ns or record.observed_ns
+    running = [span for span in found if span.start_ns <= time_ns <= span.end_ns]
+    chosen = found if len(found) == 1 else running
+    return replace(record, span_id=chosen[0].span_id) if len(chosen) == 1 else record
+
+
+GENAI_EVENTS = Dialect("genai-events", claims, read, gather)

@@ -13,13 +13,13 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import EVENT_ROLES, from_event, from_messages, join_neighbours, tool_definitions
+from ..content import from_event, from_messages, join_neighbours, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import parse, parse_arguments
 from . import genai
 from .base import Dialect, Logs, attribute_gaps, integer, result_text
-from .genai_events import Emitted, emitted, model_call
+from .genai_events import emitted, emitted_in, model_call
 
 __all__ = ["PYDANTIC_AI"]
 
@@ -71,18 +71,9 @@ def _transcript(span: Span, items: Any) -> list[Message]:
     return from_messages(items, span)
 
 
-def _events(items: Any) -> list[Emitted]:
-    found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    return [
-        Emitted(str(item["event.name"]), item)
-        for item in found
-        if str(item.get("event.name")) in EVENT_ROLES
-    ]
-
-
 def _from_events(span: Span, items: list[Any]) -> list[Message]:
     messages: list[Message] = []
-    for name, body in _events(items):
+    for name, body in emitted_in(items):
         messages += from_event(name, body, span)
     return join_neighbours(messages)
 
@@ -90,7 +81,7 @@ def _from_events(span: Span, items: list[Any]) -> list[Message]:
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
         return genai.read_model_call(span, logs, SWITCH)
-    events = _events(parse(span.attributes.get("events")).value) or emitted(span, logs)
+    events = emitted_in(parse(span.attributes.get("events")).value) or emitted(span, logs)
     call = model_call(span, events, f"{SWITCH} (in mode 'logs', load the log records too)")
     parameters = parse(span.attributes.get("model_request_parameters")).value
     offered = parameters.get("function_tools") if isinstance(parameters, Mapping) else None

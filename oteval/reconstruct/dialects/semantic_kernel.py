@@ -9,18 +9,16 @@ whose body is JSON text: log records in Python, ordered by ``CHAT_MESSAGE_INDEX`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...model import Message, Span
-from ..content import EVENT_ROLES, from_messages
+from ..content import EVENT_ROLES
 from ..gaps import gap
 from ..readings import ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse
 from . import genai
 from .base import Dialect, Logs, attribute_gaps, integer, model_failure
-from .genai_events import Emitted, model_call
+from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion
 
 __all__ = ["SEMANTIC_KERNEL"]
 
@@ -32,8 +30,6 @@ SWITCH = (
 SCOPES = ("semantic_kernel.", "Microsoft.SemanticKernel")
 FUNCTION_SCOPE = "semantic_kernel.functions."
 INDEX = "CHAT_MESSAGE_INDEX"
-CONTENT = "gen_ai.event.content"
-PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
 MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completions"}
 
 
@@ -51,6 +47,8 @@ def read(span: Span, logs: Logs) -> Reading:
         return genai.read_tool(span, SWITCH)
     if operation == "invoke_agent":
         return genai.read_agent(span, logs)
+    if not operation and (_emitted(span, logs) or prompt_and_completion(span) is not None):
+        return _model_call(span, logs)
     if not operation and span.scope.startswith(FUNCTION_SCOPE):
         missing = gap("content_not_captured", span.span_id, switch=SWITCH)
         return ToolRun(span, name=span.name, is_error=span.is_error, gaps=(missing,))
@@ -60,8 +58,8 @@ def read(span: Span, logs: Logs) -> Reading:
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
         call = genai.read_model_call(span, logs, SWITCH)
-    elif any(event.name in (PROMPT, COMPLETION) for event in span.events):
-        call = _old_call(span)
+    elif (told := prompt_and_completion(span)) is not None:
+        call = _old_call(span, told)
     else:
         call = model_call(span, _emitted(span, logs), SWITCH)
     attributes, used = span.attributes, call.usage
@@ -94,9 +92,9 @@ def _emitted(span: Span, logs: Logs) -> list[Emitted]:
     return found
 
 
-def _old_call(span: Span) -> ModelCall:
+def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> ModelCall:
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
-    sent, received = _old_content(span, PROMPT), _old_content(span, COMPLETION, "assistant")
+    sent, received = told
     if not sent and not received:
         gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is no JSON"))
     call = model_call(span, [], SWITCH)
@@ -107,18 +105,6 @@ def _old_call(span: Span) -> ModelCall:
         whole=not [found for found in gaps if found.code != "model_call_failed"],
         gaps=tuple(gaps),
     )
-
-
-def _old_content(span: Span, name: str, role: str = "user") -> list[Message]:
-    """Return the messages of one of the two old events: a JSON list, or a prompt's text."""
-    key = name.replace(".content", "")
-    values = [event.attributes.get(key) for event in span.events if event.name == name]
-    value: Any = parse(values[0]).value if values else None
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        return []  # .NET's old format is no JSON
-    if isinstance(value, list):
-        value = [item for item in value if isinstance(item, Mapping)]
-    return from_messages(value, span, role)
 
 
 SEMANTIC_KERNEL = Dialect("semantic-kernel", claims, read)

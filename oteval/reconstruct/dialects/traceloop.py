@@ -79,10 +79,15 @@ def _agent(span: Span) -> AgentRun:
         return _langchain_agent(span, asked["inputs"], answered)
     return AgentRun(
         span,
-        name=str(attributes.get(NAME) or span.name),
+        name=_agent_name(span),
         input=tuple(_spoken("user", only_argument(asked), span)),
         output=tuple(_spoken("assistant", answered, span)),
     )
+
+
+def _agent_name(span: Span) -> str:
+    """Return the name that the framework gives an agent, else that of what was decorated."""
+    return str(semconv.first(span.attributes, ("gen_ai.agent.name", NAME)) or span.name)
 
 
 def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
@@ -91,7 +96,7 @@ def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
         outputs = outputs.get("outputs", outputs)
     return AgentRun(
         span,
-        name=str(span.attributes.get(NAME) or span.name),
+        name=_agent_name(span),
         input=said_last(only_argument(inputs), span, "user"),
         output=said_last(only_argument(outputs), span, "assistant"),
     )
@@ -105,6 +110,8 @@ def _spoken(role: str, value: Any, span: Span) -> list[Message]:
 
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
+    if genai.ARGUMENTS in attributes or genai.RESULT in attributes:
+        return genai.read_tool(span, SWITCH)
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))

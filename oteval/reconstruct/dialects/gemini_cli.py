@@ -1,0 +1,184 @@
+"""Gemini CLI (scope ``gemini-cli``): every span's input and output, in Gemini's JSON.
+
+Source: ``packages/core/src/telemetry/trace.ts`` of https://github.com/google-gemini/gemini-cli. The
+operation is ``llm_call``, ``tool_call`` or ``agent_call``; for each of them, the input and the
+output are in ``gen_ai.input.messages`` and ``gen_ai.output.messages``. Before, those were
+``input-json`` and ``output-json`` on spans named ``generateContent``. A streamed answer is a list
+of its pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import semconv
+from ...model import Message, Span
+from ..content import from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse
+from . import genai
+from .adk_history import definitions, from_contents
+from .base import Dialect, Logs, attribute_gaps, model_failure, not_captured, result_text, usage
+
+__all__ = ["GEMINI_CLI"]
+
+SWITCH = "set telemetry.logPrompts to true in settings.json (or GEMINI_TELEMETRY_LOG_PROMPTS=true)"
+SCOPE = "gemini-cli"
+INPUTS, OUTPUTS = (genai.INPUT, "input-json"), (genai.OUTPUT, "output-json")
+CALL_IDS = ("gen_ai.tool.call_id", "gen_ai.tool.call.id")
+_MODEL_SPANS = ("generateContent", "generateContentStream")
+_TOOL_SPANS = ("tool_call", "executeTool", "execute_tool")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Gemini CLI wrote the span."""
+    return span.scope == SCOPE
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the span's operation, or else its name, says it is."""
+    operation = str(span.attributes.get("gen_ai.operation.name") or span.name)
+    if operation == "llm_call" or operation in _MODEL_SPANS:
+        return _model_call(span)
+    if operation in _TOOL_SPANS:
+        return _tool(span)
+    if operation in ("agent_call", "invoke_agent"):
+        return AgentRun(span, name=_agent_name(span))
+    return Wrapper(span)
+
+
+def _agent_name(span: Span) -> str:
+    found = _mapping(_value(span, INPUTS))
+    named = semconv.first(found, ("agentName", "agent", "name"))
+    return str(named or semconv.first(span.attributes, semconv.AGENT_NAME) or span.name)
+
+
+def _value(span: Span, keys: Sequence[str]) -> Any:
+    found = semconv.first(span.attributes, keys)
+    return None if hidden(found) else parse(found).value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (*INPUTS, *OUTPUTS), SWITCH) + model_failure(span)
+    asked, answered = _value(span, INPUTS), _value(span, OUTPUTS)
+    request = _mapping(_mapping(asked).get("request"))
+    contents = request.get("contents", asked)
+    config = _mapping(request.get("config"))
+    system = attributes.get(genai.SYSTEM, config.get("systemInstruction"))
+    sent = from_messages(from_contents(_items(contents)), span)
+    received = from_messages(_whole(from_contents(_answers(answered))), span, "assistant")
+    found = {
+        next((key for key in INPUTS if key in attributes), INPUTS[0]): sent,
+        next((key for key in OUTPUTS if key in attributes), OUTPUTS[0]): received,
+    }
+    if not span.is_error or not sent:
+        gaps += not_captured(span, found, SWITCH, gaps)
+    offered = parse(attributes.get("gen_ai.tool.definitions")).value or config.get("tools")
+    return ModelCall(
+        span,
+        input=(*_system(system, span), *sent),
+        output=tuple(received),
+        tools=tool_definitions(definitions({"tools": offered})),
+        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model") or ""),
+        response_id=str(attributes.get("gen_ai.response.id") or ""),
+        usage=usage(attributes, "gen_ai.usage.cached_tokens"),
+        whole=all(one.code == "model_call_failed" for one in gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _items(value: Any) -> list[Any]:
+    """Return Gemini's contents as a list: they may be one content, or its text alone."""
+    if isinstance(value, str):
+        return [{"role": "user", "parts": [{"text": value}]}] if value else []
+    found = value if isinstance(value, list) else [value]
+    if found and all(isinstance(item, Mapping) and "parts" not in item for item in found):
+        return [{"role": "user", "parts": found}]  # the parts of one content
+    return [item for item in found if isinstance(item, Mapping)]
+
+
+def _system(value: Any, span: Span) -> list[Message]:
+    value = None if hidden(value) else parse(value).value
+    if isinstance(value, Mapping) and "parts" in value:
+        value = value["parts"]
+    parts = value if isinstance(value, list) else [value]
+    texts = [part if isinstance(part, str) else _mapping(part).get("text") for part in parts]
+    text = "\n".join(found for found in texts if isinstance(found, str) and found)
+    return from_messages([{"role": "system", "content": text}], span) if text else []
+
+
+def _answers(value: Any) -> list[Any]:
+    """Return the contents of an answer: a response, a content, or the pieces of a stream."""
+    if isinstance(value, list):
+        return [found for item in value for found in _answers(item)]
+    found = _mapping(value)
+    if "streamChunks" in found:
+        return _answers(found["streamChunks"])
+    for key in ("response", "content"):
+        if isinstance(found.get(key), Mapping):
+            return _answers(found[key])
+    candidates = found.get("candidates")
+    if isinstance(candidates, list):
+        return _answers(candidates[:1])
+    return [found] if "parts" in found else []
+
+
+def _whole(pieces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the pieces of a streamed answer as one message."""
+    parts: list[Any] = []
+    for piece in pieces:
+        for part in piece.get("parts") or ():
+            last = parts[-1] if parts else {}
+            if part.get("type") == last.get("type") == "text":
+                text = str(last.get("content") or "") + str(part.get("content") or "")
+                parts[-1] = {**last, "content": text}
+            else:
+                parts.append(part)
+    return [{"role": "assistant", "parts": parts}] if parts else []
+
+
+def _tool(span: Span) -> ToolRun:
+    attributes = span.attributes
+    gaps = attribute_gaps(span, (*INPUTS, *OUTPUTS), SWITCH)
+    asked, answered = _mapping(_value(span, INPUTS)), _value(span, OUTPUTS)
+    request = _mapping(asked.get("request", asked))
+    arguments = request.get("args")
+    if arguments is None and answered is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    name = attributes.get("gen_ai.tool.name") or request.get("name")
+    call_id = semconv.first(attributes, CALL_IDS) or request.get("callId")
+    result, failed = _result(answered)
+    return ToolRun(
+        span,
+        name=str(name or span.name),
+        call_id=str(call_id or ""),
+        arguments=arguments,
+        result=result_text(span, result),
+        is_error=span.is_error or failed,
+        gaps=tuple(gaps),
+    )
+
+
+def _result(value: Any) -> tuple[Any, bool]:
+    """Return what a tool gave to the model, and whether it failed."""
+    found = _mapping(value)
+    failed = bool(found.get("error")) or found.get("status") == "error"
+    response = _mapping(found.get("response", found))
+    failed = failed or bool(response.get("error"))
+    for part in _items(response.get("responseParts")):
+        for inner in _items(part.get("parts")) if "parts" in part else [part]:
+            given = _mapping(_mapping(inner.get("functionResponse")).get("response"))
+            if given:
+                return given.get("output", given.get("error", given)), failed or "error" in given
+    given = semconv.first(response, ("llmContent", "output", "result"))
+    return (value if given is None else given), failed
+
+
+GEMINI_CLI = Dialect("gemini-cli", claims, read)

@@ -1,0 +1,181 @@
+"""Genkit (JavaScript, Go, Python): spans with ``genkit:type``, ``genkit:input``, ``genkit:output``.
+
+Source: ``core/src/tracing`` and ``ai/src`` of https://github.com/firebase/genkit. An action's
+subtype says what it is: a model, a tool, a flow. Messages are lists of parts, each known by its one
+key: ``text``, ``toolRequest``, ``toolResponse``, ``media``, ``reasoning``. The exporter to Google
+Cloud writes the same attributes with ``/`` in place of ``:``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model import Gap, Message, Span, Usage
+from ..content import from_messages, tool_definitions
+from ..gaps import gap
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments
+from .base import Dialect, Logs, attribute_gaps, integer, model_failure, not_captured, result_text
+
+__all__ = ["GENKIT"]
+
+SWITCH = "set disableLoggingInputAndOutput to false in the plugin that exports the spans"
+PREFIXES = ("genkit:", "genkit/")
+# What a flow's or an agent's input may call the question.
+_QUESTIONS = ("prompt", "message", "question", "query", "input", "text")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the span has one of Genkit's types."""
+    return any(f"{prefix}type" in span.attributes for prefix in PREFIXES)
+
+
+def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+    """Return what the span's type and subtype say it is; ``generate`` only groups."""
+    kinds = {str(_field(span, name)) for name in ("type", "metadata:subtype")}
+    if "model" in kinds:
+        return _model_call(span)
+    if kinds & {"tool", "tool.v2"}:
+        return _tool(span)
+    if kinds & {"flow", "agent"}:
+        return _flow(span)
+    return Wrapper(span)
+
+
+def _key(span: Span, name: str) -> str:
+    """Return an attribute's name with the separator that the span has."""
+    if f"{PREFIXES[0]}type" in span.attributes:
+        return PREFIXES[0] + name
+    return PREFIXES[1] + name.replace(":", "/")
+
+
+def _field(span: Span, name: str) -> Any:
+    return span.attributes.get(_key(span, name))
+
+
+def _model_call(span: Span) -> ModelCall:
+    keys = _key(span, "input"), _key(span, "output")
+    gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
+    request, response = (_mapping(span.attributes.get(key)) for key in keys)
+    sent = _messages(request.get("messages"), span)
+    received = _answer(response, span)
+    found = {keys[0]: sent, keys[1]: received}
+    if not span.is_error or not sent:
+        gaps += not_captured(span, found, SWITCH, gaps)
+    raw = _mapping(response.get("raw"))
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        tools=tool_definitions(request.get("tools")),
+        model=str(raw.get("model") or _field(span, "name") or span.name),
+        response_id=str(raw.get("id") or raw.get("responseId") or ""),
+        usage=_usage(_mapping(response.get("usage"))),
+        whole=_is_whole(gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _is_whole(gaps: list[Gap]) -> bool:
+    return all(found.code == "model_call_failed" for found in gaps)
+
+
+def _usage(found: Mapping[str, Any]) -> Usage:
+    return Usage(
+        integer(found.get("inputTokens")),
+        integer(found.get("outputTokens")),
+        integer(found.get("cachedContentTokens")),
+        1,
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    found = None if hidden(value) else parse(value).value
+    return found if isinstance(found, Mapping) else {}
+
+
+def _answer(response: Mapping[str, Any], span: Span) -> list[Message]:
+    """Return a response's message; the oldest versions had candidates."""
+    candidates = response.get("candidates")
+    if "message" not in response and isinstance(candidates, list) and candidates:
+        response = _mapping(candidates[0])
+    return _messages([response.get("message")], span)
+
+
+def _messages(found: Any, span: Span) -> list[Message]:
+    items = found if isinstance(found, list) else []
+    return from_messages([_message(item) for item in items if isinstance(item, Mapping)], span)
+
+
+def _message(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the form of parts."""
+    content = item.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    role = item.get("role")
+    return {
+        "role": "assistant" if role == "model" else role or "user",
+        "parts": [_part(part) for part in parts if isinstance(part, Mapping)],
+    }
+
+
+def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    request, response = part.get("toolRequest"), part.get("toolResponse")
+    if isinstance(request, Mapping):
+        name, arguments = request.get("name"), request.get("input")
+        call_id = str(request.get("ref") or "")
+        return {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+    if isinstance(response, Mapping):
+        return {
+            "type": "tool_call_response",
+            "id": str(response.get("ref") or ""),
+            "name": response.get("name"),
+            "response": response.get("output", response.get("content")),
+        }
+    if isinstance(part.get("text"), str):
+        return {"type": "text", "content": part["text"]}
+    kind = next((key for key in part if key not in ("metadata", "custom")), "unknown")
+    return {"type": kind, **part}
+
+
+def _tool(span: Span) -> ToolRun:
+    keys = _key(span, "input"), _key(span, "output")
+    given, returned = (span.attributes.get(key) for key in keys)
+    gaps = attribute_gaps(span, keys, SWITCH)
+    if given is None and returned is None:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    output = None if hidden(returned) else parse(returned).value
+    return ToolRun(
+        span,
+        name=str(_field(span, "name") or span.name),
+        arguments=None if given is None else parse_arguments(given),
+        result=result_text(span, output),
+        is_error=span.is_error or _field(span, "state") == "error",
+        gaps=tuple(gaps),
+    )
+
+
+def _flow(span: Span) -> AgentRun:
+    """Return a flow as the run of an agent, with its question and answer where they are text."""
+    asked, answered = (
+        parse(span.attributes.get(_key(span, name))).value for name in ("input", "output")
+    )
+    return AgentRun(
+        span,
+        name=str(_field(span, "name") or span.name),
+        input=tuple(_said("user", asked, span)),
+        output=tuple(_said("assistant", answered, span)),
+    )
+
+
+def _said(role: str, value: Any, span: Span) -> list[Message]:
+    """Return what a flow's input or output says: its text, or the one field that holds it."""
+    if isinstance(value, Mapping):
+        texts = [value[key] for key in _QUESTIONS if isinstance(value.get(key), str)]
+        value = texts[0] if len(texts) == 1 else None
+    if not isinstance(value, str) or not value or hidden(value):
+        return []
+    return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
+
+
+GENKIT = Dialect("genkit", claims, read)

@@ -1,0 +1,207 @@
+"""Logfire's own instrumentations of model clients and of the OpenAI Agents SDK.
+
+Source: ``logfire/_internal/integrations`` of https://github.com/pydantic/logfire. The clients'
+spans (scopes ``logfire.openai``, ``logfire.anthropic``) hold the current GenAI attributes; before
+version 5, or with the first version of the conventions chosen, the request and the answer are in
+``request_data`` and ``response_data``, or in a JSON list ``events``. The Agents SDK's spans (scope
+``logfire.openai_agents``) hold that SDK's own fields: ``input`` and ``output``, or ``raw_input``
+and ``response``. All of them name the provider, model call or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import Message, Span, Usage
+from ..content import tool_definitions
+from ..gaps import gap
+from ..provider_calls import answer_of, request_of
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import hidden, parse, parse_arguments
+from . import genai
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    integer,
+    model_failure,
+    not_captured,
+    result_text,
+    usage,
+)
+from .genai_events import emitted_in, split
+
+__all__ = ["LOGFIRE"]
+
+SWITCH = (
+    "do not turn content off (trace_include_sensitive_data of the Agents SDK, "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT)"
+)
+AGENTS = "logfire.openai_agents"
+SCOPES = ("logfire.openai", "logfire.anthropic", AGENTS)
+REQUEST, RESPONSE, EVENTS = "request_data", "response_data", "events"
+RAW_INPUT, RAW_RESPONSE = "raw_input", "response"
+TEMPLATE = "logfire.msg_template"
+_ASKED = frozenset({"messages", "prompt", "system"})
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether one of Logfire's own instrumentations wrote the span."""
+    return span.scope in SCOPES
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span is, by its operation, its fields, or the template of its name."""
+    attributes = span.attributes
+    if genai.INPUT in attributes or genai.OUTPUT in attributes:
+        return genai.read(span, logs)
+    if span.scope == AGENTS:
+        return _of_agents_sdk(span)
+    operation = str(attributes.get("gen_ai.operation.name") or "")
+    if operation in genai.MODEL_OPERATIONS or (not operation and _is_asked(span)):
+        return _model_call(span)
+    return genai.read(span, logs)
+
+
+def _is_asked(span: Span) -> bool:
+    request = _mapping(span.attributes.get(REQUEST))
+    return EVENTS in span.attributes or not _ASKED.isdisjoint(request)
+
+
+def _of_agents_sdk(span: Span) -> Reading:
+    attributes = span.attributes
+    template = str(attributes.get(TEMPLATE) or span.name)
+    if template.startswith("Agent run"):
+        return AgentRun(span, name=str(attributes.get("name") or ""), tools=_tool_names(attributes))
+    if template.startswith("Function"):
+        return _function(span)
+    if template.startswith(("Chat completion", "Responses API")) or _is_call(span):
+        return _model_call(span)
+    return Wrapper(span)
+
+
+def _is_call(span: Span) -> bool:
+    return str(span.attributes.get("gen_ai.operation.name") or "") in genai.MODEL_OPERATIONS
+
+
+def _tool_names(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    found = parse(attributes.get("tools")).value
+    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return tuple({"type": "function", "name": name} for name in names)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    found = None if hidden(value) else parse(value).value
+    return found if isinstance(found, Mapping) else {}
+
+
+def _function(span: Span) -> ToolRun:
+    attributes = span.attributes
+    given, returned = attributes.get("input"), attributes.get("output")
+    gaps = attribute_gaps(span, ("input", "output"), SWITCH)
+    known = [value for value in (given, returned) if _is_there(value)]
+    if not known:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    return ToolRun(
+        span,
+        name=str(attributes.get("name") or span.name),
+        arguments=parse_arguments(given) if _is_there(given) else None,
+        result=result_text(span, returned if _is_there(returned) else None),
+        is_error=span.is_error or _is_there(attributes.get("error")),
+        gaps=tuple(gaps),
+    )
+
+
+def _is_there(value: Any) -> bool:
+    """Return whether an attribute has a value: None is written as JSON."""
+    return value is not None and value != "null"
+
+
+def _model_call(span: Span) -> ModelCall:
+    attributes = span.attributes
+    keys = _keys(span)
+    gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
+    request = request_of(_request(span), span)
+    answer = answer_of(_response(span), span)
+    sent, received, others = request.messages, answer.messages, list(answer.choices)
+    told = emitted_in(parse(attributes.get(EVENTS)).value)
+    if told and not (sent and received):
+        sent, received, others = split(span, told)
+    if not span.is_error or not sent:
+        gaps += not_captured(span, _sides(span, sent, received), SWITCH, gaps)
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        choices=tuple(others),
+        tools=request.tools or tool_definitions(attributes.get("gen_ai.tool.definitions")),
+        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or answer.model),
+        response_id=str(attributes.get("gen_ai.response.id") or answer.response_id),
+        usage=_usage(span),
+        whole=all(found.code == "model_call_failed" for found in gaps),
+        is_delta=request.is_delta or _goes_on(span),
+        gaps=tuple(gaps),
+    )
+
+
+def _keys(span: Span) -> tuple[str, ...]:
+    if span.scope == AGENTS:
+        return ("input", "output", RAW_INPUT, RAW_RESPONSE, EVENTS)
+    return (REQUEST, RESPONSE, EVENTS)
+
+
+def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str, list[Message]]:
+    """Return the messages found by the attribute that holds each side."""
+    attributes = span.attributes
+    if span.scope != AGENTS:
+        return {REQUEST: sent, RESPONSE: received}
+    is_raw = RAW_INPUT in attributes or RAW_RESPONSE in attributes
+    return (
+        {RAW_INPUT: sent, RAW_RESPONSE: received} if is_raw else {"input": sent, "output": received}
+    )
+
+
+def _request(span: Span) -> Any:
+    attributes = span.attributes
+    if span.scope != AGENTS:
+        return attributes.get(REQUEST)
+    response = _mapping(attributes.get(RAW_RESPONSE))
+    asked = parse(attributes.get(RAW_INPUT, attributes.get("input"))).value
+    return {
+        "input": asked,
+        "instructions": response.get("instructions"),
+        "tools": response.get("tools"),
+    }
+
+
+def _response(span: Span) -> Any:
+    attributes = span.attributes
+    if span.scope == AGENTS:
+        return attributes.get(RAW_RESPONSE, attributes.get("output"))
+    found = _mapping(attributes.get(RESPONSE))
+    text = found.get("combined_chunk_content")
+    return text if isinstance(text, str) and "message" not in found else found
+
+
+def _goes_on(span: Span) -> bool:
+    """Return whether the provider keeps what was said before."""
+    response = _mapping(span.attributes.get(RAW_RESPONSE)) if span.scope == AGENTS else {}
+    return bool(response.get("previous_response_id") or response.get("conversation"))
+
+
+def _usage(span: Span) -> Usage:
+    used = usage(span.attributes, "gen_ai.usage.cache_read.input_tokens")
+    found = _mapping(_mapping(span.attributes.get(RESPONSE)).get("usage"))
+    return replace(
+        used,
+        input_tokens=used.input_tokens
+        or integer(found.get("prompt_tokens", found.get("input_tokens"))),
+        output_tokens=used.output_tokens
+        or integer(found.get("completion_tokens", found.get("output_tokens"))),
+    )
+
+
+LOGFIRE = Dialect("logfire", claims, read)

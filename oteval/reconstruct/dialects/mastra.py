@@ -1,0 +1,242 @@
+"""Mastra: spans with ``mastra.span.type``, of its OpenTelemetry exporter and bridge.
+
+Source: ``observability/otel-exporter`` of https://github.com/mastra-ai/mastra. An agent's run holds
+a generation, which has a step for each call of the model; the call itself (``model_inference``) may
+be a span below its step. Inputs and outputs are ``mastra.<type>.input`` and ``.output``. A step's
+output holds the calls, but its input shortens those of earlier steps to ``[tool: name]``; what was
+sent is whole on the generation alone. So a generation's input is hung on its first step, and the
+later steps count by their outputs and by the tools' spans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ... import semconv
+from ...model import LogRecord, Message, Span, ToolCall
+from ..content import from_messages, tool_definitions
+from ..merge import SYSTEM_ROLES
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..tree import order
+from ..values import hidden, parse, parse_arguments
+from . import genai
+from .base import Dialect, Logs, attribute_gaps, model_failure, not_captured, usage
+
+__all__ = ["MASTRA"]
+
+SWITCH = "do not set hideInput or hideOutput in the agent's tracingOptions"
+TYPE = "mastra.span.type"
+GENERATIONS = ("model_generation", "llm_generation")
+TOOLS = ("tool_call", "mcp_tool_call")
+_GENERATION_INPUT = "mastra.model_generation.input"
+# The record that hangs a generation's input and a model span's usage on a step.
+_STEP = "oteval.mastra.step"
+_HAS_STEPS = "oteval.mastra.has_steps"
+_SHORTENED = re.compile(r"\[tool(-result)?: [^\]]*\]")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether the span has one of Mastra's types."""
+    return TYPE in span.attributes
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's type says it is."""
+    kind = str(span.attributes[TYPE])
+    if kind == "agent_run":
+        return _agent(span)
+    if kind in TOOLS:
+        return _tool(span, kind)
+    if kind == "model_step":
+        return _step(span, logs)
+    if kind in GENERATIONS and not _has_steps(logs):
+        return _generation(span, logs)
+    return Wrapper(span)
+
+
+def _value(span: Span, side: str) -> Any:
+    """Return a span's input or output, wherever its type puts it."""
+    kind = span.attributes[TYPE]
+    found = span.attributes.get(f"mastra.{kind}.{side}")
+    if found is None:
+        found = span.attributes.get(f"gen_ai.{side}.messages")
+    return None if hidden(found) else parse(found).value
+
+
+def _keys(span: Span) -> tuple[str, str]:
+    kind = span.attributes[TYPE]
+    return f"mastra.{kind}.input", f"mastra.{kind}.output"
+
+
+def _agent(span: Span) -> AgentRun:
+    agent = genai.read_agent(span, ())
+    asked = _sent(_value(span, "input"), span) or list(agent.input)
+    spoken = [message for message in asked if message.role not in SYSTEM_ROLES]
+    system = genai.read_system(span.attributes, span)
+    return replace(
+        agent,
+        name=agent.name or str(span.attributes.get("gen_ai.agent.id") or ""),
+        input=(*system, *spoken),
+        output=tuple(_received(_value(span, "output"), span)) or agent.output,
+        tools=tuple(found for found in agent.tools if isinstance(found, Mapping)),
+    )
+
+
+def _tool(span: Span, kind: str) -> ToolRun:
+    tool = genai.read_tool(span, SWITCH)
+    if genai.ARGUMENTS in span.attributes or genai.RESULT in span.attributes:
+        return tool
+    given, returned = (span.attributes.get(key) for key in _keys(span))
+    if given is None and returned is None:
+        return replace(tool, name=_tool_name(tool, kind))
+    attributes = {**span.attributes, genai.ARGUMENTS: given, genai.RESULT: returned}
+    known = {key: value for key, value in attributes.items() if value is not None}
+    tool = replace(genai.read_tool(replace(span, attributes=known), SWITCH), span=span)
+    return replace(tool, name=_tool_name(tool, kind))
+
+
+def _tool_name(tool: ToolRun, kind: str) -> str:
+    return tool.name.removeprefix(f"{kind} ")
+
+
+def _sent(value: Any, span: Span) -> list[Message]:
+    """Return the messages of an input: text, a list, or a mapping that holds a list."""
+    if isinstance(value, Mapping):
+        value = value.get("messages", value.get("content"))
+    if isinstance(value, Mapping):
+        value = value.get("parts")
+    return from_messages(value, span)
+
+
+def _received(value: Any, span: Span) -> list[Message]:
+    """Return the message of an output: its text and calls."""
+    if isinstance(value, (str, list)):
+        return from_messages(value, span, "assistant")
+    if not isinstance(value, Mapping):
+        return []
+    text = value.get("text")
+    calls = tuple(call for item in value.get("toolCalls") or () if (call := _call(item)))
+    if not calls and not (isinstance(text, str) and text):
+        structured = value.get("object")
+        return (
+            []
+            if structured is None
+            else from_messages([{"content": structured}], span, "assistant")
+        )
+    content = text if isinstance(text, str) and text else None
+    return [Message("assistant", content, calls, span_id=span.span_id, trace_id=span.trace_id)]
+
+
+def _call(item: Any) -> ToolCall | None:
+    found = item.get("payload", item) if isinstance(item, Mapping) else None
+    if not isinstance(found, Mapping) or not found.get("toolName"):
+        return None
+    arguments = next((found[key] for key in ("args", "input") if key in found), None)
+    call_id = str(found.get("toolCallId") or "")
+    return ToolCall(str(found["toolName"]), parse_arguments(arguments), call_id)
+
+
+def _step(span: Span, logs: Logs) -> ModelCall:
+    """Return one call of the model, with what the generation above was sent if it is the first."""
+    hung = next((record.attributes for record in logs if record.event_name == _STEP), {})
+    asked = parse(hung.get(_GENERATION_INPUT)).value
+    sent = _sent(asked, span)
+    if not sent:
+        sent = _sent(_value(span, "input"), span)
+        # A step's input is whole until a tool was called.
+        is_short = any(_SHORTENED.search(message.content or "") for message in sent)
+        sent = [] if is_short else sent
+    attributes = {**hung, **span.attributes}
+    return _model_call(span, sent, attributes, needs_input=not hung.get("follows"))
+
+
+def _generation(span: Span, logs: Logs) -> ModelCall:
+    """Return a generation without steps: the model call itself."""
+    call = genai.read_model_call(span, logs, SWITCH)
+    if call.input or call.output:
+        return call
+    return _model_call(span, _sent(_value(span, "input"), span), span.attributes, needs_input=True)
+
+
+def _model_call(
+    span: Span, sent: Sequence[Message], attributes: Mapping[str, Any], *, needs_input: bool
+) -> ModelCall:
+    keys = _keys(span)
+    gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
+    received = _received(_value(span, "output"), span)
+    found: dict[str, Any] = {keys[1]: received} if not span.is_error else {}
+    if needs_input:
+        found[keys[0]] = sent
+    gaps += not_captured(span, found, SWITCH, gaps)
+    return ModelCall(
+        span,
+        input=tuple(sent),
+        output=tuple(received),
+        tools=tool_definitions(attributes.get("gen_ai.tool.definitions")),
+        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=str(attributes.get("gen_ai.response.id") or ""),
+        usage=usage(attributes, "gen_ai.usage.cache_read.input_tokens"),
+        whole=all(one.code == "model_call_failed" for one in gaps),
+        gaps=tuple(gaps),
+    )
+
+
+def _has_steps(logs: Logs) -> bool:
+    return any(record.event_name == _HAS_STEPS for record in logs)
+
+
+def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return log records that hang a generation's input, and a model span's usage, on its steps.
+
+    Args:
+        spans: All spans.
+        logs: All log records.
+    """
+    own = sorted((span for span in spans if TYPE in span.attributes), key=order)
+    if not own:
+        return logs
+    by_id = {(span.trace_id, span.span_id): span for span in reversed(own)}
+    steps: dict[tuple[str, str], list[Span]] = defaultdict(list)
+    inferences: dict[tuple[str, str], Span] = {}
+    for span in own:
+        above = (span.trace_id, span.parent_id)
+        kind = span.attributes[TYPE]
+        if kind == "model_step" and above in by_id and by_id[above].attributes[TYPE] in GENERATIONS:
+            steps[above].append(span)
+        elif kind == "model_inference":
+            inferences.setdefault(above, span)
+    hung = [*logs]
+    for key, members in steps.items():
+        generation = by_id[key]
+        hung.append(_record(generation, _HAS_STEPS, {}))
+        for number, step in enumerate(members):
+            inference = inferences.get((step.trace_id, step.span_id))
+            hung.append(_record(step, _STEP, _of_step(generation, inference, number)))
+    return hung
+
+
+def _of_step(generation: Span, inference: Span | None, number: int) -> dict[str, Any]:
+    """Return what a step lacks: the model and its usage, and of the first, what was sent."""
+    found = dict(inference.attributes) if inference is not None else {}
+    if number:
+        return {**found, "follows": True}
+    keys = (_GENERATION_INPUT, "mastra.llm_generation.input", genai.INPUT)
+    asked = semconv.first(generation.attributes, keys)
+    return found if asked is None else {**found, _GENERATION_INPUT: asked}
+
+
+def _record(span: Span, name: str, attributes: dict[str, Any]) -> LogRecord:
+    return LogRecord(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        time_ns=span.start_ns,
+        event_name=name,
+        attributes=attributes,
+    )
+
+
+MASTRA = Dialect("mastra", claims, read, gather)

@@ -1,0 +1,95 @@
+"""OpenLIT (scopes ``openlit`` and ``openlit.*``): the current GenAI conventions, with own keys.
+
+Source: ``sdk/python/src/openlit`` of https://github.com/openlit/openlit. A model call's span
+repeats the calls that it asks for in ``gen_ai.tool.name`` and ``gen_ai.tool.args``, as a tool's
+span has them. The history that it was sent leaves out the calls of earlier answers, not their
+results.
+A traced function's span has the text that the function returned as ``gen_ai.output.messages``.
+Before version 1.30, prompt and completion are span events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ... import semconv
+from ...model import Message, Span, ToolCall
+from ..readings import ModelCall, Reading, ToolRun, Wrapper
+from . import genai, genai_events
+from .base import Dialect, Logs
+
+__all__ = ["OPENLIT"]
+
+SWITCH = "set capture_message_content=True in openlit.init()"
+SCOPE = "openlit"
+ARGUMENTS = ("gen_ai.tool.args", "gen_ai.tool.input")
+RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether OpenLIT wrote the span."""
+    return span.scope == SCOPE or span.scope.startswith(f"{SCOPE}.")
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what the span's operation says it is; a traced function only groups others."""
+    operation = str(span.attributes.get("gen_ai.operation.name") or "")
+    if operation in genai.MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    if operation == "execute_tool":
+        return _tool(span)
+    if operation == "invoke_agent":
+        return genai.read_agent(span, logs)
+    return Wrapper(span)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    if genai_events.prompt_and_completion(span) is not None:
+        reading = genai_events.read(span, logs)
+        assert isinstance(reading, ModelCall)
+        return reading
+    call = genai.read_model_call(span, logs, SWITCH)
+    return replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
+
+
+def _with_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return a history with the calls that its results answer, known by their ids alone."""
+    found: list[Message] = []
+    asked: set[str] = set()
+    at = -1  # where the answer is that the results at hand belong to
+    for message in messages:
+        if message.role != "tool":
+            asked = {call.id for call in message.tool_calls}
+            at = len(found) if message.role == "assistant" else -1
+        elif message.tool_call_id not in asked:
+            if at < 0:
+                at = len(found)
+                found.append(
+                    replace(
+                        message,
+                        role="assistant",
+                        content=None,
+                        tool_call_id="",
+                        name="",
+                        is_error=False,
+                    )
+                )
+            asked.add(message.tool_call_id)
+            call = ToolCall(message.name, None, message.tool_call_id)
+            found[at] = replace(found[at], tool_calls=(*found[at].tool_calls, call))
+        found.append(message)
+    return found
+
+
+def _tool(span: Span) -> ToolRun:
+    """Return a tool's run, whose arguments and result may be in older keys."""
+    attributes = dict(span.attributes)
+    for key, others in ((genai.ARGUMENTS, ARGUMENTS), (genai.RESULT, RESULT)):
+        found = semconv.first(attributes, (key, *others))
+        if found is not None:
+            attributes[key] = found
+    return replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
+
+
+OPENLIT = Dialect("openlit", claims, read)

@@ -104,6 +104,8 @@ def _entries_of_mapping(value: Mapping[str, Any], place: str) -> tuple[Sequence[
         return entries(inner, f"{place}.messages")
     if _role_name(_unwrapped(value)) in ROLES:
         return [value], place
+    if set(value) == {"output"}:  # LangSmith's form of a value that is not a dict
+        return entries(value["output"], f"{place}.output")
     keys = ", ".join(sorted(map(repr, value))) or "none"
     raise InputError(
         f"{place}: a dict needs 'messages' (a trajectory) or 'role' (one message); its keys: {keys}"

@@ -12,7 +12,7 @@ from ..errors import ConfigError, NotFound, NothingEvaluated
 from ..model import Experiment, Run, Vote
 from ..store import Store
 from .asking import Asking, Item, Order, askers_of, questions_of
-from .conduct import TIMEOUT, Conduct, OnError, OnProgress
+from .conduct import TIMEOUT, Conduct, OnError, OnProgress, refuse_client
 from .plain import plain
 from .results import ExperimentResults, load_experiment
 from .storing import StoreLike, begun, opened
@@ -147,6 +147,7 @@ def evaluate_comparative(
     store: StoreLike = None,
     on_progress: OnProgress | None = None,
     on_error: OnError = "record",
+    client: None = None,
 ) -> ComparativeResults:
     """Compare experiments by asking; `aevaluate_comparative` says what it takes."""
     return run_sync(
@@ -167,6 +168,7 @@ def evaluate_comparative(
             store=store,
             on_progress=on_progress,
             on_error=on_error,
+            client=client,
         )
     )
 
@@ -190,6 +192,7 @@ async def aevaluate_comparative(
     store: StoreLike = None,
     on_progress: OnProgress | None = None,
     on_error: OnError = "record",
+    client: None = None,
 ) -> ComparativeResults:
     """Compare two or more experiments by asking evaluators which run of an example is better.
 
@@ -215,12 +218,14 @@ async def aevaluate_comparative(
         store: The store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
         on_progress: Called after each question.
         on_error: ``record`` goes on; ``raise`` stops at the first failure, what is done is kept.
+        client: Only None, which callers of LangSmith's function of this name pass along.
 
     Raises:
         ConfigError: An argument does not fit.
         NotFound: The store has no such experiment.
         NothingEvaluated: The experiments have no example in common.
     """
+    refuse_client(client)
     if order not in ("both", "random", "fixed"):
         raise ConfigError(f"order is {order!r}; it must be 'both', 'random' or 'fixed'")
     askers = askers_of(evaluators)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ..errors import ConfigError
 from .progress import Progress
 
-__all__ = ["TIMEOUT", "Conduct", "OnError", "OnProgress"]
+__all__ = ["TIMEOUT", "Conduct", "OnError", "OnProgress", "refuse_client"]
 
 OnProgress = Callable[[Progress], None]
 OnError = Literal["record", "raise"]
@@ -41,3 +42,12 @@ class Conduct:
         """Say how far it is, to who wants to know."""
         if self.on_progress:
             self.on_progress(progress)
+
+
+def refuse_client(client: object) -> None:
+    """Raise ConfigError for a LangSmith client, to which nothing would be sent."""
+    if client is not None:
+        raise ConfigError(
+            "client: results are kept in oteval's store, not sent to LangSmith; leave client out, "
+            "or hand oteval's evaluators to langsmith.evaluate"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..model import Experiment
-from .conduct import TIMEOUT, Conduct, OnError, OnProgress
+from .conduct import TIMEOUT, Conduct, OnError, OnProgress, refuse_client
 from .evaluating import Evaluating, summaries_of
 from .evaluators import evaluators_of
 from .plain import plain
@@ -39,6 +39,7 @@ def evaluate(
     target_timeout: float | None = None,
     store: StoreLike = None,
     on_progress: OnProgress | None = None,
+    client: None = None,
     **comparative: Any,
 ) -> Any:
     """Run an experiment, keep it, and return its results; `aevaluate` says what it takes."""
@@ -60,6 +61,7 @@ def evaluate(
             target_timeout=target_timeout,
             store=store,
             on_progress=on_progress,
+            client=client,
             **comparative,
         )
     )
@@ -84,6 +86,7 @@ async def aevaluate(
     target_timeout: float | None = None,
     store: StoreLike = None,
     on_progress: OnProgress | None = None,
+    client: None = None,
     **comparative: Any,
 ) -> Any:
     """Run an experiment, keep it, and return its results.
@@ -112,6 +115,7 @@ async def aevaluate(
         target_timeout: After how many seconds to give up on the target; None waits.
         store: The store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
         on_progress: Called after each run.
+        client: Only None, which callers of LangSmith's function of this name pass along.
         **comparative: What else `evaluate_comparative` takes, for experiments.
 
     Returns:
@@ -124,6 +128,7 @@ async def aevaluate(
     """
     from .comparative import aevaluate_comparative, is_experiments
 
+    refuse_client(client)
     if is_experiments(target):
         return await aevaluate_comparative(
             target,

@@ -339,3 +339,17 @@ def test_swapping_the_systems_mirrors_the_result(scores: list[tuple[int, int]]):
     assert (one.wins_a, one.wins_b, one.ties) == (other.wins_b, other.wins_a, other.ties)
     assert one.win_rate == pytest.approx(1 - (other.win_rate or 0))
     assert one.p_value == pytest.approx(other.p_value)
+
+
+def test_langsmiths_arguments_are_accepted(store: Store):
+    """`evaluate((a, b), client=None)` compares; a real client would get nothing, so it is refused."""
+    first = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="a", store=store)
+    second = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="b", store=store)
+
+    compared = evaluate(
+        (first, second), evaluators=[lambda outputs: [0, 1]], client=None, store=store
+    )
+
+    assert len(compared) == 1
+    with pytest.raises(ConfigError, match="not sent to LangSmith"):
+        evaluate((first, second), evaluators=[lambda outputs: [0, 1]], client=object(), store=store)

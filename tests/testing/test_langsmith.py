@@ -257,3 +257,16 @@ def test_without_tracing_a_marked_test_still_passes(project: Project, server: La
 
     assert project.status == 0, printed
     assert "trajectory_superset" not in {one["key"] for one in server.feedback}
+
+
+@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+def test_a_target_may_return_a_list(client: Any):
+    """LangSmith hands evaluators such outputs as ``{"output": [...]}``."""
+    rows = client.evaluate(
+        lambda inputs: list(WANTED),
+        data=[example(WANTED)],
+        evaluators=[oteval.trajectory_strict_match, oteval.trajectory_superset],
+        upload_results=False,
+    )
+
+    assert [one.score for one in results(rows)] == [True, True]

@@ -19,7 +19,7 @@ from ...errors import InputError
 from .forms import GraphTrajectory
 
 __all__ = [
-    "ExtractedThread",
+    "ExtractedLangGraphThreadTrajectory",
     "aextract_langgraph_trajectory_from_thread",
     "extract_langgraph_trajectory_from_snapshots",
     "extract_langgraph_trajectory_from_thread",
@@ -29,7 +29,7 @@ INTERRUPT = "__interrupt__"
 RESUMING = "__resuming__"
 
 
-class ExtractedThread(TypedDict):
+class ExtractedLangGraphThreadTrajectory(TypedDict):
     """What was found in a thread.
 
     Attributes:
@@ -41,7 +41,9 @@ class ExtractedThread(TypedDict):
     outputs: GraphTrajectory
 
 
-def extract_langgraph_trajectory_from_snapshots(snapshots: Iterable[Any]) -> ExtractedThread:
+def extract_langgraph_trajectory_from_snapshots(
+    snapshots: Iterable[Any],
+) -> ExtractedLangGraphThreadTrajectory:
     """Return the graph trajectory that a thread's snapshots tell.
 
     Args:
@@ -134,7 +136,7 @@ def _turn_around(inputs: list[Any], found: GraphTrajectory) -> None:
 
 def extract_langgraph_trajectory_from_thread(
     graph: Any, config: Mapping[str, Any]
-) -> ExtractedThread:
+) -> ExtractedLangGraphThreadTrajectory:
     """Return the graph trajectory of a thread, its subgraphs' steps included.
 
     Args:
@@ -153,7 +155,7 @@ def extract_langgraph_trajectory_from_thread(
 
 async def aextract_langgraph_trajectory_from_thread(
     graph: Any, config: Mapping[str, Any]
-) -> ExtractedThread:
+) -> ExtractedLangGraphThreadTrajectory:
     """Do what `extract_langgraph_trajectory_from_thread` does, for asynchronous checkpointers.
 
     Args:

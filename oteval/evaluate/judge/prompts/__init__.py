@@ -9,10 +9,21 @@ from __future__ import annotations
 from importlib import resources
 
 __all__ = [
+    "ANSWER_RELEVANCE_PROMPT",
+    "CONCISENESS_PROMPT",
+    "CORRECTNESS_PROMPT",
     "GRAPH_TRAJECTORY_ACCURACY_PROMPT",
+    "HALLUCINATION_PROMPT",
+    "PII_LEAKAGE_PROMPT",
+    "PLAN_ADHERENCE_PROMPT",
     "PROMPTS",
+    "PROMPT_INJECTION_PROMPT",
+    "TASK_COMPLETION_PROMPT",
+    "TOOL_SELECTION_PROMPT",
+    "TOXICITY_PROMPT",
     "TRAJECTORY_ACCURACY_PROMPT",
     "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
+    "USER_SATISFACTION_PROMPT",
 ]
 
 
@@ -20,13 +31,35 @@ def _text(name: str) -> str:
     return resources.files(__name__).joinpath(f"{name}.txt").read_text("utf-8")
 
 
+ANSWER_RELEVANCE_PROMPT = _text("answer_relevance")
+CONCISENESS_PROMPT = _text("conciseness")
+CORRECTNESS_PROMPT = _text("correctness")
+GRAPH_TRAJECTORY_ACCURACY_PROMPT = _text("graph_trajectory_accuracy")
+HALLUCINATION_PROMPT = _text("hallucination")
+PII_LEAKAGE_PROMPT = _text("pii_leakage")
+PLAN_ADHERENCE_PROMPT = _text("plan_adherence")
+PROMPT_INJECTION_PROMPT = _text("prompt_injection")
+TASK_COMPLETION_PROMPT = _text("task_completion")
+TOOL_SELECTION_PROMPT = _text("tool_selection")
+TOXICITY_PROMPT = _text("toxicity")
 TRAJECTORY_ACCURACY_PROMPT = _text("trajectory_accuracy")
 TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE = _text("trajectory_accuracy_with_reference")
-GRAPH_TRAJECTORY_ACCURACY_PROMPT = _text("graph_trajectory_accuracy")
+USER_SATISFACTION_PROMPT = _text("user_satisfaction")
 
 PROMPTS = {
+    "answer_relevance": ANSWER_RELEVANCE_PROMPT,
+    "conciseness": CONCISENESS_PROMPT,
+    "correctness": CORRECTNESS_PROMPT,
+    "graph_trajectory_accuracy": GRAPH_TRAJECTORY_ACCURACY_PROMPT,
+    "hallucination": HALLUCINATION_PROMPT,
+    "pii_leakage": PII_LEAKAGE_PROMPT,
+    "plan_adherence": PLAN_ADHERENCE_PROMPT,
+    "prompt_injection": PROMPT_INJECTION_PROMPT,
+    "task_completion": TASK_COMPLETION_PROMPT,
+    "tool_selection": TOOL_SELECTION_PROMPT,
+    "toxicity": TOXICITY_PROMPT,
     "trajectory_accuracy": TRAJECTORY_ACCURACY_PROMPT,
     "trajectory_accuracy_with_reference": TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE,
-    "graph_trajectory_accuracy": GRAPH_TRAJECTORY_ACCURACY_PROMPT,
+    "user_satisfaction": USER_SATISFACTION_PROMPT,
 }
 """The prompts by the name that ``prompt:`` in oteval.yaml takes."""

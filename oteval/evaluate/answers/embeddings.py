@@ -1,0 +1,181 @@
+"""Two texts compared by the similarity of their embeddings.
+
+An embedding is a vector in which texts of similar meaning lie in similar directions. A model
+behind an OpenAI-compatible server, LangChain's `Embeddings` or a function makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ...errors import ConfigError, JudgeError
+from ..observed import observed
+from ..openai_client import model_name, open_client
+from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
+from .strings import require_both, text_of
+
+__all__ = [
+    "create_async_embedding_similarity_evaluator",
+    "create_embedding_similarity_evaluator",
+]
+
+_KEY = "embedding_similarity"
+_TIMEOUT = 60.0
+Algorithm = Literal["cosine", "dot_product"]
+Vector = Sequence[float]
+Embed = Callable[[list[str]], Sequence[Vector]]
+
+
+def create_embedding_similarity_evaluator(
+    *,
+    model: str = "openai:text-embedding-3-small",
+    algorithm: Algorithm = "cosine",
+    embeddings: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = _TIMEOUT,
+    max_retries: int = 2,
+) -> SimpleEvaluator:
+    """Create an evaluator that scores the similarity of two texts by their embeddings.
+
+    Unlike openevals, scores are not rounded to two decimals, and a failed request gives the
+    score None with the reason.
+
+    Args:
+        model: ``openai:NAME``, at any OpenAI-compatible server.
+        algorithm: ``cosine`` (-1 to 1) or ``dot_product``.
+        embeddings: In place of a model: LangChain's ``Embeddings``, or a function that returns a
+            vector for each text of a list.
+        base_url: The server's address; else ``OPENAI_BASE_URL``.
+        api_key: The server's key; else ``OPENAI_API_KEY``.
+        timeout: Seconds to wait for an answer.
+        max_retries: How often the client repeats a failed request.
+
+    Returns:
+        An evaluator with the key ``embedding_similarity``.
+
+    Raises:
+        ConfigError: An argument is wrong.
+    """
+    if algorithm not in ("cosine", "dot_product"):
+        raise ConfigError(f"algorithm is {algorithm!r}; expected 'cosine' or 'dot_product'")
+    embed = _embed_of(embeddings, model, base_url, api_key, timeout, max_retries)
+
+    def evaluator(
+        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+    ) -> EvaluatorResult:
+        """Compare outputs with the reference."""
+        del inputs, extra
+        require_both(_KEY, outputs, reference_outputs)
+        texts = [text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")]
+        return observed(_compared(embed, texts, algorithm))
+
+    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    return evaluator
+
+
+def create_async_embedding_similarity_evaluator(
+    *,
+    model: str = "openai:text-embedding-3-small",
+    algorithm: Algorithm = "cosine",
+    embeddings: Any = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = _TIMEOUT,
+    max_retries: int = 2,
+) -> SimpleAsyncEvaluator:
+    """Create the awaitable form of `create_embedding_similarity_evaluator`.
+
+    The request runs in a thread, so that the event loop goes on.
+
+    Args:
+        model: ``openai:NAME``, at any OpenAI-compatible server.
+        algorithm: ``cosine`` (-1 to 1) or ``dot_product``.
+        embeddings: In place of a model: LangChain's ``Embeddings`` or a function.
+        base_url: The server's address; else ``OPENAI_BASE_URL``.
+        api_key: The server's key; else ``OPENAI_API_KEY``.
+        timeout: Seconds to wait for an answer.
+        max_retries: How often the client repeats a failed request.
+
+    Returns:
+        A coroutine function with the key ``embedding_similarity``.
+
+    Raises:
+        ConfigError: An argument is wrong.
+    """
+    evaluate = create_embedding_similarity_evaluator(
+        model=model,
+        algorithm=algorithm,
+        embeddings=embeddings,
+        base_url=base_url,
+        api_key=api_key,
+        timeout=timeout,
+        max_retries=max_retries,
+    )
+
+    async def evaluator(
+        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+    ) -> EvaluatorResult | list[EvaluatorResult]:
+        """Compare outputs with the reference."""
+        return await asyncio.to_thread(
+            evaluate, outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
+        )
+
+    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    return evaluator
+
+
+def _compared(embed: Embed, texts: list[str], algorithm: Algorithm) -> EvaluatorResult:
+    try:
+        one, two = (list(map(float, vector)) for vector in embed(texts))
+        score = _similarity(one, two, algorithm)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return {"key": _KEY, "score": None, "comment": reason, "metadata": {"error": reason}}
+    return {"key": _KEY, "score": score, "comment": None, "metadata": {"algorithm": algorithm}}
+
+
+def _similarity(one: Vector, two: Vector, algorithm: Algorithm) -> float:
+    if len(one) != len(two) or not one:
+        raise JudgeError(f"the embeddings have {len(one)} and {len(two)} dimensions")
+    product = math.fsum(a * b for a, b in zip(one, two, strict=True))
+    if algorithm == "cosine":
+        length = math.hypot(*one) * math.hypot(*two)
+        if not length:
+            raise JudgeError("an embedding is the zero vector, which has no direction")
+        product = max(-1.0, min(1.0, product / length))
+    if not math.isfinite(product):
+        raise JudgeError("an embedding holds a number that is not finite")
+    return product
+
+
+def _embed_of(
+    embeddings: Any,
+    model: str,
+    base_url: str | None,
+    api_key: str | None,
+    timeout: float,
+    max_retries: int,
+) -> Embed:
+    """Return the function that makes embeddings."""
+    if embeddings is not None:
+        embed = getattr(embeddings, "embed_documents", embeddings)
+        if not callable(embed):
+            raise ConfigError(
+                f"embeddings is a {type(embeddings).__name__}; expected LangChain's Embeddings or "
+                "a function that returns a vector for each text"
+            )
+        function: Embed = embed
+        return function
+    name = model_name(model, base_url, "LangChain's embeddings as embeddings=")
+
+    def ask(texts: list[str]) -> Sequence[Vector]:
+        with open_client(base_url, api_key, timeout=timeout, max_retries=max_retries) as client:
+            found = client.embeddings.create(model=name, input=texts, encoding_format="float")
+        by_index = {one.index: one.embedding for one in found.data}
+        return [by_index[index] for index in range(len(texts))]
+
+    return ask

@@ -1,0 +1,136 @@
+"""Which record of one list stands for which record of another.
+
+Records are paired so that the number of equal fields is the greatest possible (an assignment
+problem), solved by shortest augmenting paths (Jonker and Volgenant 1987): cubic in the number of
+records that are not equal to one of the other list; equal ones are paired off before, in linear
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+from ..assignment import match_equal
+from ..values import canonical_key, same
+
+__all__ = ["ListMatchMode", "RecordPair", "pair_records"]
+
+ListMatchMode = Literal["superset", "subset", "same_elements", "ordered"]
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordPair:
+    """Two records to compare; None on the side that has no counterpart."""
+
+    output: Record | None
+    reference: Record | None
+
+
+def pair_records(
+    outputs: Sequence[Record],
+    references: Sequence[Record],
+    *,
+    mode: ListMatchMode,
+    ignored: Set[str],
+) -> list[RecordPair]:
+    """Pair the records of two lists.
+
+    Args:
+        outputs: The records of the output.
+        references: The records expected.
+        mode: Which records without a counterpart count: of both lists (``same_elements``,
+            ``ordered``), of the outputs (``subset``) or of the reference (``superset``).
+        ignored: Fields that say nothing about which records belong together.
+
+    Returns:
+        The pairs, in the order of the outputs.
+    """
+    if mode == "ordered":
+        found = {at: at for at in range(min(len(outputs), len(references)))}
+    else:
+        found = _assigned(outputs, references, ignored)
+    used = set(found.values())
+    pairs = [
+        RecordPair(output, references[found[at]] if at in found else None)
+        for at, output in enumerate(outputs)
+        if at in found or mode != "superset"
+    ]
+    if mode != "subset":
+        pairs += [RecordPair(None, one) for at, one in enumerate(references) if at not in used]
+    return pairs
+
+
+def _assigned(
+    outputs: Sequence[Record], references: Sequence[Record], ignored: Set[str]
+) -> dict[int, int]:
+    """Return the reference of each output that has one, by index."""
+    ours = [_kept(record, ignored) for record in outputs]
+    theirs = [_kept(record, ignored) for record in references]
+    found = dict(
+        match_equal(
+            ((at, canonical_key(record)) for at, record in enumerate(ours)),
+            ((at, canonical_key(record)) for at, record in enumerate(theirs)),
+        )
+    )
+    used = set(found.values())
+    left = [at for at in range(len(ours)) if at not in found]
+    right = [at for at in range(len(theirs)) if at not in used]
+    if len(left) <= len(right):
+        costs = [[-_equal_fields(ours[one], theirs[two]) for two in right] for one in left]
+        found.update({left[one]: right[two] for one, two in _least_cost(costs)})
+    else:
+        costs = [[-_equal_fields(ours[one], theirs[two]) for one in left] for two in right]
+        found.update({left[one]: right[two] for two, one in _least_cost(costs)})
+    return found
+
+
+def _kept(record: Record, ignored: Set[str]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in ignored}
+
+
+def _equal_fields(one: Record, two: Record) -> int:
+    return sum(key in two and same(value, two[key]) for key, value in one.items())
+
+
+def _least_cost(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """Return a column for each row, each used once, so that the sum of costs is the least.
+
+    Args:
+        costs: A row of costs for each row; there are at least as many columns as rows.
+    """
+    columns = len(costs[0]) if costs else 0
+    row_price = [0.0] * len(costs)
+    column_price = [0.0] * columns
+    row_of = [-1] * columns
+    for row in range(len(costs)):
+        # Dijkstra's search for the cheapest way to give this row a column.
+        distance, came_from, done = [inf] * columns, [-1] * columns, [False] * columns
+        current, column, reached = row, -1, 0.0
+        while current != -1:
+            nearest, best = -1, inf
+            for other in range(columns):
+                if done[other]:
+                    continue
+                reduced = costs[current][other] - row_price[current] - column_price[other]
+                if reached + reduced < distance[other]:
+                    distance[other], came_from[other] = reached + reduced, column
+                if distance[other] < best:
+                    nearest, best = other, distance[other]
+            column, reached = nearest, best
+            done[column] = True
+            current = row_of[column]
+        row_price[row] += reached
+        for other in range(columns):
+            if done[other]:
+                if row_of[other] != -1:
+                    row_price[row_of[other]] += reached - distance[other]
+                column_price[other] -= reached - distance[other]
+        while column != -1:
+            before = came_from[column]
+            row_of[column] = row if before == -1 else row_of[before]
+            column = before
+    return [(row, column) for column, row in enumerate(row_of) if row != -1]

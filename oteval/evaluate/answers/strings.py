@@ -1,0 +1,123 @@
+"""Two values compared as they are, or as texts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...errors import InputError
+from ..observed import observed
+from ..types import EvaluatorResult
+
+__all__ = [
+    "exact_match",
+    "exact_match_async",
+    "levenshtein_distance",
+    "levenshtein_distance_async",
+    "require_both",
+    "text_of",
+]
+
+
+def exact_match(
+    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
+) -> EvaluatorResult:
+    """Compare two values for equality as JSON; the order of keys does not matter.
+
+    Args:
+        outputs: Any JSON-like value.
+        reference_outputs: The value expected.
+        inputs: Not used.
+        **extra: Not used.
+
+    Returns:
+        The key ``exact_match`` and a bool as its score.
+
+    Raises:
+        InputError: A side is None, or cannot be written as JSON.
+    """
+    del inputs, extra
+    require_both("exact_match", outputs, reference_outputs)
+    passed = _json_of(outputs, "outputs") == _json_of(reference_outputs, "reference_outputs")
+    comment = None if passed else "outputs and reference_outputs differ"
+    return observed(_result("exact_match", passed, comment))
+
+
+async def exact_match_async(
+    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
+) -> EvaluatorResult:
+    """Do as `exact_match`; for callers that await evaluators."""
+    return exact_match(outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra)
+
+
+def levenshtein_distance(
+    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
+) -> EvaluatorResult:
+    """Score the similarity of two texts by their edit distance.
+
+    The score is 1 - distance / length of the longer text, where the distance counts inserted,
+    deleted and replaced characters (Levenshtein 1966). Two empty texts have the score 1.
+
+    Args:
+        outputs: A text; any other value is written as JSON first.
+        reference_outputs: The text expected.
+        inputs: Not used.
+        **extra: Not used.
+
+    Returns:
+        The key ``levenshtein_distance`` and a score from 0 to 1.
+
+    Raises:
+        InputError: A side is None, or cannot be written as JSON.
+    """
+    del inputs, extra
+    require_both("levenshtein_distance", outputs, reference_outputs)
+    # Imported late: few use it, and importing oteval must stay cheap.
+    from rapidfuzz.distance import Levenshtein
+
+    one, two = text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")
+    distance = Levenshtein.distance(one, two)
+    longest = max(len(one), len(two))
+    score = 1.0 - distance / longest if longest else 1.0
+    comment = f"{distance} of {longest} characters differ" if distance else None
+    return observed(_result("levenshtein_distance", score, comment))
+
+
+async def levenshtein_distance_async(
+    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
+) -> EvaluatorResult:
+    """Do as `levenshtein_distance`; for callers that await evaluators."""
+    return levenshtein_distance(
+        outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
+    )
+
+
+def require_both(name: str, outputs: Any, reference_outputs: Any) -> None:
+    """Raise InputError unless both sides are given."""
+    for side, value in (("outputs", outputs), ("reference_outputs", reference_outputs)):
+        if value is None:
+            raise InputError(f"{name} needs {side}, which is None")
+
+
+def text_of(value: Any, place: str) -> str:
+    """Return text as it is and any other value as JSON.
+
+    Raises:
+        InputError: The value cannot be written as JSON; the text names the place.
+    """
+    return value if isinstance(value, str) else _dumps(value, place)
+
+
+def _json_of(value: Any, place: str) -> str:
+    return _dumps(value, place, sort_keys=True)
+
+
+def _dumps(value: Any, place: str, **options: bool) -> str:
+    try:
+        return json.dumps(value, **options)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{place} cannot be written as JSON: {error}") from error
+
+
+def _result(key: str, score: float | bool, comment: str | None) -> EvaluatorResult:
+    return {"key": key, "score": score, "comment": comment, "metadata": None}

@@ -342,14 +342,12 @@ def test_swapping_the_systems_mirrors_the_result(scores: list[tuple[int, int]]):
 
 
 def test_langsmiths_arguments_are_accepted(store: Store):
-    """`evaluate((a, b), client=None)` compares; a real client would get nothing, so it is refused."""
+    """`evaluate((a, b), client=None)` compares; a client would get nothing, so it is refused."""
     first = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="a", store=store)
     second = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="b", store=store)
 
-    compared = evaluate(
-        (first, second), evaluators=[lambda outputs: [0, 1]], client=None, store=store
-    )
+    compared = evaluate((first, second), evaluators=[first_place], client=None, store=store)
 
     assert len(compared) == 1
     with pytest.raises(ConfigError, match="not sent to LangSmith"):
-        evaluate((first, second), evaluators=[lambda outputs: [0, 1]], client=object(), store=store)
+        evaluate((first, second), evaluators=[first_place], client=object(), store=store)

@@ -263,7 +263,7 @@ def test_without_tracing_a_marked_test_still_passes(project: Project, server: La
 def test_a_target_may_return_a_list(client: Any):
     """LangSmith hands evaluators such outputs as ``{"output": [...]}``."""
     rows = client.evaluate(
-        lambda inputs: list(WANTED),
+        lambda _: list(WANTED),
         data=[example(WANTED)],
         evaluators=[oteval.trajectory_strict_match, oteval.trajectory_superset],
         upload_results=False,

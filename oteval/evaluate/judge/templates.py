@@ -14,7 +14,16 @@ from string import Formatter
 
 __all__ = ["STANDARD", "fields_of", "fill"]
 
-STANDARD = ("inputs", "outputs", "reference_outputs", "thread", "context", "rubric", "attachments")
+STANDARD = (
+    "inputs",
+    "outputs",
+    "reference_outputs",
+    "thread",
+    "context",
+    "plan",
+    "rubric",
+    "attachments",
+)
 """The variables that are empty where nothing is given for them."""
 
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")

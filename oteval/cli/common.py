@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import ConfigError
 from ..jsontext import dumps
 from ..pipeline import refresh
 from ..selection import Selection, parse_condition
-from ..show import one_line
+from ..show import Trimmed, one_line
 from ..store import Store
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "db_option",
     "filters",
     "json_option",
+    "now_ns",
     "open_store",
     "out",
     "print_json",
@@ -47,6 +50,8 @@ class Progressed(Protocol):
 
 # A table has no more lines unless it is asked for them; --json has all.
 TABLE_ROWS = 1000
+# Piped, a table is as wide as most of them need to be.
+_PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -125,9 +130,26 @@ def time_of(text: str | None, option: str) -> int | None:
     return (when - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
+class _Trimming(RenderHook):
+    """Prints lines without trailing spaces."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [Trimmed(one) for one in renderables]
+
+
 def out() -> Console:
-    """Return the console of results; piped, it is as wide as it needs to be."""
-    return Console() if sys.stdout.isatty() else Console(width=200)
+    """Return the console of results: as wide as the terminal, or as COLUMNS; piped, else 200."""
+    columns = os.environ.get("COLUMNS", "")
+    given = int(columns) if re.fullmatch(r"0*[1-9][0-9]{0,5}", columns, re.ASCII) else None
+    width = given or (None if sys.stdout.isatty() else _PIPED_WIDTH)
+    console = Console(width=width)
+    console.push_render_hook(_Trimming())
+    return console
+
+
+def now_ns() -> int:
+    """Return the time by which ages are shown; tests set it."""
+    return time.time_ns()
 
 
 def _err() -> Console:

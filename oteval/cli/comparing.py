@@ -14,6 +14,7 @@ from ..evaluate.judge import JudgeCall
 from ..evaluate.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
 from ..experiments import compare as compare_experiments
 from ..experiments import evaluate_comparative
+from ..plural import counted
 from ..show import (
     comparative_junit,
     comparative_markdown,
@@ -169,8 +170,9 @@ def pairwise(
     else:
         out().print(comparative_view(results))
     warn(
-        f"comparison {results.name}: {len(results)} examples, {results.errors} answers failed, "
-        f"{results.unpaired} runs without a counterpart"
+        f"comparison {results.name}: {counted(len(results), 'example')}, "
+        f"{counted(results.errors, 'answer')} failed, "
+        f"{counted(results.unpaired, 'run')} without a counterpart"
     )
     pairs = results.pairs()
     if not any(pair.examples for pair in pairs):

@@ -9,6 +9,7 @@ import click
 
 from ..config import DEFAULT_PATH, Config, load_config
 from ..pipeline import prepare
+from ..plural import counted
 from ..store import MEMORY, Store
 from .common import db_option
 
@@ -30,7 +31,10 @@ def check(path: str, db: str) -> int:
         prepared = prepare(found, store, Path(path).parent)
     for one in prepared:
         click.echo(f"{one.scorer.name}  version {one.scorer.version}")
-    click.echo(f"{path}: {len(prepared)} evaluators, {len(found.gates)} gates", err=True)
+    click.echo(
+        f"{path}: {counted(len(prepared), 'evaluator')}, {counted(len(found.gates), 'gate')}",
+        err=True,
+    )
     return 0
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from ..experiments import dataset_from_references, dataset_from_trajectories, read_dataset
+from ..plural import counted
 from ..show import datasets_table
+from . import common
 from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
 
 __all__ = ["dataset"]
@@ -53,7 +55,8 @@ def add(
             found = dataset_from_trajectories(store.trajectories.read(select(**given)), name)
         is_new = store.datasets.add(found)
     state = "kept" if is_new else "was there already"
-    click.echo(f"dataset {name}@{found.version}: {len(found.examples)} examples, {state}")
+    examples = counted(len(found.examples), "example")
+    click.echo(f"dataset {name}@{found.version}: {examples}, {state}")
     return 0
 
 
@@ -68,8 +71,8 @@ def list_(db: str, as_json: bool) -> int:
         for row in rows:
             print_json(row)
     elif rows:
-        out().print(datasets_table(rows))
-    warn(f"{len(rows)} datasets")
+        out().print(datasets_table(rows, common.now_ns()))
+    warn(counted(len(rows), "dataset"))
     return 0
 
 
@@ -83,5 +86,5 @@ def show(name: str, db: str) -> int:
         found = store.datasets.get(title, version or None)
     for example in found.examples:
         print_json(example.as_dict())
-    warn(f"{found.name}@{found.version}: {len(found.examples)} examples")
+    warn(f"{found.name}@{found.version}: {counted(len(found.examples), 'example')}")
     return 0

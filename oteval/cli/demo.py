@@ -22,6 +22,7 @@ from ..show import (
     trajectory_view,
 )
 from ..store import Store
+from . import common
 from .common import out
 
 __all__ = ["demo"]
@@ -87,7 +88,7 @@ def _load(console: Console, store: Store, folder: Path) -> None:
     )
     refresh(store)
     trajectories = list(store.trajectories.read())
-    console.print(trajectories_table(trajectories, {}))
+    console.print(trajectories_table(trajectories, {}, common.now_ns()))
 
 
 def _score(console: Console, store: Store, folder: Path) -> None:
@@ -100,7 +101,7 @@ def _score(console: Console, store: Store, folder: Path) -> None:
     )
     config = load_config(folder / "oteval.yaml")
     run = ScoreRun()
-    console.print(scores_table(list(score_all(store, config, folder, run=run))))
+    console.print(scores_table(list(score_all(store, config, folder, run=run)), wraps=True))
     console.print()
     console.print(tallies_table(run.tallies.values()))
     for gate in check_gates(config.gates, run.tallies):
@@ -119,4 +120,5 @@ def _next_steps(console: Console, folder: Path, database: Path) -> None:
         (f"oteval variants --db {database}", "the tool sequences the runs took"),
         ("oteval ingest YOUR_TRACES.json && oteval trajectories", "your own"),
     ):
-        console.print(Text.assemble("   ", (command, "bold blue"), f"   {what}"))
+        console.print(Text(f"   # {what}", style="dim"))
+        console.print(Text(f"   {command}", style="bold blue"))

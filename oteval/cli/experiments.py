@@ -25,6 +25,7 @@ from ..experiments import (
 from ..experiments import Progress as Going
 from ..experiments import compare as compare_experiments
 from ..pipeline import ScoreRun, Tally, check_gates
+from ..plural import counted
 from ..show import (
     comparison_view,
     experiment_junit,
@@ -34,6 +35,7 @@ from ..show import (
     run_errors_table,
 )
 from ..store import Store
+from . import common
 from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
 
 __all__ = [
@@ -231,7 +233,7 @@ def _show(results: ExperimentResults, comparison: Comparison | None, as_json: bo
         if comparison is not None:
             out().print()
             out().print(comparison_view(comparison))
-    warn(f"experiment {results.name}: {len(results)} runs, {results.errors} failed")
+    warn(f"experiment {results.name}: {counted(len(results), 'run')}, {results.errors} failed")
 
 
 def _status(
@@ -280,8 +282,8 @@ def experiments(db: str, as_json: bool) -> int:
         for row in rows:
             print_json(row)
     elif rows:
-        out().print(experiments_table(rows))
-    warn(f"{len(rows)} experiments")
+        out().print(experiments_table(rows, common.now_ns()))
+    warn(counted(len(rows), "experiment"))
     return 0
 
 
@@ -311,7 +313,7 @@ def _about(going: Going) -> str:
     """Return a live line's figures, those that are not 0."""
     parts = [
         f"{going.resumed} resumed" if going.resumed else "",
-        f"[red]{going.errors} errors[/red]" if going.errors else "0 errors",
+        f"[red]{counted(going.errors, 'error')}[/red]" if going.errors else "0 errors",
         f"{going.cached} cached" if going.cached else "",
         f"${going.cost:.4f}" if going.cost else "",
     ]

@@ -14,6 +14,7 @@ from .. import __version__
 from ..config import resolved
 from ..errors import ConfigError, InputError
 from ..pipeline import export_jsonl, export_parquet
+from ..plural import counted
 from ..selection import Selection
 from ..store import Store
 from ..urls import shown_url
@@ -77,7 +78,7 @@ def export(
             _jsonl(store, jsonl, selection)
         if parquet:
             for name, count in export_parquet(store, Path(parquet)).items():
-                warn(f"{parquet}/{name}: {count} rows")
+                warn(f"{parquet}/{name}: {counted(count, 'row')}")
         if url:
             # Only who sends pays for the imports.
             from ..attach.posting import Poster
@@ -122,14 +123,14 @@ def _send(
 
 def _jsonl(store: Store, path: str, selection: Selection) -> None:
     if path == "-":
-        warn(f"{export_jsonl(store, sys.stdout, selection)} trajectories")
+        warn(counted(export_jsonl(store, sys.stdout, selection), "trajectory"))
         return
     try:
         with Path(path).open("w", encoding="utf-8") as file:
             count = export_jsonl(store, file, selection)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    warn(f"{path}: {count} trajectories")
+    warn(f"{path}: {counted(count, 'trajectory')}")
 
 
 def _url(text: str) -> str:

@@ -6,6 +6,7 @@ import click
 
 from ..errors import StoreLocked
 from ..pipeline import FileReport, LoadReport, load, refresh
+from ..plural import counted
 from ..show import load_summary
 from ..store import Store
 from .common import db_option, json_option, out, print_json, progress, warn
@@ -48,7 +49,9 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
         console = out()
         console.print(load_summary(report.read, report.stored, report.duplicate, report.bad))
         if changed:
-            console.print(f"{changed} trajectories new or changed; oteval trajectories lists them")
+            console.print(
+                f"{counted(changed, 'trajectory')} new or changed; oteval trajectories lists them"
+            )
     return 2 if any(file.error for file in report.files) else 0
 
 
@@ -65,7 +68,8 @@ def _complain(file: FileReport) -> None:
     for problem in file.problems[:_SHOWN]:
         warn(str(problem))
     if file.problem_count > _SHOWN:
-        warn(f"{file.path}: {file.problem_count - _SHOWN} more bad parts (--json lists them)")
+        more = counted(file.problem_count - _SHOWN, "more bad part")
+        warn(f"{file.path}: {more} (--json lists them)")
     for name in file.written.conflicts:
         warn(f"{file.path}: span {name} came again with other content; the first is kept")
     if file.error:

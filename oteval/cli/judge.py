@@ -12,6 +12,7 @@ from ..errors import NotFound, NothingEvaluated
 from ..experiments.calibration import calibrate as calibrate_judge
 from ..experiments.labels import ask_again, read_labels
 from ..model import Label
+from ..plural import counted
 from ..show.calibration import calibration_view
 from ..store import Store
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
@@ -118,7 +119,9 @@ def _keep(store: Store, labels: list[Label]) -> None:
     known = store.trajectories.of([label.trajectory_id for label in labels])
     unknown = [one.trajectory_id for one in labels if one.trajectory_id not in known]
     if unknown:
-        warn(f"{len(unknown)} labels are of runs that are not here, such as {unknown[0]}")
+        verb = "is of a run" if len(unknown) == 1 else "are of runs"
+        count = counted(len(unknown), "label")
+        warn(f"{count} {verb} not stored here, such as {unknown[0]}")
     store.labels.add([one for one in labels if one.trajectory_id in known], time.time_ns())
 
 

@@ -11,6 +11,7 @@ import click
 from ..config import DEFAULT_PATH, Retention, load_config, seconds
 from ..errors import ConfigError
 from ..pipeline import archive_before
+from ..plural import counted
 from ..store import Archived, Copied, Store
 from .common import db_option, json_option, open_store, out, print_json, progress
 
@@ -115,8 +116,9 @@ def _say_archived(moved: Archived, root: Path, as_json: bool) -> None:
         return
     known = f", {moved.duplicates:,} of them there already" if moved.duplicates else ""
     out().print(
-        f"{moved.traces:,} traces moved: {moved.spans:,} spans and {moved.logs:,} log records"
-        f"{known}; {moved.files:,} files, {_size(moved.bytes)}, in {root}"
+        f"{counted(moved.traces, 'trace')} moved: {counted(moved.spans, 'span')} and "
+        f"{counted(moved.logs, 'log record')}"
+        f"{known}; {counted(moved.files, 'file')}, {_size(moved.bytes)}, in {root}"
     )
     out().print("oteval compact gives their room back to the disk")
 
@@ -126,7 +128,7 @@ def _say_backed_up(done: Copied, file: str, archived: int, as_json: bool) -> Non
     if as_json:
         print_json({**known, "archived_rows": archived})
         return
-    out().print(f"{file}: {sum(done.rows.values()):,} rows, {_size(done.after)}")
+    out().print(f"{file}: {counted(sum(done.rows.values()), 'row')}, {_size(done.after)}")
     if archived:
         out().print(f"{archived:,} archived rows are not in it; copy the archive's folder too")
 

@@ -10,7 +10,9 @@ import click
 from ..errors import OtevalError
 from ..evaluate import to_messages
 from ..pipeline import read_messages
+from ..plural import counted
 from ..show import references_table
+from . import common
 from .common import db_option, json_option, open_store, out, print_json, warn
 
 __all__ = ["reference"]
@@ -38,7 +40,7 @@ def add(source: str, name: str | None, db: str) -> int:
             trajectory = store.trajectories.get(source)
             messages, label, origin = trajectory.own_messages, trajectory.id, trajectory.id
         store.references.add(name or label, messages, origin, time.time_ns())
-    click.echo(f"reference {name or label}: {len(messages)} messages of {origin}")
+    click.echo(f"reference {name or label}: {counted(len(messages), 'message')} of {origin}")
     return 0
 
 
@@ -53,8 +55,8 @@ def list_(db: str, as_json: bool) -> int:
         for row in rows:
             print_json(row)
     elif rows:
-        out().print(references_table(rows))
-    warn(f"{len(rows)} references")
+        out().print(references_table(rows, common.now_ns()))
+    warn(counted(len(rows), "reference"))
     return 0
 
 
@@ -85,5 +87,5 @@ def _is_readable(name: str, read) -> bool:  # type: ignore[no-untyped-def]
         warn(f"{name}: {error}")
         return False
     calls = sum(len(message.tool_calls) for message in messages)
-    click.echo(f"{name}: {len(messages)} messages, {calls} calls")
+    click.echo(f"{name}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
     return True

@@ -13,6 +13,7 @@ from ..errors import ConfigError, InputError
 from ..evaluate.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
+from ..plural import counted
 from ..selection import parse_condition
 from ..show import markdown_report
 from ..store import Store
@@ -137,7 +138,8 @@ class _Made:
             text = render(made)
             _write(html, text)
             size = len(text.encode()) / _MEGABYTE
-            warn(f"{html}: {len(made.rows):,} rows, {len(made.details):,} runs, {size:.1f} MB")
+            rows, runs = counted(len(made.rows), "row"), counted(len(made.details), "run")
+            warn(f"{html}: {rows}, {runs}, {size:.1f} MB")
             for note in made.notes:
                 warn(note)
         if md:

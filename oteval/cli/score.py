@@ -17,6 +17,7 @@ from ..errors import InputError, NothingEvaluated
 from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
+from ..plural import counted
 from ..selection import Selection
 from ..show import judging, junit_report, markdown_report, run_title, scores_table, tallies_table
 from ..store import MEMORY, Store
@@ -140,7 +141,7 @@ def _run(
             if keep:
                 kept.append(found)
     if failures:
-        out().print(scores_table(failures))
+        out().print(scores_table(failures, wraps=True))
         hidden = sum(t.failed + t.errors + t.not_evaluated for t in run.tallies.values())
         if hidden > len(failures):
             warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
@@ -177,7 +178,8 @@ def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
         raise NothingEvaluated("no trajectory was there to score; oteval trajectories lists them")
     if run.evaluated < min_evaluated:
         raise NothingEvaluated(
-            f"{run.evaluated} verdicts on {run.trajectories} trajectories, at least "
+            f"{counted(run.evaluated, 'verdict')} on "
+            f"{counted(run.trajectories, 'trajectory')}, at least "
             f"{min_evaluated} wanted; --json says why each is missing"
         )
     for gate in gates:
@@ -226,7 +228,9 @@ def scores(
     if shown:
         out().print(scores_table(shown))
     is_cut = not as_json and count > len(shown)
-    warn(f"{count} scores" + (f", the latest {len(shown):,} of them listed" if is_cut else ""))
+    warn(
+        counted(count, "score") + (f", the latest {len(shown):,} of them listed" if is_cut else "")
+    )
     return 0
 
 

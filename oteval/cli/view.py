@@ -10,7 +10,9 @@ import click
 from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
+from ..plural import counted
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
+from . import common
 from .common import (
     TABLE_ROWS,
     db_option,
@@ -48,10 +50,11 @@ def trajectories(db: str, as_json: bool, **given: Any) -> int:
         rows = found if selection.limit else found[-TABLE_ROWS:]
         scores = store.scores.of([trajectory.id for trajectory in rows])
     if rows:
-        out().print(trajectories_table(rows, scores))
-    count = f"the latest {len(rows):,}" if len(found) > len(rows) else f"{len(rows)}"
-    more = "; --limit N or --json lists more" if len(found) > len(rows) else ""
-    warn(f"{count} trajectories{more}" + ("; oteval show ID shows one" if rows else ""))
+        out().print(trajectories_table(rows, scores, common.now_ns()))
+    count = counted(len(rows), "trajectory")
+    if len(found) > len(rows):
+        count = f"the latest {count}; --limit N or --json lists more"
+    warn(count + ("; oteval show ID shows one" if rows else ""))
     return 0
 
 
@@ -108,7 +111,8 @@ def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
 def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
     """Line trajectories up with the first and mark where they part.
 
-    Exit status 1 when any differs.
+    Messages are aligned by role and content. System messages are shown aside and do not count.
+    Exit status 1 when any trajectory differs from the first.
     """
     if len(ids) < 2:
         raise click.UsageError("give at least two trajectory ids")
@@ -117,10 +121,10 @@ def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
         left = store.trajectories.get(ids[0])
         for name in ids[1:]:
             right = store.trajectories.get(name)
-            sides = (left.messages, right.messages)
+            sides = [left.messages, right.messages]
             if not whole:
-                sides = (left.own_messages, right.own_messages)
-            pairs = align(*sides)
+                sides = [left.own_messages, right.own_messages]
+            pairs = align(sides[0], sides[1])
             first = first_divergence(pairs)
             differs = differs or first is not None
             if as_json:
@@ -135,7 +139,8 @@ def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
                 ends = {"left": left.id, "right": right.id, "first_divergence": first}
                 print_json({**ends, "rows": rows})
             else:
-                out().print(diff_view(left, right, pairs))
+                starts = (0, 0) if whole else (left.new_from, right.new_from)
+                out().print(diff_view(left, right, pairs, starts=starts))
     return 1 if differs else 0
 
 
@@ -153,5 +158,6 @@ def variants(db: str, evaluator: str | None, as_json: bool, **given: Any) -> int
             print_json(row)
     elif rows:
         out().print(variants_table(rows))
-    warn(f"{len(rows)} variants in {sum(row['count'] for row in rows)} runs")
+    runs = counted(sum(row["count"] for row in rows), "run")
+    warn(f"{counted(len(rows), 'variant')} in {runs}")
     return 0

@@ -1,8 +1,15 @@
-"""Two trajectories lined up, message by message, and where they first part."""
+"""Two trajectories lined up, message by message, and where they first part.
+
+System messages come first, aside: they are part of the setting, not a step of the run, and many
+instrumentations leave them out. After them, equal messages stand beside each other; between those
+a message stands beside the most similar one of the same role, and a tool's result prefers results
+of the same tool. Messages of different roles never share a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -10,6 +17,14 @@ from ..jsontext import canonical
 from ..model import Message
 
 __all__ = ["Pair", "align", "first_divergence"]
+
+_SYSTEM_ROLES = ("system", "developer")
+# Models word their reasoning anew each time.
+_UNCOMPARED_PARTS = ("reasoning", "thinking")
+# An equal pair outweighs any chance likeness of its two messages to others.
+_EQUAL, _SAME_ROLE, _SAME_TOOL = 10.0, 0.2, 0.6
+# Similarity is a matter of how texts begin, and of so many pairs of messages at the most.
+_COMPARED, _MOST_PAIRS = 1000, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,36 +34,202 @@ class Pair:
     Attributes:
         left: The first trajectory's.
         right: The second's.
-        same: Whether both say and call the same.
+        same: Whether both say and call the same, as far as the traces hold it.
+        left_at: The index of the first trajectory's message.
+        right_at: The index of the second's.
     """
 
     left: Message | None
     right: Message | None
     same: bool
+    left_at: int | None = None
+    right_at: int | None = None
+
+    @property
+    def is_system(self) -> bool:
+        """Whether these are system messages, which stand aside."""
+        return any(one is not None and one.role in _SYSTEM_ROLES for one in (self.left, self.right))
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether the traces hold content and arguments of both messages."""
+        return all(_is_captured(one) for one in (self.left, self.right) if one is not None)
 
 
-def _key(message: Message) -> str:
-    """Return what two messages share when they are the same: role, text, calls, failure."""
-    calls = sorted(f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
-    return canonical([message.role, message.content or "", calls, message.is_error])
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is compared of a message.
+
+    Attributes:
+        at: The message's index.
+        message: The message.
+        key: Equal for two messages that say and call the same.
+        text: What it says and calls, for similarity.
+        tool: For a tool's result, the tool's name.
+    """
+
+    at: int
+    message: Message
+    key: str
+    text: str
+    tool: str
 
 
 def align(left: Sequence[Message], right: Sequence[Message]) -> list[Pair]:
-    """Return the messages of two trajectories side by side.
-
-    Where both have other messages between equal ones, those are put beside each other in order.
-    """
-    keys = [_key(message) for message in left], [_key(message) for message in right]
-    matcher = SequenceMatcher(None, *keys, autojunk=False)
-    pairs: list[Pair] = []
-    for kind, a, b, c, d in matcher.get_opcodes():
-        for offset in range(max(b - a, d - c)):
-            one = left[a + offset] if a + offset < b else None
-            other = right[c + offset] if c + offset < d else None
-            pairs.append(Pair(one, other, kind == "equal"))
-    return pairs
+    """Return the messages of two trajectories side by side, system messages first."""
+    (our_system, ours), (their_system, theirs) = _split(_entries(left)), _split(_entries(right))
+    rows = [*_rows(our_system, their_system), *_rows(ours, theirs)]
+    return [_pair(one, other) for one, other in rows]
 
 
 def first_divergence(pairs: Sequence[Pair]) -> int | None:
-    """Return the index of the first pair that differs, or None."""
-    return next((index for index, pair in enumerate(pairs) if not pair.same), None)
+    """Return the index of the first pair that differs, system messages aside, or None."""
+    differing = (at for at, pair in enumerate(pairs) if not pair.same and not pair.is_system)
+    return next(differing, None)
+
+
+def _is_captured(message: Message) -> bool:
+    if message.content is None and not message.tool_calls and not message.parts:
+        return False
+    return all(call.arguments is not None for call in message.tool_calls)
+
+
+def _entries(messages: Sequence[Message]) -> list[_Entry]:
+    names = {call.id: call.name for message in messages for call in message.tool_calls if call.id}
+    return [
+        _entry(at, message, names.get(message.tool_call_id, ""))
+        for at, message in enumerate(messages)
+    ]
+
+
+def _entry(at: int, message: Message, called: str) -> _Entry:
+    calls = sorted(f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
+    parts = [part for part in message.parts if part.get("type") not in _UNCOMPARED_PARTS]
+    key = canonical([message.role, _comparable(message), calls, parts, message.is_error])
+    text = "\n".join([*calls, message.content or ""])
+    tool = (message.name or called) if message.role == "tool" else ""
+    return _Entry(at, message, key, text[:_COMPARED], tool)
+
+
+def _comparable(message: Message) -> str:
+    """Return content to compare: a tool's JSON in its canonical form, however it is spaced."""
+    content = message.content or ""
+    if message.role != "tool" or not content.lstrip().startswith(("{", "[")):
+        return content
+    try:
+        return f"JSON {canonical(json.loads(content))}"
+    except (ValueError, RecursionError):
+        return content
+
+
+def _split(entries: Sequence[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
+    """Return the entries of system messages, and the others."""
+    system = [entry for entry in entries if entry.message.role in _SYSTEM_ROLES]
+    return system, [entry for entry in entries if entry.message.role not in _SYSTEM_ROLES]
+
+
+def _pair(one: _Entry | None, other: _Entry | None) -> Pair:
+    return Pair(
+        one.message if one else None,
+        other.message if other else None,
+        same=one is not None and other is not None and one.key == other.key,
+        left_at=one.at if one else None,
+        right_at=other.at if other else None,
+    )
+
+
+def _common(left: Sequence[_Entry], right: Sequence[_Entry]) -> int:
+    """Return how many entries are equal from the start."""
+    pairs = zip(left, right, strict=False)
+    return next(
+        (at for at, (a, b) in enumerate(pairs) if a.key != b.key), min(len(left), len(right))
+    )
+
+
+_Rows = list[tuple[_Entry | None, _Entry | None]]
+
+
+def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
+    """Return the entries of two sides in rows; what both begin and end with is aligned at once."""
+    start = _common(left, right)
+    end = _common(left[start:][::-1], right[start:][::-1])
+    return [
+        *zip(left[:start], right[:start], strict=True),
+        *_aligned(left[start : len(left) - end], right[start : len(right) - end]),
+        *zip(left[len(left) - end :], right[len(right) - end :], strict=True),
+    ]
+
+
+def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
+    """Return the rows of what is not equal at either end."""
+    if len(left) * len(right) <= _MOST_PAIRS:
+        return _by_similarity(left, right)
+    rows: _Rows = []
+    matcher = SequenceMatcher(None, [e.key for e in left], [e.key for e in right], autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            rows += zip(left[a:b], right[c:d], strict=True)
+        elif (b - a) * (d - c) <= _MOST_PAIRS:
+            rows += _by_similarity(left[a:b], right[c:d])
+        else:
+            rows += _by_role(left[a:b], right[c:d])
+    return rows
+
+
+def _by_role(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
+    """Return rows of equal roles and tools, for what is too much to compare by content."""
+    ours, theirs = ([f"{e.message.role} {e.tool}" for e in side] for side in (left, right))
+    rows: _Rows = []
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            rows += zip(left[a:b], right[c:d], strict=True)
+        else:
+            rows += [(one, None) for one in left[a:b]]
+            rows += [(None, other) for other in right[c:d]]
+    return rows
+
+
+def _by_similarity(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
+    """Return the rows of which the pairs are the most alike, by dynamic programming."""
+    likeness = [[_likeness(one, other) for other in right] for one in left]
+    # best[i][j]: how alike the best rows of left[i:] and right[j:] are.
+    best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i in reversed(range(len(left))):
+        below, row, alike = best[i + 1], best[i], likeness[i]
+        for j in reversed(range(len(right))):
+            row[j] = max(below[j], row[j + 1], alike[j] + below[j + 1])
+    return list(_traced(left, right, likeness, best))
+
+
+def _traced(
+    left: Sequence[_Entry],
+    right: Sequence[_Entry],
+    likeness: Sequence[Sequence[float]],
+    best: Sequence[Sequence[float]],
+) -> Iterator[tuple[_Entry | None, _Entry | None]]:
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if likeness[i][j] > 0 and best[i][j] == likeness[i][j] + best[i + 1][j + 1]:
+            yield left[i], right[j]
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            yield left[i], None
+            i += 1
+        else:
+            yield None, right[j]
+            j += 1
+    yield from ((one, None) for one in left[i:])
+    yield from ((None, other) for other in right[j:])
+
+
+def _likeness(one: _Entry, other: _Entry) -> float:
+    """Return how well two messages fit into one row; 0 for different roles."""
+    if one.message.role != other.message.role:
+        return 0.0
+    if one.key == other.key and one.tool == other.tool:
+        return _EQUAL
+    from rapidfuzz import fuzz  # loaded only where something is compared
+
+    base = _SAME_TOOL if one.tool == other.tool else _SAME_ROLE
+    return base + fuzz.ratio(one.text, other.text) / 100

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from ..errors import NotFound, TooLarge
 from ..model import LogRecord, Span, Trajectory
+from ..plural import listed
 from ..reconstruct import Explanation, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
 from ..store import Allowance, LooseRun, Range, Store, joined
@@ -176,17 +177,17 @@ def _given_up(store: Store, traces: Sequence[str], reason: str) -> Refreshed:
 
 
 def _trace_of(store: Store, name: str) -> str:
-    found = store.spans.traces_of(name)
+    """Return the trace that an id, or the beginning of one, of a run, trace or span means."""
+    traces = store.spans.traces_of(name)
+    if traces == [name]:
+        return name
+    runs = store.trajectories.of(store.trajectories.beginning(name)[:6]).values()
+    found = dict.fromkeys([*traces, *(run.root_span.trace_id for run in runs)])
+    if not found:
+        raise NotFound(f"no trace, span or trajectory {name!r}; oteval trajectories lists them")
     if len(found) > 1:
-        raise NotFound(f"{name!r} means several traces: {', '.join(found)}")
-    if found:
-        return found[0]
-    try:
-        return store.trajectories.get(name).root_span.trace_id
-    except NotFound:
-        raise NotFound(
-            f"no trace, span or trajectory {name!r}; oteval trajectories lists them"
-        ) from None
+        raise NotFound(f"{name!r} means several traces: {listed(list(found))}")
+    return next(iter(found))
 
 
 def _together(

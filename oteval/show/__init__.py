@@ -6,6 +6,8 @@ characters made visible, never as markup.
 
 from __future__ import annotations
 
+from .columns import Trimmed
+from .diff import diff_view
 from .experiment_reports import (
     comparative_junit,
     comparative_markdown,
@@ -34,10 +36,11 @@ from .tables import (
     trajectories_table,
     variants_table,
 )
-from .terminal import diff_view, trajectory_view
+from .terminal import trajectory_view
 from .text import one_line
 
 __all__ = [
+    "Trimmed",
     "comparative_junit",
     "comparative_markdown",
     "comparative_view",

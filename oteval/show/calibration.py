@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..experiments.calibration import Calibration, Consistency, Disagreement
-from .text import clean, shorten
+from ..plural import counted
+from .columns import Column, Columns, one_row
+from .text import clean, short_ids, shorten
 
 __all__ = ["calibration_view"]
 
@@ -71,15 +73,20 @@ def _has_pass(found: Calibration) -> bool:
 def _counts(found: Calibration) -> str:
     notes = []
     if found.unjudged:
-        notes.append(f"{found.unjudged} more have no verdict of the judge")
+        notes.append(f"{_more(found.unjudged)} no verdict of the judge")
     if found.tied:
-        notes.append(f"{found.tied} more have as many passes as fails")
+        notes.append(f"{_more(found.tied)} as many passes as fails")
     return f"{found.labelled}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
+def _more(number: int) -> str:
+    return f"{number} more {'has' if number == 1 else 'have'}"
+
+
 def _consistency(found: Consistency) -> list[tuple[str, str]]:
+    votes, runs = counted(found.votes, "vote"), counted(found.runs, "run")
     return [
-        ("self-consistency", f"{found.agreeing:.3f} of {found.votes} votes on {found.runs} runs"),
+        ("self-consistency", f"{found.agreeing:.3f} of {votes} on {runs}"),
         ("flip rate", f"{found.flipped:.3f} {_range(found.interval)}"),
     ]
 
@@ -98,19 +105,29 @@ def _confusion(found: Calibration) -> RenderableType:
 
 
 def _disagreements(found: Sequence[Disagreement]) -> list[RenderableType]:
-    table = Table(title="where they differ", title_justify="left")
-    for name in ("run", "people", "judge", "the judge's reason", "the people's note"):
-        table.add_column(name, overflow="fold")
+    table = Columns(
+        Column("id"),
+        Column("people", right=True),
+        Column("judge", right=True),
+        Column("the judge's reason", rank=1, least=20, wraps=True),
+        Column("the people's note", rank=2, least=17, wraps=True, optional=True),
+    )
+    ids = short_ids(one.trajectory_id for one in found[:_SHOWN])
     for one in found[:_SHOWN]:
         table.add_row(
-            one.trajectory_id,
+            ids[one.trajectory_id],
             _verdict(one.people),
             _verdict(one.judge),
-            Text(shorten(one.comment, 300)),
-            Text(shorten(one.note, 300)),
+            one_row(shorten(one.comment, 300)),
+            one_row(shorten(one.note, 300)),
         )
     more = len(found) - _SHOWN
-    return [table, *([Text(f"{more} more (--json lists all)", style="dim")] if more > 0 else [])]
+    title = Text("where they differ", style="italic")
+    return [
+        title,
+        table,
+        *([Text(f"{more} more (--json lists all)", style="dim")] if more > 0 else []),
+    ]
 
 
 def _verdict(passed: bool) -> Text:
@@ -119,7 +136,8 @@ def _verdict(passed: bool) -> Text:
 
 def _warning(labelled: int) -> Text:
     return Text(
-        f"{labelled} labelled runs are few: intervals that rest on a normal distribution (kappa, "
-        "the corrected rate) are too narrow below some 30.",
+        f"{counted(labelled, 'labelled run')} {'is' if labelled == 1 else 'are'} few: intervals "
+        "that rest on a normal distribution (kappa, the corrected rate) are too narrow below "
+        f"about {_FEW}.",
         style="yellow",
     )

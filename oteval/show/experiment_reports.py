@@ -13,6 +13,7 @@ from ..experiments import (
     Pair,
     ResultRow,
 )
+from ..plural import counted
 from .experiments import difference_cells, interval_text, k_text, number, p_text
 from .reports import _cell
 from .run_titles import unique
@@ -116,7 +117,10 @@ def experiment_markdown(results: ExperimentResults, comparison: Comparison | Non
         for figure in figures
     ]
     head = ("score", "evaluated", "passed", "errors", "mean", "95% interval", "pass@k", "pass^k")
-    parts = [f"# {_cell(results.name)}", f"{len(results)} runs, {results.errors} failed."]
+    parts = [
+        f"# {_cell(results.name)}",
+        f"{counted(len(results), 'run')}, {results.errors} failed.",
+    ]
     parts.append(_rows(head, rows))
     if comparison is not None:
         parts.append(comparison_markdown(comparison, level=2))

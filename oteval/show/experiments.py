@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ..experiments import ComparativeResults, Comparison, Difference, ExperimentResults, Figure
-from .tables import _table
-from .text import clean, clock, one_line, shorten
+from ..plural import counted
+from .columns import Column, Columns, one_row
+from .text import ago, one_line, shorten
 
 __all__ = [
     "comparative_view",
@@ -61,47 +61,59 @@ def k_text(values: Mapping[int, float]) -> str:
     return f"{values[max(values)]:.3f} (k={max(values)})" if values else "-"
 
 
-def figures_table(results: ExperimentResults) -> Table:
+def figures_table(results: ExperimentResults) -> Columns:
     """Return what each key of an experiment came to."""
     figures = results.summary()
     repeated = any(figure.pass_hat for figure in figures)
-    right = ("evaluated", "passed", "errors", "not evaluated", "mean", "95% interval")
-    more = ("pass@k", "pass^k") if repeated else ()
-    table = _table("score", *right, *more, right=(*right, *more))
+    table = Columns(
+        Column("score", least=12, most=40),
+        Column("evaluated", rank=4, right=True),
+        Column("passed", rank=1, right=True),
+        Column("errors", rank=1, right=True),
+        Column("not evaluated", rank=1, right=True),
+        Column("mean", least=6, most=20, right=True),
+        Column("95% interval", rank=2, right=True),
+        Column("pass@k", rank=3, right=True, optional=True),
+        Column("pass^k", rank=3, right=True, optional=True),
+    )
     for figure in figures:
         cells = [k_text(figure.pass_at), k_text(figure.pass_hat)] if repeated else []
         table.add_row(*_figure_cells(figure), *cells)
     for one in results.overall:
-        name, value = Text(clean(f"{one.key} (all runs)")), number(one.score)
         bad = Text("1", style="red") if one.status == "error" else Text("0")
-        table.add_row(name, "-", "-", bad, "-", one.label if one.score is None else value, "-")
+        value = one_row(one.label) if one.score is None else number(one.score)
+        table.add_row(one_row(f"{one.key} (all runs)"), "-", "-", bad, "-", value, "-")
     return table
 
 
-def _figure_cells(figure: Figure) -> list[RenderableType]:
-    labels = ", ".join(f"{clean(label)} {count}" for label, count in figure.labels.items())
+def _figure_cells(figure: Figure) -> list[Text | str]:
+    labels = ", ".join(f"{label} {count}" for label, count in figure.labels.items())
     return [
-        Text(clean(figure.key), style="bold"),
+        one_row(figure.key, "bold"),
         str(figure.evaluated),
         "-" if figure.passed is None else Text(str(figure.passed)),
         Text(str(figure.errors), style="red" if figure.errors else ""),
         Text(str(figure.not_evaluated), style="yellow" if figure.not_evaluated else ""),
-        Text(labels) if labels and figure.mean is None else number(figure.mean),
+        one_row(labels) if labels and figure.mean is None else number(figure.mean),
         interval_text(figure.interval),
     ]
 
 
-def run_errors_table(results: ExperimentResults, limit: int = 20) -> Table | None:
+def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | None:
     """Return what failed, one a line; None where nothing did."""
-    table = _table("example", "what failed", "why")
+    table = Columns(
+        Column("example", least=8, most=20),
+        Column("what failed", least=10, most=20),
+        Column("why", rank=1, least=20, wraps=True),
+    )
     for row in results:
         if row.run.error:
-            name = Text(clean(row.example.id))
-            table.add_row(name, "the target", Text(shorten(row.run.error, 300)))
+            why = one_row(shorten(row.run.error, 300))
+            table.add_row(one_row(row.example.id), "the target", why)
         for one in row.feedback:
             if one.status == "error":
-                name, who = Text(clean(row.example.id)), Text(clean(one.evaluator))
-                table.add_row(name, who, Text(shorten(one.comment, 300)))
+                why = one_row(shorten(one.comment, 300))
+                table.add_row(one_row(row.example.id), one_row(one.evaluator), why)
         if table.row_count >= limit:
             break
     return table if table.row_count else None
@@ -109,7 +121,7 @@ def run_errors_table(results: ExperimentResults, limit: int = 20) -> Table | Non
 
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Return how two experiments differ: a table of figures, then the examples that changed."""
-    parts: list[RenderableType] = [comparison_table(comparison)]
+    parts: list[RenderableType] = [*_sides(comparison), comparison_table(comparison)]
     for one in _regressed_first(comparison.differences):
         if one.changed:
             parts += [Text(), _changed_examples(comparison, one)]
@@ -125,29 +137,52 @@ def _changed_examples(comparison: Comparison, one: Difference) -> RenderableType
     worse = [row for row in one.changed if (row[2] < row[1]) != one.lower_is_better]
     better = [*reversed(one.changed[len(worse) :])]
     counts = f"{len(worse)} worse, {len(better)} better"
-    head = Text.assemble((clean(one.key), "bold"), f": {counts}")
-    table = _table(head, "first", "second", right=("first", "second"))
+    head = one_row(one.key, "bold").append(f": {counts}", "not bold")
+    table = Columns(
+        Column("example", least=20, most=80),
+        Column("first", right=True),
+        Column("second", right=True),
+    )
     for rows, style in ((worse, "red"), (better, "green")):
         for example, first, second in rows[:_MOST_CHANGED]:
             title = shorten(one_line(comparison.title_of(example)), _LONGEST_TITLE)
-            table.add_row(Text(title), number(first), Text(number(second), style))
+            table.add_row(one_row(title), number(first), Text(number(second), style))
     hidden = len(one.changed) - table.row_count
     more = Text(f"and {hidden} more (--json lists all)", style="dim")
-    return Group(table, more) if hidden else table
+    return Group(head, table, *([more] if hidden else []))
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: Comparison) -> Columns:
     """Return how each figure differs between two experiments, regressions first."""
-    right = ("first", "second", "delta", "95% interval", "p", "p adj.", "could see", "pairs")
-    table = _table("score", *right, "lost", "verdict", right=right)
+    table = Columns(
+        Column("score", least=12, most=40),
+        Column("first", right=True),
+        Column("second", right=True),
+        Column("delta", rank=2, right=True),
+        Column("95% interval", rank=3, right=True),
+        Column("p", rank=6, right=True),
+        Column("p adj.", rank=4, right=True),
+        Column("could see", rank=8, right=True),
+        Column("pairs", rank=5, right=True),
+        Column("lost", rank=7, optional=True),
+        Column("verdict"),
+    )
     for one in _regressed_first(comparison.differences):
         verdict = Text(one.verdict, style=VERDICT_STYLES[one.verdict])
-        table.add_row(Text(clean(one.key), style="bold"), *difference_cells(one), verdict)
+        table.add_row(one_row(one.key, "bold"), *difference_cells(one), verdict)
         for k, (first, second) in one.pass_hat.items():
             if k > 1:
                 cells = number(first), number(second), number(second - first, True)
                 table.add_row(Text(f"  pass^{k}", style="dim"), *cells)
     return table
+
+
+def _sides(comparison: Comparison) -> list[RenderableType]:
+    """Return which experiment is the first, and which the second."""
+    return [
+        Text(f"{word:<8}", style="dim").append_text(one_row(side.name))
+        for word, side in (("first", comparison.a), ("second", comparison.b))
+    ]
 
 
 def difference_cells(one: Difference) -> list[str]:
@@ -168,25 +203,43 @@ def difference_cells(one: Difference) -> list[str]:
 
 def comparative_view(results: ComparativeResults) -> RenderableType:
     """Return who is preferred, and for three or more the ranking."""
-    right = ("wins", "losses", "ties", "errors", "win rate", "95% interval", "p", "p adj.")
-    more = ("flips", "first shown")
-    table = _table("question", "first", "second", *right, *more, "verdict", right=(*right, *more))
+    table = Columns(
+        Column("question", rank=2, least=8, most=24),
+        Column("first", least=8, most=24),
+        Column("second", least=8, most=24),
+        Column("wins", rank=3, right=True),
+        Column("losses", rank=3, right=True),
+        Column("ties", rank=6, right=True),
+        Column("errors", rank=5, right=True),
+        Column("win rate", rank=1, right=True),
+        Column("95% interval", rank=4, right=True),
+        Column("p", rank=8, right=True),
+        Column("p adj.", rank=7, right=True),
+        Column("flips", rank=9, right=True),
+        Column("first shown", rank=10, right=True),
+        Column("verdict", least=11, most=36),
+    )
     for pair in results.pairs():
         who = {"a": pair.a, "b": pair.b}.get(pair.verdict())
         table.add_row(
-            *(Text(clean(each)) for each in (pair.key, pair.a, pair.b)),
+            *(one_row(each) for each in (pair.key, pair.a, pair.b)),
             *(f"{value:g}" for value in (pair.wins_a, pair.wins_b, pair.ties, pair.errors)),
             *(number(pair.win_rate), interval_text(pair.interval)),
             *(p_text(pair.p_value), p_text(pair.p_adjusted)),
             *(_percent(pair.flip_rate), _percent(pair.first_rate)),
-            Text(f"{clean(who)} is better", style="bold") if who else "no evidence",
+            one_row(f"{who} is better", "bold") if who else "no evidence",
         )
     ranking = results.ranking()
     if not ranking:
         return table
-    ranks = _table("question", "experiment", "strength", "95% interval", right=("strength",))
+    ranks = Columns(
+        Column("question", rank=1, least=8, most=24),
+        Column("experiment", least=12, most=40),
+        Column("strength", right=True),
+        Column("95% interval", rank=2),
+    )
     for standing in ranking:
-        names = Text(clean(standing.key)), Text(clean(standing.name), style="bold")
+        names = one_row(standing.key), one_row(standing.name, "bold")
         ranks.add_row(*names, number(standing.strength, True), interval_text(standing.interval))
     return Group(table, Text(), ranks)
 
@@ -195,35 +248,59 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-def experiments_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Return experiments, one a line."""
-    right = ("runs", "errors")
-    table = _table("name", "made", "dataset", "version", *right, "description", right=right)
+def experiments_table(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Columns:
+    """Return experiments, one a line.
+
+    Args:
+        rows: The experiments.
+        now_ns: The current time.
+    """
+    table = Columns(
+        Column("name", least=20, most=48),
+        Column("made", rank=1),
+        Column("dataset", rank=4, least=8, most=24, optional=True),
+        Column("version", rank=5, optional=True),
+        Column("runs", rank=2, right=True),
+        Column("errors", rank=2, right=True),
+        Column("description", rank=3, least=16, most=60, optional=True),
+    )
     for row in rows:
         done = f"{row['runs']}/{row['expected']}"
         if row["kind"] == "comparison":
-            done = f"{row['votes']} votes"
+            done = counted(row["votes"], "vote")
         about = row["description"] or " vs ".join(row["compared"] or ())
         table.add_row(
-            Text(clean(row["name"]), style="bold"),
-            clock(row["created_ns"]),
-            *(Text(clean(row[name] or "")) for name in ("dataset", "dataset_version")),
+            one_row(row["name"], "bold"),
+            ago(row["created_ns"], now_ns),
+            one_row(row["dataset"] or ""),
+            one_row((row["dataset_version"] or "")[:8]),
             done,
             Text(str(row["errors"]), style="red" if row["errors"] else ""),
-            Text(shorten(about, 60)),
+            one_row(shorten(about, 200)),
         )
     return table
 
 
-def datasets_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Return versions of datasets, one a line."""
-    table = _table("name", "version", "examples", "source", "added", right=("examples",))
+def datasets_table(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Columns:
+    """Return versions of datasets, one a line.
+
+    Args:
+        rows: The versions.
+        now_ns: The current time.
+    """
+    table = Columns(
+        Column("name", least=16, most=40),
+        Column("version"),
+        Column("examples", rank=1, right=True),
+        Column("source", rank=3, least=16, most=40, optional=True),
+        Column("added", rank=2),
+    )
     for row in rows:
-        cells = (Text(clean(row[name] or "")) for name in ("name", "version"))
         table.add_row(
-            *cells,
+            one_row(row["name"]),
+            one_row(row["version"] or "")[:8],
             str(row["examples"]),
-            Text(clean(row["source"] or "")),
-            clock(row["created_ns"]),
+            one_row(row["source"] or ""),
+            ago(row["created_ns"], now_ns),
         )
     return table

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..pipeline import Explanation, SpanAccount
-from .text import clean, one_line
+from ..plural import counted
+from .columns import Column, Columns, cut, one_row
+from .text import clean, short_ids
 
 __all__ = ["explanation_view"]
 
@@ -28,52 +29,54 @@ def explanation_view(explanation: Explanation) -> RenderableType:
 
 def _head(found: Explanation) -> RenderableType:
     counts = (
-        _count(len(found.accounts), "span", "spans"),
-        _count(found.log_records, "log record", "log records"),
-        _count(len(found.trajectories), "trajectory", "trajectories"),
+        counted(len(found.accounts), "span"),
+        counted(found.log_records, "log record"),
+        counted(len(found.trajectories), "trajectory"),
     )
     return Text.assemble(("trace ", "dim"), (found.trace_id, "bold"), f"  {', '.join(counts)}")
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def _tree(found: Explanation) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("span", "read as", "dialect", "holds", "gives"):
-        table.add_column(name, header_style="dim", overflow="fold")
+    table = Columns(
+        Column("id", rank=1),
+        Column("span", least=16, most=40),
+        Column("read as", rank=2),
+        Column("dialect", rank=4, extra=True, least=8, most=20),
+        Column("holds", rank=5, extra=True, least=16, most=30, optional=True),
+        Column("gives", rank=3, least=20, optional=True, wraps=True),
+    )
+    spans = short_ids(account.span.span_id for account in found.accounts)
+    runs = short_ids(account.trajectory_id for account in found.accounts)
     for account in found.accounts:
         table.add_row(
+            Text(spans[account.span.span_id], style="dim"),
             _name(account),
             Text(account.kind or "–", style=_KIND_STYLES.get(account.kind, "dim")),
             Text(account.dialect or "–", style="" if account.dialect else "dim"),
-            Text(one_line(account.holds)),
-            _gives(account),
+            one_row(account.holds),
+            _gives(account, runs.get(account.trajectory_id, "")),
         )
     return Padding(table, (1, 0))
 
 
 def _name(account: SpanAccount) -> Text:
-    name = one_line(account.span.name)
-    if len(name) > _MAX_NAME:
-        name = f"{name[:_MAX_NAME]}…"
+    name = cut(one_row(account.span.name), _MAX_NAME).plain
     indent = "  " * min(account.depth, _MAX_INDENT)
     style = "red" if account.span.is_error else ""
-    return Text.assemble(indent, (name, style), (f" {account.span.span_id}", "dim"))
+    return Text.assemble(indent, (name, style))
 
 
-def _gives(account: SpanAccount) -> Text:
+def _gives(account: SpanAccount, run: str) -> Text:
     text = Text()
     if account.messages:
         first, last = account.messages[0], account.messages[-1]
         places = f"{first}" if first == last else f"{first}-{last}"
         noun = "message" if len(account.messages) == 1 else "messages"
-        text.append(f"{noun} {places} of {account.trajectory_id}")
+        text.append(f"{noun} {places} of {run}")
     elif account.note:
         text.append(account.note, "dim")
     elif account.trajectory_id:
-        text.append(f"trajectory {account.trajectory_id}")
+        text.append(f"trajectory {run}")
     codes = ", ".join(dict.fromkeys(gap.code for gap in account.gaps))
     if codes:
         text.append(f"{'; ' if text else ''}{codes}", "yellow")
@@ -85,7 +88,7 @@ def _missing(found: Explanation) -> list[RenderableType]:
         return [Text("Nothing is missing.", style="green")]
     lines: list[RenderableType] = [Text("What is missing, and what would bring it", style="bold")]
     for (code, detail), spans in found.gaps.items():
-        where = _count(len(spans), "span", "spans")
+        where = counted(len(spans), "span")
         line = Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim"))
         lines.append(Padding(line, (0, 0, 0, 2)))
     return lines

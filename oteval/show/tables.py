@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..model import Score, Trajectory
+from ..model import Message, Score, Trajectory
 from ..pipeline import ScoreRun, Tally, worst_first
+from ..plural import counted
+from .columns import Column, Columns, one_row
+from .marks import legend, score_marks
 from .terminal import verdict
-from .text import clean, clock, duration, shorten
+from .text import ago, clean, duration, short_ids, shorten
 
 __all__ = [
     "judging",
@@ -23,81 +26,123 @@ __all__ = [
     "variants_table",
 ]
 
-
-def _table(*columns: str | Text, right: Sequence[str] = ()) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in columns:
-        justify = "right" if name in right else "left"
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    return table
+# The most characters of a text from a trace that a cell is made of.
+_LONGEST = 400
 
 
 def trajectories_table(
-    trajectories: Iterable[Trajectory], scores: Mapping[str, Sequence[Score]]
-) -> Table:
-    """Return trajectories, one a line.
+    trajectories: Sequence[Trajectory], scores: Mapping[str, Sequence[Score]], now_ns: int
+) -> RenderableType:
+    """Return trajectories, one a line, and what the marks of their scores mean.
 
     Args:
         trajectories: The trajectories.
         scores: Their scores by id.
+        now_ns: The current time.
     """
-    right = ("turn", "msgs", "calls", "failed", "tokens", "took")
-    columns = ("trajectory", "started", "agent", "turn", "msgs", "calls", "failed", "tokens")
-    table = _table(*columns, "took", "scores", "gaps", "asked", right=right)
+    table = Columns(
+        Column("id"),
+        Column("started", rank=1),
+        Column("agent", rank=2, least=10, most=20, optional=True),
+        Column("service", rank=4, least=10, most=20, optional=True),
+        Column("turn", rank=10, extra=True, right=True, optional=True),
+        Column("msgs", rank=11, extra=True, right=True),
+        Column("calls", rank=8, extra=True, right=True),
+        Column("failed", rank=6, right=True, optional=True),
+        Column("tokens", rank=12, extra=True, right=True, optional=True),
+        Column("took", rank=9, extra=True, right=True),
+        Column("scores", rank=3, least=16, most=40, optional=True, fit=score_marks),
+        Column("gaps", rank=7, extra=True, least=20, most=24, optional=True),
+        Column("asked", rank=5, least=16, most=32, optional=True),
+    )
+    ids = short_ids(t.id for t in trajectories)
+    is_service_needed = any(not t.agent for t in trajectories)
+    has_turns = any(t.turn > 1 for t in trajectories)
     for t in trajectories:
         own = t.own_messages
-        asked = next((m.content for m in own if m.role == "user" and m.content), "")
-        failed = sum(message.is_error for message in own)
+        tokens = t.usage.input_tokens + t.usage.output_tokens
         table.add_row(
-            t.id,
-            clock(t.start_ns),
-            Text(clean(t.agent) or "-"),
-            str(t.turn),
+            ids[t.id],
+            ago(t.start_ns, now_ns),
+            one_row(t.agent),
+            one_row(t.service if is_service_needed else ""),
+            str(t.turn) if has_turns else "",
             str(len(own)),
             str(sum(len(message.tool_calls) for message in own)),
-            Text(str(failed), style="red" if failed else ""),
-            str(t.usage.input_tokens + t.usage.output_tokens),
+            Text(str(sum(message.is_error for message in own) or ""), style="red"),
+            str(tokens or ""),
             duration(t.end_ns - t.start_ns),
-            _marks(scores.get(t.id, ())),
+            scores.get(t.id, ()),
             Text(", ".join(sorted({gap.code for gap in t.gaps})), style="yellow"),
-            Text(shorten(asked, 40).split(" … ")[0].replace("\n", " ")),
+            one_row(shorten(_asked(own), _LONGEST)),
+        )
+    marks = legend(score for t in trajectories for score in scores.get(t.id, ()))
+    return Group(table, Text(), marks) if marks.plain else table
+
+
+def _asked(messages: Sequence[Message]) -> str:
+    return next((m.content for m in messages if m.role == "user" and m.content), "")
+
+
+def scores_table(scores: Sequence[Score], *, wraps: bool = False) -> Columns:
+    """Return scores, one a line.
+
+    Args:
+        scores: The scores.
+        wraps: Whether to show reasons whole, over several lines.
+    """
+    table = Columns(
+        Column("id"),
+        Column("evaluator", rank=1, least=10, most=24),
+        Column("version", rank=4, optional=True),
+        Column("verdict", rank=2, least=8, most=16),
+        Column("why", rank=3, least=20, optional=True, wraps=wraps),
+    )
+    ids = short_ids(score.trajectory_id for score in scores)
+    versions = _versions(scores)
+    for score in scores:
+        table.add_row(
+            ids[score.trajectory_id],
+            one_row(score.evaluator),
+            versions.get((score.evaluator, score.version), ""),
+            verdict(score),
+            one_row(shorten(score.comment, _LONGEST)),
         )
     return table
 
 
-def _marks(scores: Sequence[Score]) -> Text:
-    text = Text()
+def _versions(scores: Iterable[Score]) -> dict[tuple[str, str], str]:
+    """Return short versions, by evaluator and version, of evaluators that have several here."""
+    by_evaluator: dict[str, set[str]] = {}
     for score in scores:
-        if score.status != "ok":
-            text.append("?", style="yellow")
-        elif score.passed is None:
-            text.append("·")
-        else:
-            text.append("✓" if score.passed else "✗", style="green" if score.passed else "red")
-    return text
+        by_evaluator.setdefault(score.evaluator, set()).add(score.version)
+    return {
+        (evaluator, version): clean(short)
+        for evaluator, versions in by_evaluator.items()
+        if len(versions) > 1
+        for version, short in short_ids(versions).items()
+    }
 
 
-def scores_table(scores: Iterable[Score]) -> Table:
-    """Return scores, one a line."""
-    table = _table("trajectory", "evaluator", "verdict", "why")
-    for score in scores:
-        why = Text(shorten(score.comment, 400))
-        table.add_row(score.trajectory_id, Text(clean(score.evaluator)), verdict(score), why)
-    return table
-
-
-def tallies_table(tallies: Iterable[Tally]) -> Table:
+def tallies_table(tallies: Iterable[Tally]) -> Columns:
     """Return the counts by evaluator, those that fail first."""
-    names = ("passed", "failed", "errors", "not evaluated", "pass rate", "mean score")
-    table = _table("evaluator", *names, right=names)
-    for counted in worst_first(tallies):
-        rate, mean = counted.pass_rate, counted.mean
+    table = Columns(
+        Column("evaluator", least=12, most=40),
+        Column("passed", rank=1, right=True),
+        Column("failed", rank=1, right=True),
+        Column("errors", rank=1, right=True),
+        Column("not evaluated", rank=1, right=True),
+        Column("pass rate", rank=2, right=True),
+        Column("mean score", rank=3, right=True),
+    )
+    for tally in worst_first(tallies):
+        rate, mean = tally.pass_rate, tally.mean
         table.add_row(
-            Text(clean(counted.evaluator), style="bold"),
-            Text(str(counted.passed), style="green" if counted.passed else ""),
-            Text(str(counted.failed), style="red" if counted.failed else ""),
-            Text(str(counted.errors), style="red" if counted.errors else ""),
-            Text(str(counted.not_evaluated), style="yellow" if counted.not_evaluated else ""),
+            one_row(tally.evaluator, "bold"),
+            Text(str(tally.passed), style="green" if tally.passed else ""),
+            Text(str(tally.failed), style="red" if tally.failed else ""),
+            Text(str(tally.errors), style="red" if tally.errors else ""),
+            Text(str(tally.not_evaluated), style="yellow" if tally.not_evaluated else ""),
             "-" if rate is None else f"{rate:.3f}",
             "-" if mean is None else f"{mean:.3f}",
         )
@@ -112,30 +157,55 @@ def judging(run: ScoreRun) -> str:
     """
     if not run.asked and not run.reused:
         return ""
-    parts = [f"{run.asked} asked", f"{run.errors} errors", f"{run.cache_hits} from the cache"]
+    parts = [f"{run.asked} asked", counted(run.errors, "error"), f"{run.cache_hits} from the cache"]
     if run.reused:
         parts.append(f"{run.reused} judged before")
     return ", ".join([*parts, f"${run.cost:.4f}"])
 
 
-def variants_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+def variants_table(rows: Sequence[Mapping[str, Any]]) -> Columns:
     """Return tool sequences, one a line."""
-    right = ("runs", "share", "failed calls", "pass rate")
-    table = _table(*right, "example", "tools", right=right)
+    table = Columns(
+        Column("runs", right=True),
+        Column("share", rank=2, right=True),
+        Column("failed calls", rank=4, right=True),
+        Column("pass rate", rank=3, right=True),
+        Column("example", rank=1),
+        Column("tools", least=20),
+    )
+    ids = short_ids(row["example"] for row in rows)
     for row in rows:
-        rate = f"{row['passed'] / row['judged']:.3f}" if row["judged"] else "-"
-        tools = " → ".join(row["tools"]) or "(no calls)"
-        share, errors = f"{row['share']:.1%}", str(row["errors"])
-        table.add_row(str(row["count"]), share, errors, rate, row["example"], Text(clean(tools)))
+        table.add_row(
+            str(row["count"]),
+            f"{row['share']:.1%}",
+            str(row["errors"]),
+            f"{row['passed'] / row['judged']:.3f}" if row["judged"] else "-",
+            ids[row["example"]],
+            one_row(" → ".join(row["tools"]) or "(no calls)"),
+        )
     return table
 
 
-def references_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Return references, one a line."""
-    table = _table("name", "messages", "source", "added", right=("messages",))
+def references_table(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Columns:
+    """Return references, one a line.
+
+    Args:
+        rows: The references.
+        now_ns: The current time.
+    """
+    table = Columns(
+        Column("name", least=16, most=40),
+        Column("messages", rank=1, right=True),
+        Column("source", rank=3, least=16, most=40),
+        Column("added", rank=2),
+    )
     for row in rows:
-        cells = Text(clean(row["name"])), str(row["messages"]), Text(clean(row["source"] or ""))
-        table.add_row(*cells, clock(row["created_ns"]))
+        table.add_row(
+            one_row(row["name"]),
+            str(row["messages"]),
+            one_row(row["source"] or ""),
+            ago(row["created_ns"], now_ns),
+        )
     return table
 
 

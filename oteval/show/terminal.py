@@ -1,8 +1,8 @@
-"""One trajectory, or two side by side, in the terminal."""
+"""One trajectory in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,10 +12,11 @@ from rich.text import Text
 
 from ..jsontext import dumps
 from ..model import Gap, Message, Score, ToolCall, Trajectory
-from ..pipeline import Pair, first_divergence
+from ..plural import counted
+from .columns import Column, Columns, one_row
 from .text import call_text, clean, clock, duration, shorten
 
-__all__ = ["diff_view", "trajectory_view"]
+__all__ = ["ROLE_STYLES", "trajectory_view", "verdict"]
 
 ROLE_STYLES = {
     "system": "magenta",
@@ -43,18 +44,43 @@ def trajectory_view(
         length: How many characters of a message to show.
     """
     parts: list[RenderableType] = [_header(trajectory)]
-    messages = trajectory.messages if whole else trajectory.own_messages
-    earlier = trajectory.new_from
-    if earlier and not whole:
-        parts.append(Text(f"  … {earlier} earlier messages (--all shows them)", style="dim"))
-    for index, message in enumerate(messages, 0 if whole else earlier):
-        if whole and earlier and index == earlier:
-            parts.append(Rule(f"turn {trajectory.turn}", style="dim"))
-        parts.append(_message(index, message, length))
+    if whole:
+        for run in _turns(trajectory):
+            parts.append(_turn_rule(run))
+            parts.extend(_numbered(run, length))
+    else:
+        parts.extend(_earlier(trajectory))
+        parts.extend(_numbered(trajectory, length))
     parts.extend(_rewrites(trajectory))
     parts.extend(_gaps(trajectory.gaps))
     parts.extend(_scores(scores))
     return Group(*parts)
+
+
+def _turns(trajectory: Trajectory) -> list[Trajectory]:
+    """Return the runs of a conversation up to one, the first first."""
+    runs = [trajectory]
+    while (before := runs[-1].history) is not None:
+        runs.append(before)
+    return runs[::-1]
+
+
+def _turn_rule(run: Trajectory) -> RenderableType:
+    return Rule(Text(f"turn {run.turn}", style="dim"), style="dim", align="left")
+
+
+def _numbered(run: Trajectory, length: int) -> Iterator[RenderableType]:
+    for index, message in enumerate(run.own_messages, run.new_from):
+        yield _message(index, message, length)
+
+
+def _earlier(run: Trajectory) -> Iterator[RenderableType]:
+    """Say what stands before a run's own messages, and which turn they are."""
+    if run.new_from:
+        note = f"  … {counted(run.new_from, 'earlier message')} (--all shows them)"
+        yield Text(note, style="dim")
+    if run.turn > 1:
+        yield _turn_rule(run)
 
 
 def _header(t: Trajectory) -> RenderableType:
@@ -70,12 +96,14 @@ def _header(t: Trajectory) -> RenderableType:
     usage = t.usage
     rows = [
         ("when", f"{clock(t.start_ns)}, {duration(t.end_ns - t.start_ns)}"),
-        ("conversation", f"{t.conversation_id}, turn {t.turn}" if t.conversation_id else ""),
+        ("conversation", t.conversation_id),
+        ("turn", str(t.turn)),
         ("service", t.service),
         ("models", ", ".join(t.models)),
         (
             "tokens",
-            f"{usage.input_tokens} in, {usage.output_tokens} out, {usage.model_calls} model calls"
+            f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
+            f"{counted(usage.model_calls, 'model call')}"
             if usage.model_calls
             else "",
         ),
@@ -127,8 +155,10 @@ def _overlap(one: ToolCall, other: ToolCall) -> bool:
 def _rewrites(trajectory: Trajectory) -> list[RenderableType]:
     return [
         Text(
-            f"  history rewritten at message {rewrite.at}: {len(rewrite.messages)} messages "
-            f"were replaced (--json holds them)",
+            f"  history rewritten at message {rewrite.at}: "
+            f"{counted(len(rewrite.messages), 'message')} "
+            f"{'was' if len(rewrite.messages) == 1 else 'were'} replaced (--json holds "
+            f"{'it' if len(rewrite.messages) == 1 else 'them'})",
             style="yellow",
         )
         for rewrite in trajectory.rewrites
@@ -144,7 +174,7 @@ def _gaps(gaps: Sequence[Gap]) -> list[RenderableType]:
         spans.setdefault((gap.code, gap.detail), []).append(gap.span_id)
     lines: list[RenderableType] = [Text("Gaps", style="bold yellow")]
     for (code, detail), ids in spans.items():
-        where = f"span {ids[0]}" if len(ids) == 1 else f"{len(ids)} spans"
+        where = f"span {ids[0]}" if len(ids) == 1 else counted(len(ids), "span")
         lines.append(
             Padding(
                 Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim")),
@@ -158,7 +188,7 @@ def verdict(score: Score) -> Text:
     """Return a score in a word or a number, coloured."""
     if score.status != "ok":
         return Text(score.status.replace("_", " "), style="yellow")
-    word = clean(score.label) or ("" if score.passed is None else str(score.passed))
+    word = one_row(score.label).plain or ("" if score.passed is None else str(score.passed))
     number = "" if score.score is None or word in ("pass", "fail") else f"{score.score:.3g} "
     return Text(f"{number}{word}".strip(), style=STATUS_STYLES.get(word, ""))
 
@@ -166,51 +196,12 @@ def verdict(score: Score) -> Text:
 def _scores(scores: Sequence[Score]) -> list[RenderableType]:
     if not scores:
         return []
-    grid = Table.grid(padding=(0, 2))
+    table = Columns(
+        Column("evaluator", least=10, most=24),
+        Column("verdict", rank=1, least=8, most=16),
+        Column("why", rank=2, least=20, optional=True, wraps=True),
+    )
     for score in scores:
-        comment = Text(shorten(score.comment, 600))
-        grid.add_row("", Text(clean(score.evaluator), style="bold"), verdict(score), comment)
-    return [Text("Scores", style="bold"), grid]
-
-
-def diff_view(
-    left: Trajectory, right: Trajectory, pairs: Sequence[Pair], length: int = 300
-) -> RenderableType:
-    """Return two trajectories side by side, the first divergence marked.
-
-    Args:
-        left: The first.
-        right: The second.
-        pairs: Their messages lined up.
-        length: How many characters of a message to show.
-    """
-    first = first_divergence(pairs)
-    table = Table(expand=True, show_lines=False, pad_edge=False)
-    table.add_column("", width=2)
-    for side in (left, right):
-        name = clean(side.agent) or "(no agent span)"
-        table.add_column(Text(f"{name} {side.id}"), ratio=1, overflow="fold")
-    for index, pair in enumerate(pairs):
-        mark = Text("=" if pair.same else "≠", style="dim" if pair.same else "bold red")
-        if index == first:
-            mark = Text("▶", style="bold red")
-        style = "dim" if pair.same else ""
-        cells = [_cell(message, length, style) for message in (pair.left, pair.right)]
-        table.add_row(mark, *cells)
-    if first is None:
-        return Group(table, Text(f"No difference in {len(pairs)} messages.", style="green"))
-    differing = sum(not pair.same for pair in pairs)
-    note = f"First divergence at message {first}; {differing} of {len(pairs)} rows differ."
-    return Group(table, Text(note, style="bold red"))
-
-
-def _cell(message: Message | None, length: int, style: str) -> RenderableType:
-    if message is None:
-        return Text("—", style="dim")
-    text = Text(f"{clean(message.role)}: ", style=style or ROLE_STYLES.get(message.role, ""))
-    if message.is_error:
-        text.append("failed ", style="red")
-    text.append(shorten(message.content or "", length), style=style)
-    for call in message.tool_calls:
-        text.append(f"\n→ {shorten(call_text(call), length)}", style=style or "blue")
-    return text
+        why = one_row(shorten(score.comment, 600))
+        table.add_row(one_row(score.evaluator, "bold"), verdict(score), why)
+    return [Text("Scores", style="bold"), Padding(table, (0, 0, 0, 2))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from ..jsontext import dumps
 from ..model import ToolCall
+from ..plural import counted
 
-__all__ = ["call_text", "clean", "clock", "duration", "one_line", "shorten"]
+__all__ = ["ago", "call_text", "clean", "clock", "duration", "one_line", "short_ids", "shorten"]
 
 # All that a terminal acts on, newline and tab aside; what reorders or hides text that is read
 # (bidirectional marks, invisible tags); and what neither UTF-8 nor XML can hold.
@@ -40,7 +42,7 @@ def shorten(text: str, length: int) -> str:
     text = clean(text)
     if len(text) <= length:
         return text
-    return f"{text[:length].rstrip()} … ({len(text) - length} more characters)"
+    return f"{text[:length].rstrip()} … ({counted(len(text) - length, 'more character')})"
 
 
 def value_text(value: Any) -> str:
@@ -76,3 +78,47 @@ def duration(nanoseconds: int, digits: int = 3) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.{digits}g} ms"
     return f"{seconds:.{digits}g} s" if seconds < 600 else f"{seconds / 60:.{digits}g} min"
+
+
+_AGES = ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (30 * 86400, 86400, "d"))
+
+
+def ago(time_ns: int, now_ns: int) -> str:
+    """Return a time as people say it: ``3 min ago``; the date where that is a month or more.
+
+    Args:
+        time_ns: The time; "-" when it is 0.
+        now_ns: The current time.
+    """
+    if not time_ns:
+        return "-"
+    seconds = (now_ns - time_ns) // 1_000_000_000
+    for limit, unit, name in _AGES:
+        if abs(seconds) < limit:
+            number = f"{abs(seconds) // unit} {name}"
+            return f"{number} ago" if seconds >= 0 else f"in {number}"
+    return clock(time_ns)[:10]
+
+
+_SHORT = 8
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Return what is shown of ids: their first 8 characters, more where two begin alike.
+
+    Args:
+        ids: The ids that are shown together.
+    """
+    ordered = sorted(set(ids))
+    found = {}
+    for at, name in enumerate(ordered):
+        near = (*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2])
+        shared = max((_shared(name, other) for other in near), default=0)
+        found[name] = name[: max(_SHORT, shared + 1)]
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

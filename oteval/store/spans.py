@@ -310,9 +310,10 @@ class Spans:
         return self._cold.unreachable(trace_ids)
 
     def traces_of(self, name: str) -> list[str]:
-        """Return the traces (5 at most) that the beginning of their id or a span id means."""
+        """Return the traces (5 at most) that the beginning of their id or a span's id means."""
         rows = self._connection.execute(
-            "SELECT trace_id FROM spans WHERE starts_with(trace_id, $name) OR span_id = $name "
+            "SELECT trace_id FROM spans "
+            "WHERE starts_with(trace_id, $name) OR starts_with(span_id, $name) "
             "UNION SELECT trace_id FROM archived_traces WHERE starts_with(trace_id, $name) "
             "ORDER BY ALL LIMIT 5",
             {"name": name},

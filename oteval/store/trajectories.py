@@ -14,6 +14,7 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, restore
 from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
+from ..plural import listed
 from ..selection import EVERYTHING, Selection
 from .messages import message_fields, message_of
 from .query import number, reader
@@ -69,6 +70,13 @@ TRAJECTORY_SCHEMA = pa.schema(
 _PAGE, _FIRST = 1000, 100
 _PAGE_BYTES = 64 << 20
 _MOST = (1 << 63) - 1
+# What a name may mean, tried in this order: a short id of a trajectory, as tables show it, is
+# never in doubt because of a trace that begins alike.
+_MEANT_BY = (
+    "starts_with(trajectory_id, $name)",
+    "list_contains(trace_ids, $name) OR span_id = $name",
+    "len(list_filter(trace_ids, lambda t: starts_with(t, $name))) > 0 OR starts_with(span_id, $name)",
+)
 
 
 def _row(trajectory: Trajectory) -> dict[str, Any]:
@@ -351,27 +359,33 @@ class Trajectories:
         return {row["trajectory_id"]: row for row in rows_of(table)}
 
     def get(self, name: str) -> Trajectory:
-        """Return the current trajectory with an id, or with the only id that begins so.
+        """Return the current trajectory that an id, or the beginning of one, means.
+
+        Args:
+            name: A trajectory's id; else the id of one of its traces or of its root span.
 
         Raises:
-            NotFound: No trajectory has the id, or several begin with it.
+            NotFound: No such id begins so, or those of several trajectories do.
         """
-        found = [
-            row
-            for (row,) in self._connection.execute(
-                "SELECT trajectory_id FROM current_trajectories "
-                "WHERE starts_with(trajectory_id, ?) OR list_contains(trace_ids, ?) "
-                "OR span_id = ? "
-                "ORDER BY start_ns LIMIT 6",
-                [name, name, name],
-            ).fetchall()
-        ]
-        if not found:
-            raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
-        if len(found) > 1 and name not in found:
-            raise NotFound(f"{name!r} means several trajectories: {', '.join(found)}")
-        exact = name if name in found else found[0]
-        return self._with_history([exact])[exact]
+        for condition in _MEANT_BY:
+            found = self._meant(condition, name)
+            if len(found) == 1:
+                return self._with_history(found)[found[0]]
+            if found:
+                raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
+        raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
+
+    def beginning(self, name: str) -> list[str]:
+        """Return the ids of the current trajectories that begin so, by start."""
+        return self._meant(_MEANT_BY[0], name)
+
+    def _meant(self, condition: str, name: str) -> list[str]:
+        rows = self._connection.execute(
+            f"SELECT trajectory_id FROM current_trajectories WHERE {condition} "  # noqa: S608
+            "ORDER BY start_ns, trajectory_id",
+            {"name": name},
+        ).fetchall()
+        return [found for (found,) in rows]
 
     def count(self, selection: Selection = EVERYTHING) -> int:
         """Return how many current trajectories there are, as far as columns tell a selection."""

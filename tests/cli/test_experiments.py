@@ -303,8 +303,8 @@ def test_references_and_trajectories_become_datasets(filled: Run):
     by_name = filled("dataset", "add", "one", "--reference", "r")
     by_filter = filled("dataset", "add", "runs", "--limit", "2")
 
-    assert "1 examples" in by_reference.out
-    assert "1 examples" in by_name.out
+    assert "1 example," in by_reference.out
+    assert "1 example," in by_name.out
     assert "2 examples" in by_filter.out
     rows = filled("dataset", "show", "refs").rows
     assert rows[0]["id"] == "r"

@@ -47,7 +47,7 @@ def test_labels_by_hand_are_held_against_the_judge(oteval: Run, judged: list[str
     assert "agreement 0.667" in text
     assert "labelled runs 3" in text
     assert "3 labelled runs are few" in text
-    assert second in text
+    assert second[:8] in text
     assert "rude" in text
 
 
@@ -60,7 +60,7 @@ def test_a_file_of_labels_is_kept(oteval: Run, judged: list[str]):
     done = oteval("judge", "calibrate", "quality", "--labels", "labels.jsonl", "--json")
     again = oteval("judge", "calibrate", "quality", "--json")
 
-    assert "1 labels are of runs that are not here, such as 0000" in done.err
+    assert "1 label is of a run not stored here, such as 0000" in done.err
     assert done.rows == again.rows
     (row,) = done.rows
     assert (row["labelled"], row["kappa"], row["agreement"]) == (3, 1.0, 1.0)

@@ -34,7 +34,7 @@ def test_a_file_becomes_a_reference(filled: Run, tmp_path: Path):
     (row,) = listed.rows
     assert (row["name"], row["source"], row["messages"]) == ("refund", "refund.json", 2)
     assert "refund.json" in filled("reference", "list").out
-    assert listed.err == "oteval: 1 references\n"
+    assert listed.err == "oteval: 1 reference\n"
 
 
 def test_what_cannot_be_kept_is_named(filled: Run, tmp_path: Path):

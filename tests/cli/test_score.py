@@ -244,7 +244,7 @@ def test_a_configuration_is_checked(oteval: Run, rules: Any):
 
     assert (good.status, bad.status) == (0, 2)
     assert good.out.startswith("order  version ")
-    assert good.err == "oteval.yaml: 1 evaluators, 1 gates\n"
+    assert good.err == "oteval.yaml: 1 evaluator, 1 gate\n"
     assert bad.err == "oteval: oteval.yaml:9: unknown key 'moed'; did you mean 'mode'?\n"
 
 

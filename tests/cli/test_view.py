@@ -154,10 +154,10 @@ def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
     assert "question 1003" in shown.out
     assert "the latest 1,000 trajectories; --limit N or --json lists more" in shown.err
     assert more.out.count("question") == 1002
-    assert "oteval: 1002 trajectories; oteval show" in more.err
+    assert "oteval: 1,002 trajectories; oteval show" in more.err
     assert len(lines.rows) == 1003
     assert len(scores.out.splitlines()) == 1001
-    assert scores.err == "oteval: 1003 scores, the latest 1,000 of them listed\n"
+    assert scores.err == "oteval: 1,003 scores, the latest 1,000 of them listed\n"
     assert len(oteval("scores", "--json").rows) == 1003
 
 

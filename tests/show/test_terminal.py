@@ -60,11 +60,11 @@ def views() -> dict[str, Any]:
     return {
         "trajectory": trajectory_view(made, scores, whole=True),
         "diff": diff_view(made, made, align(made.messages, ())),
-        "trajectories": trajectories_table([made], {made.id: scores}),
+        "trajectories": trajectories_table([made], {made.id: scores}, 10**18),
         "scores": scores_table(scores),
         "tallies": tallies_table([Tally(HOSTILE)]),
         "variants": variants_table([{**row, "example": made.id}]),
-        "references": references_table([kept]),
+        "references": references_table([kept], 10**18),
     }
 
 
@@ -99,13 +99,14 @@ def test_a_trajectory_shows_what_it_holds():
     text = shown(trajectory_view(made, [score(1, label="pass")]))
 
     for part in (
-        "conversation  c, turn 2",
+        "conversation  c ",
+        "turn          2 ",
         "   1 user",
         "→ find(id=7)  3 ms  in parallel",
         "→ look(… not captured …)",
         "tool      failed  find c1",
         "(content not captured)",
-        "history rewritten at message 1: 1 messages were replaced",
+        "history rewritten at message 1: 1 message was replaced",
         "content_not_captured  why  2 spans",
         "redacted  why  span 0000000000000000",
     ):
@@ -130,7 +131,7 @@ def test_long_messages_are_cut_unless_asked_for():
     """A message says how much of it was left out."""
     made = run(1, Message("user", "x" * 2000))
 
-    assert "… (1000 more characters)" in shown(trajectory_view(made))
+    assert "… (1,000 more characters)" in shown(trajectory_view(made))
     assert "more characters" not in shown(trajectory_view(made, length=10**9))
 
 
@@ -161,7 +162,7 @@ def test_scores_are_shown_in_a_word():
 
     lines = shown(scores_table(scores)).splitlines()[1:]
 
-    verdicts = [line.split(" e ", 1)[1].strip() for line in lines]
+    verdicts = [line.split("  e          ", 1)[1].strip() for line in lines]
     assert [text.split("  ")[0] for text in verdicts] == [
         *("pass", "fail", "0.25", "0.5 half", "not evaluated", "error")
     ]

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.model import ToolCall
-from oteval.show.text import call_text, clean, clock, duration, one_line, shorten
+from oteval.show.text import (
+    ago,
+    call_text,
+    clean,
+    clock,
+    duration,
+    one_line,
+    short_ids,
+    shorten,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +89,41 @@ def test_durations_have_three_figures(nanoseconds: int, expected: str):
 def test_times_are_shown_in_utc(time_ns: int, expected: str):
     """A time that is not there or beyond all calendars does not end the output."""
     assert clock(time_ns) == expected
+
+
+_HOUR = 3600 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "expected"),
+    [
+        (0, "0 s ago"),
+        (59_999_999_999, "59 s ago"),
+        (180 * 10**9, "3 min ago"),
+        (23 * _HOUR, "23 h ago"),
+        (48 * _HOUR, "2 d ago"),
+        (90 * 24 * _HOUR, "2026-01-01"),
+        (-5 * _HOUR, "in 5 h"),
+    ],
+)
+def test_times_are_shown_by_their_age(age_ns: int, expected: str):
+    """A time is how long ago it was, up to a month; a clock ahead of ours is said."""
+    now_ns = 1_775_001_600 * 10**9  # 2026-04-01
+
+    assert ago(now_ns - age_ns, now_ns) == expected
+
+
+def test_a_time_that_is_not_known_has_no_age():
+    """0 is no time."""
+    assert ago(0, 10**18) == "-"
+
+
+def test_short_ids_tell_ids_apart():
+    """Ids have 8 characters, more only where two that are shown begin alike."""
+    ids = ["28ba67f002a70175", "28ba67f0ffffffff", "9a49abde3f27fe05", "9a49abde3f27fe05"]
+
+    assert short_ids(ids) == {
+        "28ba67f002a70175": "28ba67f00",
+        "28ba67f0ffffffff": "28ba67f0f",
+        "9a49abde3f27fe05": "9a49abde",
+    }

@@ -274,19 +274,8 @@ def _diffs(by_group: dict[str, list[Item]], groups: Sequence[str]) -> Iterable[C
         if left is None or right is None:
             continue
         pairs = align(shown_messages(left), shown_messages(right))
-        at = [0, 0]
-        lined: list[tuple[int | None, int | None, bool]] = []
-        for pair in pairs:
-            lined.append(
-                (
-                    at[0] if pair.left is not None else None,
-                    at[1] if pair.right is not None else None,
-                    pair.same,
-                )
-            )
-            at[0] += pair.left is not None
-            at[1] += pair.right is not None
-        yield Comparison(left.id, right.id, clean(group), tuple(lined), first_divergence(pairs))
+        lined = tuple((pair.left_at, pair.right_at, pair.same) for pair in pairs)
+        yield Comparison(left.id, right.id, clean(group), lined, first_divergence(pairs))
 
 
 def _example(members: Sequence[Item]) -> Item | None:

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pygal
 from pygal.style import Style
 
+from ...plural import counted
 from .data import Bars, Histogram
 
 __all__ = ["draw"]
@@ -125,7 +126,7 @@ def _histogram(chart: Histogram) -> str:
         drawn.add(
             name,
             [
-                {"value": count, "label": f"{prefix}{count:,} runs, {label}"}
+                {"value": count, "label": f"{prefix}{counted(count, 'run')}, {label}"}
                 for count, label in zip(counts, chart.labels, strict=True)
             ],
         )

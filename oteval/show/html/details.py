@@ -15,6 +15,7 @@ import orjson
 
 from ...jsontext import dumps
 from ...model import Gap, Message, ToolCall
+from ...plural import counted
 from ..text import clean, clock, duration
 from .data import Item, Verdict
 
@@ -34,7 +35,7 @@ def shown_messages(item: Item) -> tuple[Message, ...]:
 
 def size_of(names: Sequence[str]) -> str:
     """Return how many things there are, in words: ``3 spans``."""
-    return f"span {names[0]}" if len(names) == 1 else f"{len(names)} spans"
+    return f"span {names[0]}" if len(names) == 1 else counted(len(names), "span")
 
 
 def details(item: Item, longest: int) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _facts(item: Item) -> list[tuple[str, str]]:
     usage = run.usage
     tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
     cached = f", {usage.cached_tokens:,} from a cache" if usage.cached_tokens else ""
-    calls = f", {usage.model_calls} model calls"
+    calls = f", {counted(usage.model_calls, 'model call')}"
     turn = f"{run.conversation_id}, turn {run.turn}" if run.conversation_id else ""
     return [
         ("agent", run.agent),
@@ -207,4 +208,4 @@ def _cut(text: str, longest: int) -> str:
     left_out = len(text) - longest
     if left_out <= 0:
         return clean(text)
-    return f"{clean(text[:longest]).rstrip()} … ({left_out:,} more characters)"
+    return f"{clean(text[:longest]).rstrip()} … ({counted(left_out, 'more character')})"

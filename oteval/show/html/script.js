@@ -478,8 +478,11 @@
     const head = element("div", "pair heads");
     head.append(side(left, "baseline"), side(right, ""));
     const parts = [head];
+    const nowhere = differing
+      ? "The messages are the same; the system messages differ."
+      : `No difference in ${diff.pairs.length} ${diff.pairs.length === 1 ? "message" : "messages"}.`;
     parts.push(element("p", "divergence", diff.first === null
-      ? `No difference in ${diff.pairs.length} messages.`
+      ? nowhere
       : `First divergence at row ${diff.first + 1} of ${diff.pairs.length}; ${differing} differ.`));
     let same = [];
     const flush = () => {

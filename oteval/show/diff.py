@@ -1,0 +1,153 @@
+"""Two trajectories side by side in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..model import Message, Trajectory
+from ..pipeline import Pair, first_divergence
+from ..plural import counted
+from .columns import cut, one_row
+from .terminal import ROLE_STYLES
+from .text import call_text, clean, short_ids, shorten
+
+__all__ = ["diff_view"]
+
+# How much of what two texts begin with alike is shown before they part.
+_LEAD = 40
+
+
+def diff_view(
+    left: Trajectory,
+    right: Trajectory,
+    pairs: Sequence[Pair],
+    *,
+    starts: tuple[int, int] = (0, 0),
+    length: int = 300,
+) -> RenderableType:
+    """Return two trajectories side by side, the first divergence marked.
+
+    Args:
+        left: The first.
+        right: The second.
+        pairs: Their messages lined up.
+        starts: The numbers that `oteval show` gives the first of the messages of each.
+        length: How many characters of a message to show.
+    """
+    first = first_divergence(pairs)
+    table = Table(expand=True, show_lines=False, pad_edge=False)
+    table.add_column("", width=1)
+    ids = short_ids((left.id, right.id))
+    for side in (left, right):
+        name = cut(one_row(side.agent or side.service or "(no agent span)"), 40)
+        table.add_column(name.append(f" {ids[side.id]}"), ratio=1, overflow="fold")
+    for index, pair in enumerate(pairs):
+        if not pair.is_system:
+            cells = _cells(pair, _numbers(pair, starts), length)
+            table.add_row(_mark(pair, is_first=index == first), *cells)
+    parts = [*_system(pairs, length), *([table] if table.row_count else [])]
+    return Group(*parts, *_notes(pairs, first, starts))
+
+
+def _system(pairs: Sequence[Pair], length: int) -> Iterator[RenderableType]:
+    """Yield how the system messages differ."""
+    system = [pair for pair in pairs if pair.is_system]
+    if not system:
+        return
+    if all(pair.same for pair in system):
+        yield Text("System messages are the same.", style="dim")
+        return
+    yield Text("System messages differ (they are the setting and do not count):", style="yellow")
+    for pair in system:
+        if not pair.same:
+            cut_at = _shared_start(pair)
+            for sign, message in (("<", pair.left), (">", pair.right)):
+                yield Text(f"{sign} ").append_text(_said(message, cut_at, length, ""))
+
+
+def _numbers(pair: Pair, starts: tuple[int, int]) -> tuple[str, str]:
+    """Return the numbers of a pair's messages, as `oteval show` has them."""
+    places = zip((pair.left_at, pair.right_at), starts, strict=True)
+    left, right = ("" if at is None else str(at + start) for at, start in places)
+    return left, right
+
+
+def _mark(pair: Pair, *, is_first: bool) -> Text:
+    if is_first:
+        return Text("▶", style="bold red")
+    return Text("=", style="dim") if pair.same else Text("≠", style="bold red")
+
+
+def _cells(pair: Pair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
+    style = "dim" if pair.same else ""
+    start = 0 if pair.same else _shared_start(pair)
+    for message, number in zip((pair.left, pair.right), numbers, strict=True):
+        head = Text(f"{number} " if number else "", style="dim")
+        yield head.append_text(_said(message, start, length, style))
+
+
+def _shared_start(pair: Pair) -> int:
+    """Return where to begin showing two contents, so that the point where they part is seen."""
+    if pair.left is None or pair.right is None:
+        return 0
+    one, other = pair.left.content or "", pair.right.content or ""
+    together = zip(one, other, strict=False)
+    shared = next((at for at, (a, b) in enumerate(together) if a != b), min(len(one), len(other)))
+    is_calls_alone = one == other
+    return 0 if is_calls_alone or shared <= 3 * _LEAD else shared - _LEAD
+
+
+def _said(message: Message | None, start: int, length: int, style: str) -> Text:
+    """Return what a message says and calls, from a place of its content on."""
+    if message is None:
+        return Text("—", style="dim")
+    text = Text(f"{clean(message.role)}: ", style=style or ROLE_STYLES.get(message.role, ""))
+    if message.is_error:
+        text.append("failed ", style="red")
+    if start:
+        text.append(f"({counted(start, 'equal character')}) … ", style="dim")
+    text.append(shorten((message.content or "")[start:], length), style=style)
+    if message.content is None and not message.tool_calls and not message.parts:
+        text.append("(content not captured)", style="dim italic")
+    for part in message.parts:
+        text.append(f"\n[{clean(str(part.get('type', 'part')))}]", style="dim")
+    for call in message.tool_calls:
+        text.append(f"\n→ {shorten(call_text(call), length)}", style=style or "blue")
+    return text
+
+
+def _notes(
+    pairs: Sequence[Pair], first: int | None, starts: tuple[int, int]
+) -> Iterator[RenderableType]:
+    """Yield where the runs part, and how much could not be compared."""
+    compared = [pair for pair in pairs if not pair.is_system]
+    if first is None:
+        yield Text(f"No difference in {counted(len(compared), 'message')}.", style="green")
+    else:
+        differing = sum(not pair.same for pair in compared)
+        verb = "differs" if differing == 1 else "differ"
+        where = _place(_numbers(pairs[first], starts))
+        yield Text(
+            f"First divergence at {where}; {differing} of {counted(len(compared), 'row')} {verb}.",
+            style="bold red",
+        )
+    unknown = sum(not pair.is_captured for pair in compared)
+    if unknown:
+        rows = counted(unknown, "row")
+        yield Text(
+            f"{rows} could not be compared in full: a trace does not hold the content.",
+            style="yellow",
+        )
+
+
+def _place(numbers: tuple[str, str]) -> str:
+    left, right = numbers
+    if left == right:
+        return f"message {left}"
+    if not left or not right:
+        return f"message {left or right} of the {'first' if left else 'second'} run"
+    return f"message {left} of the first run, {right} of the second"

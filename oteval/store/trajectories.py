@@ -75,7 +75,8 @@ _MOST = (1 << 63) - 1
 _MEANT_BY = (
     "starts_with(trajectory_id, $name)",
     "list_contains(trace_ids, $name) OR span_id = $name",
-    "len(list_filter(trace_ids, lambda t: starts_with(t, $name))) > 0 OR starts_with(span_id, $name)",
+    "len(list_filter(trace_ids, lambda t: starts_with(t, $name))) > 0 "
+    "OR starts_with(span_id, $name)",
 )
 
 

@@ -19,7 +19,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a running server that gives a passing verdict until its script is changed."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    MEMORY.known.clear()
+    MEMORY.clear()
     with serving() as running:
         yield running
 

@@ -1,7 +1,8 @@
-"""A judge's answer out of the text it wrote.
+"""Read a judge's answer from the text that a model wrote.
 
-Taken is a JSON object that is the whole answer, the one fenced block in it, or the one object in
-it; of several objects none, since then one may be a quotation from what was judged.
+Only a finished answer counts: one JSON object that is the whole text, or the whole of one code
+fence. Reasoning in a closed ``<think>`` block before it is left out. JSON inside reasoning or prose
+may be a draft or a quotation of the run, so it is never taken.
 """
 
 from __future__ import annotations
@@ -12,61 +13,82 @@ from typing import Any
 
 from .schema import Unusable
 
-__all__ = ["parse_answer"]
+__all__ = ["parse_answer", "parse_json"]
 
-_THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
-_FENCE = re.compile(r"^```[\w-]*[ \t]*\n(.*?)\n?```[ \t]*$", re.DOTALL | re.MULTILINE)
-_DECODER = json.JSONDecoder()
+# The tags with which reasoning models mark their reasoning; Kimi writes triangles.
+_NAMES = (
+    r"(?:[\w-]{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflect(?:ion)?|analysis|"
+    r"scratchpad|inner_monologue|chain_of_thought|cot)"
+)
+_OPENING = re.compile(rf"\s*(?:<(?P<name>{_NAMES})>|\[(?P<square>{_NAMES})\]|◁think▷)", re.I)
+_CLOSING = re.compile(rf"</{_NAMES}>|\[/{_NAMES}\]|◁/think▷", re.I)
+_FENCE = re.compile(r"```(?:json[c5]?)?[ \t]*\r?\n(?P<body>.*?)\r?\n?[ \t]*```", re.DOTALL | re.I)
 
 
 def parse_answer(text: str | None) -> Any:
-    """Return the object that an answer holds.
+    """Return the JSON object that is a model's whole answer.
 
     Args:
-        text: The answer's text; a reasoning model's thoughts at its beginning are left out.
+        text: The text; None counts as empty.
 
     Raises:
-        Unusable: It holds none, or more than one.
+        Unusable: The text is anything else.
     """
-    text = _THOUGHTS.sub("", text or "").strip()
-    if not text:
+    answer = (text or "").strip()
+    if not answer:
         raise Unusable("the answer is empty")
-    fenced = _FENCE.findall(text)
-    for candidate in (text, fenced[0] if len(fenced) == 1 else ""):
-        is_json, found = _whole(candidate)
-        if isinstance(found, dict):
-            return found
-        if is_json:
-            raise Unusable(f"the answer is JSON but no object: {_short(candidate)}")
-    objects = _objects(text)
-    if len(objects) > 1:
-        raise Unusable(f"the answer holds {len(objects)} JSON objects; one was asked for")
-    if not objects:
-        raise Unusable(f"the answer is no JSON object: {_short(text)}")
-    return objects[0]
+    if not answer.startswith("{"):
+        answer = _without_reasoning(answer)
+        fence = _FENCE.fullmatch(answer)
+        answer = fence["body"].strip() if fence else answer
+    return parse_json(answer)
 
 
-def _whole(text: str) -> tuple[bool, Any]:
-    """Return whether a text is JSON, and what it says."""
+def parse_json(text: str) -> Any:
+    """Return the object that a JSON text spells out.
+
+    Raises:
+        Unusable: The text is not one JSON object, or an object names a key twice.
+    """
     try:
-        return True, json.loads(text)
+        value = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError):
-        return False, None
+        raise Unusable(f"the answer is no JSON object: {_short(text)}") from None
+    if not isinstance(value, dict):
+        raise Unusable(f"the answer is JSON but no object: {_short(text)}")
+    return value
 
 
-def _objects(text: str) -> list[Any]:
-    """Return the JSON objects that stand in a text, those inside others aside."""
-    found: list[Any] = []
-    at = text.find("{")
-    while at >= 0 and len(found) < 10:
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        found.append(value)
-        at = text.find("{", end)
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Unusable(f"the answer has the key {key!r} twice")
+        found[key] = value
     return found
+
+
+def _without_reasoning(text: str) -> str:
+    """Return what follows the closed reasoning blocks at the beginning of a text."""
+    while (opening := _OPENING.match(text)) is not None:
+        if opening["name"]:
+            end = f"</{re.escape(opening['name'])}>"
+        elif opening["square"]:
+            end = rf"\[/{re.escape(opening['square'])}\]"
+        else:
+            end = "◁/think▷"
+        closing = re.compile(end, re.I).search(text, opening.end())
+        if closing is None:
+            raise Unusable(f"the answer's reasoning has no end: {_short(text)}")
+        text = text[closing.end() :].strip()
+    if _CLOSING.search(text) and not text.startswith("{"):
+        raise Unusable(
+            "the answer's reasoning has no beginning, so it cannot be told from the answer; "
+            "have the server return reasoning apart from the answer"
+        )
+    if not text:
+        raise Unusable("the answer is nothing but reasoning")
+    return text
 
 
 def _short(text: str) -> str:

@@ -24,13 +24,21 @@ class Backend(Protocol):
 
     Attributes:
         rungs: The ways in which it can be asked.
-        place: The server and the model, by which what worked is remembered.
         model: The model's name, or "".
     """
 
     rungs: tuple[Rung, ...]
-    place: tuple[str, str]
     model: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The server and the model."""
+        ...
+
+    @property
+    def answer_limit(self) -> int | None:
+        """The most tokens that an answer may have; None where requests set no limit."""
+        ...
 
     def identity(self) -> Mapping[str, Any] | None:
         """Return all of it that answers depend on; None where that cannot be told."""
@@ -72,6 +80,7 @@ class FunctionBackend:
     """
 
     rungs: tuple[Rung, ...] = ("function",)
+    answer_limit: int | None = None
 
     def __init__(self, function: Callable[..., Any], model: str, timeout: float | None) -> None:
         self.function, self.timeout = function, timeout
@@ -100,9 +109,12 @@ class FunctionBackend:
         try:
             if is_async_callable(self.function):
                 call = self.function(messages, schema)
+                returned = await asyncio.wait_for(call, self.timeout)
             else:
-                call = asyncio.to_thread(self.function, messages, schema)
-            returned = await asyncio.wait_for(call, self.timeout)
+                # The thread inside ends with its process; one of asyncio's would be waited for.
+                returned = await asyncio.to_thread(
+                    call_with, lambda: self.function(messages, schema), {}, self.timeout
+                )
         except JudgeError:
             raise
         except TimeoutError as error:

@@ -1,12 +1,12 @@
-"""What a judge may cost, and how much of it is left while many calls are under way.
+"""A limit on what judges may cost, which holds while many requests are under way.
 
-Each call reserves what it will probably cost, so that fifty calls at once cannot all pass a
-check that only looks at what is spent. What comes out in the end replaces the reservation; the
-budget is overrun by no more than the estimates are wrong.
+Each request reserves what it may cost before it is made. The real cost replaces the reservation
+once the reply is there, so the limit is exceeded by no more than the estimates are wrong.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass, field
 
@@ -17,45 +17,46 @@ __all__ = ["Budget"]
 
 @dataclass
 class Budget:
-    """What may be spent, in US dollars.
+    """A limit in US dollars. All methods may be called from several threads.
 
     Attributes:
         limit: The most that may be spent.
-        name: What messages call it.
+        name: The setting's name, for messages.
         spent: What has been spent.
-        reserved: What calls under way will probably cost.
+        reserved: What the requests under way may cost.
     """
 
     limit: float
     name: str = "max_cost"
     spent: float = 0.0
     reserved: float = 0.0
-    _calls: int = field(default=0, repr=False)
-    _paid: float = field(default=0.0, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def reserve(self, estimate: float) -> float:
-        """Reserve what a call will probably cost, and return it.
+        """Reserve what a request may cost, and return it.
 
         Args:
-            estimate: What it might cost, by its length; what earlier calls cost counts for more.
+            estimate: US dollars.
 
         Raises:
             BudgetSpent: That much is not left.
         """
         with self._lock:
-            probable = self._paid / self._calls if self._calls else estimate
-            if self.spent + self.reserved + probable > self.limit:
+            if self.spent >= self.limit > 0 or not self._fits(estimate):
+                held = f", ${self.reserved:.4f} reserved" if self.reserved else ""
                 raise BudgetSpent(
-                    f"budget: {self.name} of ${self.limit:g} is spent (${self.spent:.4f} so far)"
+                    f"budget: {self.name} of ${self.limit:g} is spent (${self.spent:.4f} so far"
+                    f"{held}); this request may cost ${estimate:.4f}"
                 )
-            self.reserved += probable
-            return probable
+            self.reserved += estimate
+            return estimate
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Replace a reservation by what the call cost."""
+        """Replace a reservation by what the request cost; 0 releases it."""
         with self._lock:
             self.reserved = max(self.reserved - reserved, 0.0)
             self.spent += cost
-            self._calls += 1
-            self._paid += cost
+
+    def _fits(self, estimate: float) -> bool:
+        total = math.fsum((self.spent, self.reserved, estimate))
+        return total <= self.limit or math.isclose(total, self.limit, rel_tol=1e-9)

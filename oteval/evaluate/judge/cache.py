@@ -39,6 +39,7 @@ class JudgeCall:
         latency: Seconds.
         time_ns: When the answer was there.
         answered_by: The model that said it answered.
+        cost_is_estimate: Whether the server left out counts that the cost rests on.
     """
 
     key: str
@@ -56,6 +57,7 @@ class JudgeCall:
     latency: float = 0.0
     time_ns: int = 0
     answered_by: str = ""
+    cost_is_estimate: bool = False
 
 
 class AnswerCache(Protocol):

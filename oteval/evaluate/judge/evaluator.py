@@ -175,6 +175,7 @@ def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
     priced = len(costs) == len([call for call in fresh if call.requests])
     one = calls[0]
     raws = [call.raw for call in calls]
+    estimated = {"cost_is_estimate": True} if any(c.cost_is_estimate for c in fresh) else {}
     return {
         "model": one.answered_by or one.model,
         "asked_as": one.rung,
@@ -183,6 +184,7 @@ def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
         "output_tokens": sum(call.output_tokens for call in calls),
         "cached_tokens": sum(call.cached_tokens for call in calls),
         "cost_usd": sum(costs) if priced else None,
+        **estimated,
         "latency_s": max(call.latency for call in calls),
         "cached": not fresh,
         "raw": raws[0] if len(raws) == 1 else raws,

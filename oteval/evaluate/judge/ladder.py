@@ -33,8 +33,30 @@ _ABOUT_FORMAT = re.compile(
 )
 
 
+# How models say that an answer is whole; some say nothing.
+_ENDED = frozenset(
+    {"", "stop", "tool_calls", "tool_call", "tool_use", "function_call", "end_turn", "end"}
+    | {"stop_sequence", "eos", "eos_token", "complete", "completed", "finish", "finished"}
+)
+_REFUSED = frozenset(
+    {"content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist"}
+    | {"prohibited_content", "guardrail_intervened", "spii"}
+)
+
+_PATIENCE = 4
+_EVERY = 8
+
+
 class FormatRefused(JudgeError):
-    """The server refuses a request of this form, or fails on it."""
+    """The server refuses a request of this form, or fails on it.
+
+    Attributes:
+        is_outage: Whether the server failed (5xx), which may have nothing to do with the form.
+    """
+
+    def __init__(self, message: str, *, is_outage: bool = False) -> None:
+        super().__init__(message)
+        self.is_outage = is_outage
 
 
 @dataclass(frozen=True)
@@ -62,9 +84,10 @@ class Reply:
         refusal: Why it does not answer, or "".
         finish: Why it stopped: ``stop``, ``length``, ``content_filter``, ...
         model: The model that answered.
-        input_tokens: Tokens read.
-        output_tokens: Tokens written.
+        input_tokens: Tokens read; None where the server does not say.
+        output_tokens: Tokens written; None where the server does not say.
         cached_tokens: How many of those read came from the provider's cache.
+        problem: Why the reply is unusable whatever its text says, or "".
     """
 
     text: str | None
@@ -72,9 +95,10 @@ class Reply:
     refusal: str = ""
     finish: str = ""
     model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     cached_tokens: int = 0
+    problem: str = ""
 
 
 @dataclass
@@ -89,6 +113,8 @@ class Spent:
         model: The model that answered last.
         raw: What it wrote last.
         rung: How it was asked last.
+        cost: US dollars; None where the model has no price.
+        is_estimate: Whether the server left out counts that the cost rests on.
     """
 
     requests: int = 0
@@ -98,11 +124,13 @@ class Spent:
     model: str = ""
     raw: str = ""
     rung: str = ""
+    cost: float | None = None
+    is_estimate: bool = False
 
     def add(self, reply: Reply) -> None:
         """Count a reply."""
-        self.input_tokens += reply.input_tokens
-        self.output_tokens += reply.output_tokens
+        self.input_tokens += reply.input_tokens or 0
+        self.output_tokens += reply.output_tokens or 0
         self.cached_tokens += reply.cached_tokens
         self.model = reply.model or self.model
         self.raw = (dumps(reply.value) if reply.text is None and reply.value else reply.text) or ""
@@ -110,18 +138,30 @@ class Spent:
 
 @dataclass
 class Memory:
-    """Which rung worked, by server and model."""
+    """Which rung worked, by server and model.
+
+    A server that fails (5xx) on a rung may only be busy, so such a rung is never given up for
+    good: after `_PATIENCE` questions in a row it is tried with every `_EVERY`th one only.
+    """
 
     known: dict[tuple[str, str], Rung] = field(default_factory=dict)
+    _outages: dict[tuple[tuple[str, str], Rung], int] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def get(self, place: tuple[str, str]) -> Rung | None:
         """Return the rung that worked, or None."""
         return self.known.get(place)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self.known.clear()
+            self._outages.clear()
+
     def worked(self, place: tuple[str, str], rung: Rung) -> None:
         """Remember a rung, unless one is known."""
         with self._lock:
+            self._outages.pop((place, rung), None)
             self.known.setdefault(place, rung)
 
     def refused(self, place: tuple[str, str], rung: Rung) -> None:
@@ -129,6 +169,20 @@ class Memory:
         with self._lock:
             if self.known.get(place) == rung:
                 del self.known[place]
+
+    def failed(self, place: tuple[str, str], rung: Rung) -> None:
+        """Count a question for which the server failed on a rung and answered on a plainer one."""
+        with self._lock:
+            self._outages[place, rung] = self._outages.get((place, rung), 0) + 1
+
+    def skips(self, place: tuple[str, str], rung: Rung) -> bool:
+        """Return whether the next question leaves out a rung on which the server keeps failing."""
+        with self._lock:
+            count = self._outages.get((place, rung), 0)
+            if count < _PATIENCE or (count - _PATIENCE) % _EVERY == _EVERY - 1:
+                return False
+            self._outages[place, rung] = count + 1
+            return True
 
 
 def climb(
@@ -153,7 +207,9 @@ def climb(
         JudgeError: There is no verdict to be had.
     """
     known = memory.get(place)
-    left = list(rungs[rungs.index(known) :] if known in rungs else rungs)
+    candidates = list(rungs[rungs.index(known) :] if known in rungs else rungs)
+    left = [r for r in candidates if r == candidates[-1] or not memory.skips(place, r)]
+    outages: list[Rung] = []
     refused: JudgeError | None = None
     problems: list[str] = []
     for rung in left:
@@ -163,7 +219,10 @@ def climb(
         except FormatRefused as error:
             if rung == known and not _ABOUT_FORMAT.search(str(error)):
                 raise
-            memory.refused(place, rung)
+            if error.is_outage:
+                outages.append(rung)
+            else:
+                memory.refused(place, rung)
             refused = refused or error
             problems.append(f"{rung}: {error}")
             continue
@@ -179,11 +238,26 @@ def climb(
             except Unusable as again:
                 problems.append(f"after a repair turn: {again}")
                 break
-        memory.worked(place, rung)
+        _remember(memory, place, rung, outages, is_certain=left == candidates)
         return found
     if refused is not None and len(problems) == len(left):
         raise JudgeError(str(refused))
     raise JudgeError(f"no usable answer: {'; '.join(problems)}"[:1000])
+
+
+def _remember(
+    memory: Memory,
+    place: tuple[str, str],
+    rung: Rung,
+    outages: Sequence[Rung],
+    *,
+    is_certain: bool,
+) -> None:
+    """Remember the rung that worked, unless a stricter one may only have met a busy server."""
+    for failed in outages:
+        memory.failed(place, failed)
+    if is_certain and not outages:
+        memory.worked(place, rung)
 
 
 def _ask(request: Request, spent: Spent) -> Generator[Request, Reply, Reply]:
@@ -191,21 +265,22 @@ def _ask(request: Request, spent: Spent) -> Generator[Request, Reply, Reply]:
     spent.rung = request.rung
     reply = yield request
     spent.add(reply)
-    if reply.refusal or reply.finish == "content_filter":
+    finish = reply.finish.lower().removeprefix("finish_reason_")
+    if reply.refusal or finish in _REFUSED:
         raise JudgeError(f"the judge refused: {reply.refusal or 'stopped by a content filter'}")
+    if finish not in _ENDED:
+        raise JudgeError(
+            f"the answer was cut off at its token limit or before its end: it finished with "
+            f"{reply.finish!r}; raise max_tokens if the request sets it"
+        )
     return reply
 
 
 def _read(reply: Reply, schema: Schema) -> tuple[Any, Any]:
-    if reply.value is not None:
-        return reply.value, schema.read(reply.value)
-    try:
-        value = parse_answer(reply.text)
-        return value, schema.read(value)
-    except Unusable as problem:
-        if reply.finish == "length":
-            raise JudgeError(f"the answer was cut off at its token limit: {problem}") from None
-        raise
+    if reply.problem:
+        raise Unusable(reply.problem)
+    value = parse_answer(reply.text) if reply.value is None else reply.value
+    return value, schema.read(value)
 
 
 def _told(

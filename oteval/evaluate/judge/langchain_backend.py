@@ -8,18 +8,21 @@ other runnable is given the messages, and its output read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import JudgeError
 from ..functions import call_with
 from .backends import one_line
+from .completions import Call, Counts, Said, count, finish_of, get, read, reply_of
 from .ladder import FormatRefused, Reply, Request, Rung
 
 __all__ = ["LangChainBackend", "is_runnable"]
 
 _FORM = (400, 422, 500, 501)
+_OUTAGE = 500
+# Where models' packages put the reason for which an answer ended.
+_FINISH = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 
 
 def is_runnable(judge: Any) -> bool:
@@ -65,16 +68,28 @@ class LangChainBackend:
             ("json_schema", "tool", "text") if can_structure else ("text",)
         )
 
+    @property
+    def answer_limit(self) -> int | None:
+        """The model's own limit on tokens of the answer."""
+        limits = [getattr(self._core, key, None) for key in ("max_tokens", "max_output_tokens")]
+        return next((limit for limit in map(count, limits) if limit), None)
+
     def identity(self) -> Mapping[str, Any] | None:
-        """Return the model's own key for caches; None where it has none."""
+        """Return the model's own key for caches, with all that its wrappers and we add to it.
+
+        Returns:
+            None where the model has no key, or a wrapper may ask other models.
+        """
         key = getattr(self._core, "_get_llm_string", None)
-        if key is None:
+        layers = list(_layers(self.runnable))
+        if key is None or any(hasattr(layer, "fallbacks") for layer in layers):
             return None
-        bound = getattr(self.runnable, "kwargs", None) or {}
+        bound = [sorted((getattr(layer, "kwargs", None) or {}).items()) for layer in layers]
         try:
-            return {"langchain": key(), "bound": repr(sorted(bound.items()))}
+            found = {"langchain": key(), "bound": repr(bound), "server": self.place[0]}
         except Exception:
             return None
+        return {**found, "structured_output": repr(sorted(self.kwargs.items()))}
 
     def send(self, request: Request) -> Reply:
         """Return the reply to a request."""
@@ -83,7 +98,7 @@ class LangChainBackend:
             returned = call_with(lambda: runnable.invoke(list(request.messages)), {}, self.timeout)
         except Exception as error:
             raise self._explained(error) from error
-        return _reply(returned)
+        return _reply(returned, request)
 
     async def asend(self, request: Request) -> Reply:
         """Return the reply to a request."""
@@ -93,7 +108,7 @@ class LangChainBackend:
             returned = await asyncio.wait_for(call, self.timeout)
         except Exception as error:
             raise self._explained(error) from error
-        return _reply(returned)
+        return _reply(returned, request)
 
     def close(self) -> None:
         """Do nothing: the model is the user's."""
@@ -128,7 +143,7 @@ class LangChainBackend:
             return JudgeError(str(error) or f"no answer within {self.timeout or 0:g} s")
         status = getattr(error, "status_code", None)
         if isinstance(error, (NotImplementedError, AttributeError)) or status in _FORM:
-            return FormatRefused(text)
+            return FormatRefused(text, is_outage=status == _OUTAGE)
         # What a model's package raises where it cannot do what is asked, or parse what came.
         if isinstance(error, (ValueError, TypeError)) and status is None:
             return FormatRefused(text)
@@ -137,8 +152,15 @@ class LangChainBackend:
 
 def _core(runnable: Any) -> Any:
     """Return what is inside of all wrappers."""
+    return list(_layers(runnable))[-1]
+
+
+def _layers(runnable: Any) -> Iterator[Any]:
+    """Yield a runnable and what it wraps, from the outside in."""
+    yield runnable
     inner = getattr(runnable, "bound", None)
-    return runnable if inner is None or inner is runnable else _core(inner)
+    if inner is not None and inner is not runnable:
+        yield from _layers(inner)
 
 
 def _rebuilt(runnable: Any, make: Callable[[Any], Any], *, inner: bool = False) -> Any:
@@ -162,47 +184,59 @@ def _name_of(model: Any) -> str:
     return next((name for name in names if isinstance(name, str) and name), "")
 
 
-def _reply(returned: Any) -> Reply:
-    """Return the reply that a runnable's output means."""
+def _reply(returned: Any, request: Request) -> Reply:
+    """Return the reply that a runnable's output means.
+
+    A model's message is read as it was written. What LangChain parsed of it does not count, since
+    its parsers also take JSON out of prose and complete what was cut off.
+    """
+    parsed = None
     if isinstance(returned, Mapping) and "raw" in returned and "parsed" in returned:
-        said = _reply(returned["raw"])
-        parsed = returned["parsed"]
-        return said if parsed is None else _with_value(said, _plain(parsed))
+        parsed, returned = _plain(returned["parsed"]), returned["raw"]
     if isinstance(returned, str):
         return Reply(returned)
-    usage = getattr(returned, "usage_metadata", None)
-    if usage is None and not hasattr(returned, "content"):
-        value = _plain(returned)
+    if not hasattr(returned, "content"):
+        value = _plain(returned if returned is not None else parsed)
         if isinstance(value, Mapping):
             return Reply(None, value=dict(value))
         raise JudgeError(f"the runnable returned a {type(returned).__name__}; expected a message")
-    told = getattr(returned, "response_metadata", None) or {}
-    more = getattr(returned, "additional_kwargs", None) or {}
-    calls = getattr(returned, "tool_calls", None) or ()
-    details = (usage or {}).get("input_token_details") or {}
-    return Reply(
-        _text_of(returned),
-        value=dict(calls[0]["args"]) if calls else None,
+    return _of_message(returned, parsed, request)
+
+
+def _of_message(message: Any, parsed: Any, request: Request) -> Reply:
+    said, calls = read(message.content), _calls(message)
+    told = getattr(message, "response_metadata", None) or {}
+    usage = getattr(message, "usage_metadata", None) or {}
+    if not calls and not said.text and not said.problem and isinstance(parsed, Mapping):
+        calls = [Call("", parsed)]
+    elif calls and said.text and request.rung == "text":
+        said = Said(said.text, said.refusal, "the answer is both a text and a tool call")
+    # Some packages make a tool call of structured output, whatever they were asked for.
+    asked = Request(request.messages, request.schema, "tool") if calls else request
+    more = getattr(message, "additional_kwargs", None) or {}
+    return reply_of(
+        asked,
+        said=said,
+        calls=calls,
         refusal=str(more.get("refusal") or ""),
-        finish=str(told.get("finish_reason") or ""),
-        model=str(told.get("model_name") or ""),
-        input_tokens=(usage or {}).get("input_tokens", 0),
-        output_tokens=(usage or {}).get("output_tokens", 0),
-        cached_tokens=details.get("cache_read", 0) or 0,
+        finish=finish_of(told) or str(next((told[key] for key in _FINISH if told.get(key)), "")),
+        model=str(told.get("model_name") or told.get("model") or ""),
+        counts=_counts(usage),
     )
 
 
-def _with_value(said: Reply, value: Any) -> Reply:
-    return replace(said, value=dict(value)) if isinstance(value, Mapping) else said
+def _counts(usage: Mapping[str, Any]) -> Counts:
+    tokens = count(usage.get("input_tokens"))
+    cached = count((usage.get("input_token_details") or {}).get("cache_read")) or 0
+    return Counts(tokens, count(usage.get("output_tokens")), min(cached, tokens or 0))
+
+
+def _calls(message: Any) -> list[Call]:
+    """Return the tool calls of a message, those that could not be parsed as their text."""
+    names = ("tool_calls", "invalid_tool_calls")
+    found = [call for name in names for call in getattr(message, name, None) or ()]
+    return [Call(str(get(call, "name") or ""), get(call, "args")) for call in found]
 
 
 def _plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
-
-
-def _text_of(message: Any) -> str:
-    content = message.content
-    if isinstance(content, str):
-        return content
-    parts = [p if isinstance(p, str) else p.get("text", "") for p in content or ()]
-    return "".join(part for part in parts if isinstance(part, str))

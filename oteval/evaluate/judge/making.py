@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
@@ -15,7 +16,7 @@ from .langchain_backend import LangChainBackend, is_runnable
 from .openai_backend import OpenAIBackend, Server, is_client
 from .prices import Prices, make_prices
 
-__all__ = ["Options", "Question", "Settings", "make_askers", "make_limits"]
+__all__ = ["Options", "Question", "Settings", "make_askers", "make_limits", "refuse_unpriced"]
 
 _PREFIX = "openai:"
 
@@ -110,8 +111,9 @@ def make_limits(
     """
     if max_concurrency is not None and max_concurrency < 1:
         raise ConfigError(f"max_concurrency is {max_concurrency}; expected 1 or more")
-    if isinstance(max_cost, (int, float)):
-        if max_cost < 0:
+    if max_cost is not None and not isinstance(max_cost, Budget):
+        is_number = isinstance(max_cost, (int, float)) and not isinstance(max_cost, bool)
+        if not is_number or not 0 <= max_cost < math.inf:
             raise ConfigError(f"max_cost is {max_cost}; expected US dollars, 0 or more")
         max_cost = Budget(float(max_cost))
     # Not by its truth: a cache that is still empty may count as false.
@@ -137,13 +139,26 @@ def make_askers(settings: Settings, limits: Limits) -> tuple[Asker, ...]:
             raise ConfigError("jury is empty; name at least one model or judge")
     if limits.budget is not None:
         for backend in members:
-            if limits.prices.of(backend.model) is None:
-                raise ConfigError(
-                    f"{limits.budget.name} needs the price of {backend.model!r}: give prices="
-                    f"{{{backend.model!r}: {{'input': ..., 'output': ...}}}} in US dollars per "
-                    "million tokens"
-                )
+            refuse_unpriced(backend.model, limits.prices, limits.budget.name)
     return tuple(Asker(backend, limits) for backend in members)
+
+
+def refuse_unpriced(model: str, prices: Prices, limit: str) -> None:
+    """Refuse a limit on costs for a model whose price is not known.
+
+    Args:
+        model: The model's name.
+        prices: The prices.
+        limit: The setting that limits costs, for the message.
+
+    Raises:
+        ConfigError: There is no price; the text says how to give one.
+    """
+    if prices.of(model) is None:
+        raise ConfigError(
+            f"{limit} needs the price of {model!r}: give prices={{{model!r}: {{'input': ..., "
+            "'output': ...}} in US dollars per million tokens"
+        )
 
 
 def _member(settings: Settings, member: Any) -> Backend:

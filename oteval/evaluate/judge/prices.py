@@ -6,6 +6,7 @@ An unknown model has no price, and its cost is None, never 0.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,16 @@ class Price:
     input: float
     output: float
     cached_input: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would make costs fall or compare with nothing.
+
+        Raises:
+            ValueError: A figure is negative, infinite or NaN.
+        """
+        for figure in (self.input, self.output, self.cached_input):
+            if figure is not None and not 0 <= figure < math.inf:
+                raise ValueError(f"{figure} is not a price")
 
     def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
         """Return what so many tokens cost, in US dollars."""

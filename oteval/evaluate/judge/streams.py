@@ -5,52 +5,72 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .ladder import Reply
+from .completions import Call, counts_of, finish_of, get, read, reply_of
+from .ladder import Reply, Request
 
 __all__ = ["Gathered"]
 
 
 @dataclass
+class _Pieces:
+    """A tool call of which pieces came."""
+
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Gathered:
-    """What the chunks of a stream have said so far.
+    """The chunks of a stream so far.
 
     Attributes:
-        text: The content.
-        arguments: The arguments of the first tool call.
-        refusal: The refusal.
-        finish: Why the model stopped.
+        content: The pieces of the content, texts or parts.
+        calls: The tool calls by their index.
+        refusal: The pieces of a refusal.
+        choices: The indexes of the answers that the stream holds.
+        finish: Why the model stopped; "" until it says so.
         model: The model that answers.
-        usage: The tokens, as the last chunk tells them.
+        usage: The tokens, as the last chunk that has them counts them.
     """
 
-    text: list[str] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
+    content: list[Any] = field(default_factory=list)
+    calls: dict[Any, _Pieces] = field(default_factory=dict)
     refusal: list[str] = field(default_factory=list)
+    choices: set[Any] = field(default_factory=set)
     finish: str = ""
     model: str = ""
     usage: Any = None
 
     def add(self, chunk: Any) -> None:
-        """Take a chunk in."""
-        self.model = getattr(chunk, "model", None) or self.model
-        self.usage = getattr(chunk, "usage", None) or self.usage
-        for choice in chunk.choices or ():
-            self.finish = choice.finish_reason or self.finish
-            delta = choice.delta
-            self.text.append(getattr(delta, "content", None) or "")
-            self.refusal.append(getattr(delta, "refusal", None) or "")
-            for call in (getattr(delta, "tool_calls", None) or ())[:1]:
-                self.arguments.append(getattr(call.function, "arguments", None) or "")
+        """Take in a chunk; a server may also send a whole completion as one."""
+        self.model = str(get(chunk, "model") or self.model)
+        self.usage = get(chunk, "usage") or self.usage
+        self.finish = finish_of(chunk) or self.finish
+        for choice in get(chunk, "choices") or ():
+            self.choices.add(get(choice, "index") or 0)
+            self.finish = finish_of(choice) or self.finish
+            delta = get(choice, "delta") or get(choice, "message")
+            content = get(delta, "content")
+            self.content += content if isinstance(content, list) else [content or ""]
+            self.refusal.append(str(get(delta, "refusal") or ""))
+            for call in get(delta, "tool_calls") or ():
+                self._add_call(call)
 
-    def reply(self) -> Reply:
-        """Return the reply that all chunks make."""
-        details = getattr(self.usage, "prompt_tokens_details", None)
-        return Reply(
-            "".join(self.arguments) or "".join(self.text),
+    def _add_call(self, call: Any) -> None:
+        pieces = self.calls.setdefault(get(call, "index") or 0, _Pieces())
+        function = get(call, "function")
+        pieces.name = pieces.name or str(get(function, "name") or "")
+        pieces.arguments.append(str(get(function, "arguments") or ""))
+
+    def reply(self, request: Request) -> Reply:
+        """Return the reply that all chunks make; one that never said why it ended was cut off."""
+        return reply_of(
+            request,
+            said=read(self.content),
+            calls=[Call(call.name, "".join(call.arguments)) for call in self.calls.values()],
             refusal="".join(self.refusal),
-            finish=self.finish,
+            finish=self.finish or "end of the stream",
             model=self.model,
-            input_tokens=getattr(self.usage, "prompt_tokens", 0) or 0,
-            output_tokens=getattr(self.usage, "completion_tokens", 0) or 0,
-            cached_tokens=getattr(details, "cached_tokens", 0) or 0,
+            counts=counts_of(self.usage),
+            choices=len(self.choices),
         )

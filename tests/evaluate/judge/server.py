@@ -29,6 +29,8 @@ class Reply:
         delay: Seconds to wait before it.
         chunks: The events of a stream, in place of a body.
         breaks: Whether the connection ends in the middle of it.
+        drips: Where the server sends a byte now and then for ever: in the ``head``, the ``body``
+            or as ``comments`` of a stream.
     """
 
     body: Any = None
@@ -37,38 +39,37 @@ class Reply:
     delay: float = 0.0
     chunks: tuple[Any, ...] = ()
     breaks: bool = False
+    drips: str = ""
 
 
 Script = Callable[[Body, int], Reply]
 
 
 def completion(
-    content: str | None = None,
+    content: Any = None,
     *,
     arguments: str | None = None,
     refusal: str | None = None,
-    finish: str = "stop",
+    finish: str | None = "stop",
     model: str = "scripted",
-    tokens: tuple[int, int] = (100, 20),
+    tokens: tuple[int, int] | None = (100, 20),
     **more: Any,
 ) -> Reply:
-    """Return a chat completion with a text, a tool call or a refusal."""
+    """Return a chat completion with a text, a tool call or a refusal; it may leave out usage."""
     message: Body = {"role": "assistant", "content": content, "refusal": refusal}
     if arguments is not None:
         function = {"name": "verdict", "arguments": arguments}
         message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
-    body = {
+    body: Body = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {
-            "prompt_tokens": tokens[0],
-            "completion_tokens": tokens[1],
-            "total_tokens": sum(tokens),
-        },
     }
+    if tokens is not None:
+        names = ("prompt_tokens", "completion_tokens", "total_tokens")
+        body["usage"] = dict(zip(names, (*tokens, sum(tokens)), strict=True))
     return Reply(body, **more)
 
 
@@ -83,7 +84,13 @@ def error(status: int, message: str, code: str | None = None, **headers: str) ->
     return Reply(body, status, {key.replace("_", "-"): value for key, value in headers.items()})
 
 
-def streamed(text: str, size: int = 7, **more: Any) -> Reply:
+def streamed(
+    text: str,
+    size: int = 7,
+    finish: str | None = "stop",
+    tokens: tuple[int, int] | None = (50, 5),
+    **more: Any,
+) -> Reply:
     """Return a text as a stream of small pieces, the tokens in the last event."""
     base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
@@ -91,9 +98,11 @@ def streamed(text: str, size: int = 7, **more: Any) -> Reply:
         {**base, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}
         for piece in pieces
     ]
-    events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    usage = {"prompt_tokens": 50, "completion_tokens": 5, "total_tokens": 55}
-    events.append({**base, "choices": [], "usage": usage})
+    if finish is not None:
+        events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    if tokens is not None:
+        usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1]}
+        events.append({**base, "choices": [], "usage": usage})
     return Reply(chunks=tuple(events), **more)
 
 
@@ -152,8 +161,9 @@ class Server:
 
     def stop(self) -> None:
         """Stop listening, and drop every connection."""
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(10)
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._serve())
@@ -195,7 +205,22 @@ class Server:
             self._now -= 1
         return await self._send(writer, reply)
 
+    async def _drip(self, writer: asyncio.StreamWriter, where: str) -> bool:
+        """Send bytes that mean nothing until the client is gone."""
+        writer.write(b"HTTP/1.1 200 X\r\n")
+        drop = b"x-drop: 1\r\n"
+        if where != "head":
+            kind = "text/event-stream" if where == "comments" else "application/json"
+            writer.write(f"content-type: {kind}\r\ncontent-length: 100000\r\n\r\n".encode())
+            drop = b": still here\n\n" if where == "comments" else b" "
+        while True:
+            writer.write(drop)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
     async def _send(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
+        if reply.drips:
+            return await self._drip(writer, reply.drips)
         headers = dict(reply.headers)
         if reply.chunks:
             events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in reply.chunks)

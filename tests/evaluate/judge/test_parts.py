@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -13,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from oteval import BudgetSpent, ConfigError, MemoryCache, create_llm_as_judge
+from oteval import ConfigError, MemoryCache, create_llm_as_judge
 from oteval.evaluate.judge.answers import parse_answer
-from oteval.evaluate.judge.budget import Budget
 from oteval.evaluate.judge.cache import JudgeCall, key_of
 from oteval.evaluate.judge.ladder import Memory
 from oteval.evaluate.judge.prices import Price, make_prices
@@ -32,20 +30,50 @@ GOOD = '{"reasoning": "r", "score": true}'
         GOOD,
         f"  {GOOD}\n",
         f"```json\n{GOOD}\n```",
-        f"Here it is:\n```\n{GOOD}\n```\nDone.",
-        f"Here it is: {GOOD} Done.",
+        f"```\n{GOOD}\n```",
         f"<think>is {{it}} {{}}?</think>\n{GOOD}",
+        f"<THINK>a</think>\n<reflection>b</reflection>```json\n{GOOD}```",
+        f"[THINK]a[/THINK]{GOOD}",
+        f"◁think▷a◁/think▷{GOOD}",
+        f"<seed:think>a</seed:think>{GOOD}",
         '{\n  "reasoning": "r",\n  "score": true\n}',
     ],
-    ids=["plain", "space", "fence", "fence in text", "in text", "thoughts", "lines"],
 )
 def test_an_object_is_found_where_models_put_it(text: str):
-    """Alone, in a fence, in a sentence, after thoughts."""
+    """Alone, in a fence, or after reasoning that has an end."""
     assert parse_answer(text) == {"reasoning": "r", "score": True}
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", "   ", "true", "[]", GOOD * 2, f"{GOOD} or {{}}", "{", '{"a": '], ids=str
+    "text",
+    [
+        *(None, "", "   ", "true", "[]", GOOD * 2, f"{GOOD} or {{}}", "{", '{"a": '),
+        f"Here it is: {GOOD} Done.",
+        f"Here it is:\n```\n{GOOD}\n```\nDone.",
+        f"Here it is:\n```json\n{GOOD}\n```",
+        f"```json\n{GOOD}\n```\nBut on reflection it fails.",
+        f"```json\n{GOOD}\n```\n```json\n{GOOD}\n```",
+        f"The agent wrote {GOOD}",
+        f"<think>{GOOD}",
+        f"<think>{GOOD}</think>",
+        f"<think>draft {GOOD}</thinking>",
+        f"<think>it says </think>{GOOD} so I doubt it",
+        f"<think>a</think><think>{GOOD}",
+        f"<thought>{GOOD}",
+        f"<reasoning>{GOOD}",
+        f"<scratchpad>\n{GOOD}\n",
+        f"[THINK]{GOOD}",
+        f"◁think▷{GOOD}",
+        f"a draft</think>{GOOD}",
+        f"{GOOD}</think>",
+        f"<|channel|>analysis<|message|>{GOOD}<|end|>",
+        f"<antThinking>{GOOD}</antThinking>",
+        '{"reasoning": "r", "score": false, "score": true}',
+        '{"reasoning": {"a": 1, "a": 2}, "score": true}',
+        "1" * 5000,
+        "[" * 100_000,
+    ],
+    ids=lambda text: str(text)[:40],
 )
 def test_what_is_no_one_object_is_unusable(text: str | None):
     """Nothing is guessed, least of all which of two objects was meant."""
@@ -242,28 +270,6 @@ def test_a_limit_on_costs_that_are_not_known_is_refused():
     """It could not be kept."""
     with pytest.raises(ConfigError, match="max_cost needs the price of 'nobody'"):
         create_llm_as_judge(prompt="{outputs}", model="openai:nobody", max_cost=1.0)
-
-
-def test_calls_at_once_do_not_overrun_a_budget():
-    """Each reserves what calls have cost so far, in however many threads."""
-    budget = Budget(1.0)
-    budget.settle(budget.reserve(0.1), 0.1)
-    reserved: list[float] = []
-
-    def call() -> None:
-        try:
-            reserved.append(budget.reserve(0.0))
-        except BudgetSpent:
-            return
-
-    threads = [threading.Thread(target=call) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(reserved) == 9
-    assert budget.spent + budget.reserved <= 1.0 + 1e-9
 
 
 def test_a_cache_in_memory_forgets_what_was_not_used_for_longest():

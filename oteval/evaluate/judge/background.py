@@ -6,7 +6,6 @@ A coroutine can be cancelled wherever it waits; a thread that waits for a socket
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -16,8 +15,7 @@ __all__ = ["run", "start"]
 Kind = TypeVar("Kind")
 
 _lock = threading.Lock()
-# By process: a fork has the loop's memory, but not its thread.
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_running: tuple[threading.Thread, asyncio.AbstractEventLoop] | None = None
 
 
 def run(coroutine: Coroutine[Any, Any, Kind]) -> Kind:
@@ -40,11 +38,13 @@ def start(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    process = os.getpid()
+    global _running
     with _lock:
-        if process not in _loops:
+        # After a fork the loop is there, but not its thread.
+        if _running is None or not _running[0].is_alive():
             loop = asyncio.new_event_loop()
             # A daemon: a server that never answers must not keep the process from ending.
-            threading.Thread(target=loop.run_forever, name="oteval judges", daemon=True).start()
-            _loops[process] = loop
-        return _loops[process]
+            thread = threading.Thread(target=loop.run_forever, name="oteval judges", daemon=True)
+            thread.start()
+            _running = thread, loop
+        return _running[1]

@@ -6,7 +6,7 @@ JSON schema of the file is ``oteval config schema``.
 
 from __future__ import annotations
 
-from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config
+from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config, read_config
 from .live import Completion, Endpoint, Forward, Limits, Metrics, Redaction, resolved
 from .retention import DEFAULT_ARCHIVE, Retention
 from .rules import (
@@ -23,6 +23,7 @@ from .rules import (
     Where,
     seconds,
 )
+from .yaml_text import read_yaml
 
 __all__ = [
     "DEFAULT_ARCHIVE",
@@ -49,6 +50,8 @@ __all__ = [
     "Where",
     "load_config",
     "parse_config",
+    "read_config",
+    "read_yaml",
     "resolved",
     "seconds",
 ]

@@ -35,7 +35,7 @@ from .rules import (
 )
 from .yaml_text import read_yaml
 
-__all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config"]
+__all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config", "read_config"]
 
 DEFAULT_PATH = "oteval.yaml"
 
@@ -87,13 +87,21 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: The file is missing, no YAML, or says what is not known; with its line.
     """
+    return parse_config(read_config(path), str(path))
+
+
+def read_config(path: str | Path) -> str:
+    """Return the text of a configuration file.
+
+    Raises:
+        ConfigError: The file is missing or cannot be read.
+    """
     try:
-        text = Path(path).read_text("utf-8")
+        return Path(path).read_text("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; oteval config schema describes it") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return parse_config(text, str(path))
 
 
 def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:

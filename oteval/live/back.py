@@ -186,7 +186,7 @@ class Back:
 
     def _load_rules(self) -> Rules:
         if self._settings.config:
-            return Rules(self._settings.config, self._own)
+            return Rules(self._settings.config, self._own, copy=self._settings.config_copy)
         return Rules("", self._own, Config.model_construct(evaluators=[]))
 
     def _tell(self) -> None:

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..config import BaseRule, Config, JudgeRule, Limits, PythonRule, load_config
+from ..config import (
+    BaseRule,
+    Config,
+    JudgeRule,
+    Limits,
+    PythonRule,
+    load_config,
+    parse_config,
+    read_config,
+)
 from ..errors import OtevalError
 from ..evaluate.scorer import Scorer
 from ..pipeline import prepare
@@ -104,12 +113,20 @@ class Rules:
         path: The file.
         store: Where references by name or trajectory are.
         config: The configuration, instead of the file's; nothing is then read again.
+        copy: The last configuration that could be read, for when the file's cannot.
 
     Raises:
         ConfigError: The file cannot be read, or says what is not known.
     """
 
-    def __init__(self, path: str | Path, store: Store, config: Config | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        store: Store,
+        config: Config | None = None,
+        *,
+        copy: Path | None = None,
+    ) -> None:
         self._path = Path(path)
         # Judges ask it for earlier answers from threads of their own.
         self._store = store.sibling()
@@ -117,8 +134,17 @@ class Rules:
         self._stamp = self._stat()
         self.error = ""
         self.loads, self.failures = 1, 0
-        self.config = config or load_config(self._path)
-        self.live = self._prepared(self.config)
+        try:
+            self.config = config or load_config(self._path)
+            self.live = self._prepared(self.config)
+        except OtevalError as error:
+            if copy is None or not copy.exists():
+                raise
+            self.config = parse_config(read_config(copy), str(copy))
+            self.live = self._prepared(self.config)
+            self.error = str(error)
+            self.failures += 1
+            _log.error("the last good rules are in force: %s", error)
 
     def check(self) -> bool:
         """Read the file again if it has changed; return whether there are new rules."""
@@ -135,8 +161,11 @@ class Rules:
         try:
             config = load_config(self._path)
             live = self._prepared(config)
-        except OtevalError as error:
-            self.error = str(error)
+        except Exception as error:
+            # Nothing that the file or what it refers to does may end the storing process.
+            if not isinstance(error, OtevalError):
+                _log.exception("%s", self._path)
+            self.error = str(error) or type(error).__name__
             self.failures += 1
             _log.error("the old rules stay in force: %s", error)
             return False

@@ -24,20 +24,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..config import load_config
-from ..errors import ConfigError, OtevalError
+from ..errors import ConfigError
 from ..ingest.receiver.answers import Refused
 from ..ingest.receiver.auth import Tokens
 from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver, Server, refusal
 from ..ingest.receiver.intake import Intake
-from ..ingest.receiver.redaction import Redactor, Rule
 from ..ingest.spool import Spool
 from ..ingest.spool_reader import SpoolReader
 from .asking import ask
 from .figures import Figures
 from .logs import set_up
 from .readiness import lateness
+from .redaction_rules import RedactionRules
 from .settings import Settings
 from .supervisor import Supervisor
 
@@ -46,7 +45,7 @@ __all__ = ["Tls", "serve"]
 _log = logging.getLogger(__name__)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]", ""})
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
-_CHECK = 2.0
+_CHECK = 0.5
 
 
 class Tls:
@@ -113,7 +112,7 @@ class _Front:
     def __init__(self, settings: Settings, tokens: Tokens, tls: Tls | None) -> None:
         self._settings, self._tokens, self._tls = settings, tokens, tls
         self._stopping = asyncio.Event()
-        self._stamp = 0.0
+        self._redaction: RedactionRules
         self._figures = Figures(self._stand)
         self._intake: Intake
         self._spool: Spool
@@ -121,12 +120,14 @@ class _Front:
 
     async def run(self, on_ready: Callable[[str], None] | None) -> None:
         settings = self._settings
-        redactor = self._redactor()
+        # Before anything else: a server that does not know its rules does not start.
+        self._redaction = RedactionRules(settings.config)
         listener = _listen(settings.http)
         self._spool = Spool(settings.spool, quota=settings.quota)
+        self._redaction.keep_copy(settings.config_copy)
         if self._spool.cut:
             _log.warning("%d bytes of an unfinished request were cut", self._spool.cut)
-        self._intake = Intake(self._spool, redactor, self._figures.observe)
+        self._intake = Intake(self._spool, self._redaction.redactor, self._figures.observe)
         grpc_server = self._grpc() if settings.grpc else None
         host = split_address(settings.http)[0]
         url = f"{'https' if self._tls else 'http'}://{host}:{listener.getsockname()[1]}"
@@ -255,13 +256,15 @@ class _Front:
             "" if back else f"the storing process is away: {self._back.failure or 'it starts'}",
             back and self._back.failure,
             lateness(self._spool.oldest(), self._back.unmoved),
+            self._redaction.reason(),
         ]
         known = [text for text in reasons if text]
         return {
             "is_ready": not known,
             "reasons": known,
-            "warnings": _warnings(back),
+            "warnings": _warnings(back, self._redaction.error),
             "is_storing": bool(back),
+            "redaction": self._redaction.state(),
             "restarts": self._back.restarts,
             "spool_bytes": self._spool.size(),
             "spool_quota": self._spool.quota,
@@ -276,50 +279,31 @@ class _Front:
             return self._spool.size()
         return SpoolReader(self._settings.spool, self._back.position).left()
 
-    def _redactor(self) -> Redactor:
-        path = self._settings.config
-        if not path:
-            return Redactor([])
-        config = load_config(path)
-        self._stamp = _changed(path)
-        return Redactor(
-            Rule(tuple(rule.keys), rule.pattern, rule.replace) for rule in config.redact
-        )
-
     def _reload(self) -> None:
-        try:
-            self._intake.redactor = self._redactor()
-        except OtevalError as error:
-            _log.error("the old redaction rules stay in force: %s", error)
+        self._redaction.reload()
+        self._intake.redactor = self._redaction.redactor
         self._back.hang_up()
 
     async def _watch_config(self) -> None:
         """Take new redaction rules when the file changes; the other process sees to its own."""
-        path = self._settings.config
-        while path:
+        while True:
             await asyncio.sleep(_CHECK)
-            stamp = _changed(path)
-            if stamp != self._stamp:
-                self._stamp = stamp
-                try:
-                    self._intake.redactor = self._redactor()
-                except OtevalError as error:
-                    _log.error("the old redaction rules stay in force: %s", error)
+            try:
+                if await asyncio.to_thread(self._redaction.check):
+                    _log.info("the redaction rules of %s are in force", self._settings.config)
+            except Exception:
+                _log.exception("the configuration could not be looked at; it is tried again")
+            self._intake.redactor = self._redaction.redactor
 
 
-def _warnings(back: Mapping[str, Any]) -> list[str]:
+def _warnings(back: Mapping[str, Any], configuration: str) -> list[str]:
     """Return what is wrong though traces are taken and stored."""
     found = [f"lost: {loss}" for loss in back.get("losses", ())]
     if damaged := back.get("stored", {}).get("lost_bytes"):
         found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
+    if configuration:
+        found.append(f"the old rules stay in force: {configuration}")
     return found + list(back.get("scoring", {}).get("problems", ()))
-
-
-def _changed(path: str) -> float:
-    try:
-        return Path(path).stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _listen(address: str) -> socket.socket:

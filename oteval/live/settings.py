@@ -48,6 +48,11 @@ class Settings:
         return Path(f"{self.db}.spool")
 
     @property
+    def config_copy(self) -> Path:
+        """The last configuration that could be read, for a storing process that starts again."""
+        return self.spool / "oteval.yaml"
+
+    @property
     def queues(self) -> Path:
         """The folder of what is not sent on yet."""
         return Path(f"{self.db}.forward")

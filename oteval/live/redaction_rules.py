@@ -1,0 +1,151 @@
+"""The redaction rules in force: those of oteval.yaml, read again when the file changes.
+
+Data must never be stored less redacted than a valid configuration says. A file that cannot be
+read therefore changes nothing: the last good rules stay in force. While that may hide new rules,
+the server is not ready. A file counts as changed once it has been the same for two looks, so that
+a file that is half written is not taken for one with fewer rules.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..config import parse_config, read_config, read_yaml
+from ..errors import OtevalError
+from ..ingest.receiver.redaction import Redactor, Rule
+
+__all__ = ["RedactionRules"]
+
+_log = logging.getLogger(__name__)
+_Stamp = tuple[int, int, int] | None
+
+
+class RedactionRules:
+    """The rules of a file.
+
+    Attributes:
+        redactor: What applies the rules in force.
+        error: Why the file could not be read when that was last tried, or "".
+    """
+
+    def __init__(self, path: str) -> None:
+        """Read the file.
+
+        Args:
+            path: The file; "" for no rules.
+
+        Raises:
+            ConfigError: The file cannot be read.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._copy: Path | None = None
+        self._text = ""
+        self._stamp = self._seen = self._stat()
+        self._section: Any = None
+        self._count = self._loads = 0
+        self.error = ""
+        self._is_stale = False
+        self.redactor = Redactor([])
+        if path:
+            self._take(read_config(path))
+
+    def keep_copy(self, path: Path) -> None:
+        """Keep the text of the last good file there, for a storing process that starts again."""
+        self._copy = path
+        self._write_copy()
+
+    def check(self) -> bool:
+        """Read the file again if it has changed; return whether other rules are in force now."""
+        with self._lock:
+            stamp = self._stat()
+            has_settled, self._seen = stamp == self._seen, stamp
+            return stamp != self._stamp and has_settled and self._reload()
+
+    def reload(self) -> bool:
+        """Read the file again; return whether other rules are in force now."""
+        with self._lock:
+            return self._reload()
+
+    def _reload(self) -> bool:
+        if not self._path:
+            return False
+        self._stamp = self._seen = self._stat()
+        text = None
+        try:
+            text = read_config(self._path)
+            self._take(text)
+        except OtevalError as error:
+            self._keep(str(error), text)
+        except Exception as error:
+            # Nothing that a file holds may end the watching of it.
+            _log.exception("%s", self._path)
+            self._keep(f"{self._path}: {type(error).__name__}: {error}", text)
+        else:
+            return True
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """Return how redaction stands, for /readyz."""
+        return {
+            "rules": self._count,
+            "is_current": not self._is_stale,
+            "loads": self._loads,
+            "error": self.error,
+        }
+
+    def reason(self) -> str:
+        """Return why the server is not ready, "" while the rules of the file are in force."""
+        if not self._is_stale:
+            return ""
+        return f"redaction: the last good rules stay in force, not those of the file: {self.error}"
+
+    def _take(self, text: str) -> None:
+        config = parse_config(text, self._path)
+        rules = [Rule(tuple(one.keys), one.pattern, one.replace) for one in config.redact]
+        self.redactor = Redactor(rules)
+        self._count = len(rules)
+        self._loads += 1
+        self._section = self._section_of(text)
+        self.error, self._is_stale = "", False
+        self._text = text
+        self._write_copy()
+
+    def _keep(self, error: str, text: str | None) -> None:
+        """Keep the rules in force; they are current where the file still has the same ones."""
+        self.error = error
+        section = self._section_of(text)
+        self._is_stale = section is _UNKNOWN or section != self._section
+        _log.error("the last good redaction rules stay in force: %s", error)
+
+    def _section_of(self, text: str | None) -> Any:
+        """Return the part of a file that says what is redacted, as far as it can be read."""
+        try:
+            value = read_yaml(text or "", self._path)[1]
+        except OtevalError:
+            return _UNKNOWN
+        return value.get("redact") if isinstance(value, dict) else _UNKNOWN
+
+    def _write_copy(self) -> None:
+        if self._copy is None or not self._path:
+            return
+        partial = self._copy.with_name(f"{self._copy.name}.{os.getpid()}")
+        try:
+            partial.write_text(self._text, "utf-8")
+            partial.replace(self._copy)
+        except OSError as error:
+            _log.warning("%s: cannot be written: %s", self._copy, error.strerror)
+
+    def _stat(self) -> _Stamp:
+        try:
+            found = Path(self._path).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+_UNKNOWN = object()

@@ -117,9 +117,9 @@ class RedactionRules:
 
     def _keep(self, error: str, text: str | None) -> None:
         """Keep the rules in force; they are current where the file still has the same ones."""
-        self.error = error
         section = self._section_of(text)
         self._is_stale = section is _UNKNOWN or section != self._section
+        self.error = error
         _log.error("the last good redaction rules stay in force: %s", error)
 
     def _section_of(self, text: str | None) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Gap, Span, SpanRef, Trajectory, Usage, trajectory_id
+from .dropped_calls import with_dropped_calls
 from .duplicates import call_keys
 from .filling import Builder, agent_name, choose, fill, known_before
 from .gaps import gap
@@ -103,6 +104,7 @@ def _begin(run: Run, before: Builder | None, first: Sequence[Entry]) -> Builder:
             thread = thread.fork(before.end)  # another run went on from there already
         else:
             choose(before, first)
+        first = with_dropped_calls(thread, first)
         found = thread.overlap(first)
         goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
         if goes_on and (found.known or not _is_before(run, thread)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..model import Gap, Message, Rewrite, Trajectory
+from .dropped_calls import with_dropped_calls
 from .gaps import gap
 from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, answered, key_of, spoken
 from .readings import AgentRun, ModelCall, ToolRun
@@ -153,6 +154,7 @@ def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None
         return
     choose(builder, sent)
     thread = builder.thread
+    sent = with_dropped_calls(thread, sent)
     found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
     if found.kept < len(thread.spoken):
         if not call.whole:

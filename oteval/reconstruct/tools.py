@@ -230,7 +230,9 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
             rendered.append(_made_result(answer.run, call))
-        elif answer.result is None:
+        elif answer.run is None and (
+            answer.result is None or answer.result.message.content is None
+        ):
             span_id = message.span_id
             gaps.append(gap("missing_tool_result", span_id, tool=call.name))
     return rendered

@@ -299,3 +299,85 @@ def test_malformed_values_survive(value: Any):
 
     assert [t.agent for t in found] == ["ToolCallingAgent"]
     assert all(m.content != "__REDACTED__" for t in found for m in t.messages)
+
+
+def failed(text: str) -> tuple[str, str]:
+    """Return the framework's text of a failed step, of which the memory drops the calls."""
+    return ("tool-response", f"Error:\n{text}\nNow let's retry: take care!\n")
+
+
+BROKEN = "Error executing tool 'get_weather' with arguments {'city': 'Paris'}: ValueError: no"
+
+
+def test_a_failed_call_that_the_memory_drops_is_shown():
+    """The next call is sent the error alone; the call is the one that the answer asked for."""
+    found = only(
+        run(end=20),
+        model("c", 3, TASK, None, CALLS[:1], parent="a"),
+        used("t", 4, kwargs(city="Paris"), parent="a", status_code=2),
+        model("d", 7, [*TASK, failed(BROKEN)], "a", parent="a"),
+    )
+
+    assert brief(found.messages[2:4]) == [
+        ("assistant", [("get_weather", {"city": "Paris"})]),
+        ("tool", f"Error:\n{BROKEN}\nNow let's retry: take care!\n"),
+    ]
+    assert (found.messages[3].is_error, found.messages[3].tool_call_id) == (True, "k1")
+    assert "history_rewritten" not in codes(found)
+
+
+def test_of_several_dropped_calls_the_tools_spans_tell_the_results():
+    """One error stands for a step of two calls; which failed is what the spans say."""
+    found = only(
+        run(end=20),
+        model("c", 3, TASK, "I look.", CALLS, parent="a"),
+        used("t", 4, kwargs(city="Paris"), parent="a", status_code=2),
+        used("u", 5, kwargs(city="Tokyo"), "rainy", parent="a"),
+        model("d", 7, [*TASK, ("assistant", "I look."), failed(BROKEN)], "a", parent="a"),
+    )
+
+    results = [(m.tool_call_id, m.is_error) for m in found.messages if m.role == "tool"]
+    assert results == [("k1", True), ("k2", False)]
+    assert texts(found)[-2:] == ["rainy", "a"]
+    assert codes(found) == []
+
+
+def test_an_error_of_an_answer_without_calls_is_said_to_the_model():
+    """A text in which no call could be found stays in the memory, and so does the error."""
+    told = failed("Error while parsing tool call from model output: no blob")
+    found = only(
+        run(end=20),
+        model("c", 3, TASK, "Hm.", parent="a"),
+        model("d", 7, [*TASK, ("assistant", "Hm."), told], "a", parent="a"),
+    )
+
+    assert [m.role for m in found.messages[2:]] == ["assistant", "user", "assistant"]
+
+
+def test_a_call_that_is_written_as_text_is_a_call():
+    """A model that is offered no tools answers with a blob, which the memory shows as a call."""
+    text = 'Action:\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    found = only(
+        run(end=20),
+        model("c", 3, TASK, text, parent="a"),
+        model(
+            "d",
+            7,
+            [*TASK, ("assistant", text), called(CALLS[0]), ("tool-response", "Observation:\nx")],
+            "a",
+            parent="a",
+        ),
+    )
+
+    assert brief(found.messages[2:4]) == [
+        ("assistant", [("get_weather", {"city": "Paris"})]),
+        ("tool", "x"),
+    ]
+    assert "history_rewritten" not in codes(found)
+
+
+def test_a_later_runs_task_is_its_own():
+    """The agent object's attribute still holds the task of the first run."""
+    attributes = {"input.value": '{"task": "new"}', "smolagents.task": "old"}
+
+    assert texts(only(run(attributes=attributes))) == ["new", "done"]

@@ -16,11 +16,13 @@ from .any_agent import ANY_AGENT
 from .base import Dialect, Logs
 from .claude_code import CLAUDE_CODE
 from .crewai import CREWAI
+from .dspy import DSPY
 from .gemini_cli import GEMINI_CLI
 from .genai import GENAI
 from .genai_events import GENAI_EVENTS
 from .genkit import GENKIT
 from .haystack import HAYSTACK
+from .haystack_openinference import HAYSTACK_OPENINFERENCE
 from .langfuse import LANGFUSE
 from .langsmith import LANGSMITH
 from .litellm import LITELLM
@@ -48,6 +50,8 @@ DIALECTS: tuple[Dialect, ...] = (
     LANGSMITH,
     CREWAI,
     SMOLAGENTS,
+    DSPY,
+    HAYSTACK_OPENINFERENCE,
     OPENINFERENCE,
     ADK,
     PYDANTIC_AI,

@@ -28,7 +28,7 @@ from .base import (
 )
 from .haystack_messages import definitions, messages_of
 
-__all__ = ["HAYSTACK"]
+__all__ = ["HAYSTACK", "said_before"]
 
 SWITCH = "set HAYSTACK_CONTENT_TRACING_ENABLED=true"
 PREFIX = "haystack."
@@ -69,12 +69,12 @@ def _agent(span: Span) -> AgentRun:
         input=tuple(asked),
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
-        transcript_new_from=_said_before(asked) if AGENT_INPUT in span.attributes else None,
+        transcript_new_from=said_before(asked) if AGENT_INPUT in span.attributes else None,
         tools=tuple(definitions(_listed(parse(span.attributes.get(AGENT_TOOLS)).value))),
     )
 
 
-def _said_before(asked: Sequence[Message]) -> int:
+def said_before(asked: Sequence[Message]) -> int:
     """Return how many messages, prompts left out, a run was given up to the last answer or result.
 
     What comes after them is what the run was asked.

@@ -6,93 +6,111 @@ missing, ``input.value`` and ``output.value`` may hold the raw request and respo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
-from ...model import Message, Span
-from ..content import from_messages, tool_definitions
+from ...model import Gap, Message, Span
+from ..content import tool_definitions
 from ..gaps import gap
 from ..langchain import messages, tool_message
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
-from .flat import nested
+from ..values import hidden, parse, parse_arguments, text_of
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    has_prefix,
+    model_failure,
+    result_text,
+    revealed,
+    usage,
+)
+from .openinference_messages import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
+from .openinference_values import INPUT, OUTPUT, answer, request, response_id
 
-__all__ = ["OPENINFERENCE"]
+__all__ = ["OPENINFERENCE", "SWITCH"]
 
 SWITCH = (
     "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their relatives, or set "
     "them to false"
 )
 KIND = "openinference.span.kind"
-INPUT, OUTPUT = "input.value", "output.value"
+PARSED_ONLY = (
+    "this span holds what was parsed from the answer; instrument the model's client as well (for "
+    "instance with openinference-instrumentation-openai)"
+)
+# What a framework writes itself, where a processor of spans only added OpenInference's attributes.
+NATIVE = (
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.tool.call.result",
+    "pydantic_ai.all_messages",
+)
+OWN_SCOPE = "openinference."
+_CALL_IDS = ("tool_call.id", "tool.call_id", "tool.id", "gen_ai.tool.call.id")
+_TOOL_STATUS = ("gen_ai.tool.status", "tool.status")
 HAND_OFF = "handoff to "
 GRAPH = "LangGraph"  # the name of a graph that was given none
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has OpenInference's kind."""
-    return KIND in span.attributes
+    """Return whether the span has OpenInference's kind, and no content in its framework's form.
+
+    Processors that translate a framework's own spans lose some of what those hold.
+    """
+    if KIND not in span.attributes:
+        return False
+    return span.scope.startswith(OWN_SCOPE) or not any(key in span.attributes for key in NATIVE)
 
 
 def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     """Return what the span's kind says it is."""
     kind = str(span.attributes[KIND]).upper()
     if kind == "LLM":
-        return _model_call(span)
+        return Wrapper(span) if _only_prepares(span) else _model_call(span)
     # openai-agents: the answer to the call that asks for it stands in the next agent's input.
     if kind == "TOOL" and "tool.name" not in span.attributes and span.name.startswith(HAND_OFF):
         return Wrapper(span)
     # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
     if kind == "TOOL" or (kind == "AGENT" and "tool.name" in span.attributes):
         return _tool(span)
+    if kind == "CHAIN" and _asks_model(span):
+        return _model_call(span)
     if kind == "AGENT" or (kind == "CHAIN" and "metadata" in span.attributes):
         return _agent_or_node(span, kind)
     return Wrapper(span)
 
 
-def _flat(span: Span, prefix: str, role: str) -> list[Message]:
-    messages = []
-    for item in nested(span.attributes, prefix):
-        fields = item.get("message") if isinstance(item, Mapping) else None
-        if not isinstance(fields, Mapping):
-            continue
-        # The oldest attributes are dropped first: a message that lost its role is not whole.
-        if "role" in fields or not span.dropped_attributes:
-            messages.append(_message(fields))
-    return from_messages(messages, span, role)
+def _only_prepares(span: Span) -> bool:
+    """Return whether a span of kind LLM is a private method that puts a request together.
+
+    LlamaIndex writes ``OpenAI._prepare_chat_with_tools`` beside the call itself.
+    """
+    if not span.name.rpartition(".")[2].startswith("_"):
+        return False
+    return not any(has_prefix(span.attributes, prefix) for prefix in (SENT, RECEIVED))
 
 
-def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat message in OpenAI's form."""
-    content = fields.get("content")
-    parts = fields.get("contents")
-    if content is None and isinstance(parts, list):
-        content = [part.get("message_content", part) for part in parts if isinstance(part, Mapping)]
-    calls = fields.get("tool_calls")
-    return {
-        **fields,
-        "content": content,
-        "tool_calls": [
-            call.get("tool_call", call)
-            for call in (calls if isinstance(calls, list) else [])
-            if isinstance(call, Mapping)
-        ],
-    }
+def _asks_model(span: Span) -> bool:
+    """Return whether a span of kind CHAIN is itself the model call that it is about.
+
+    Instructor writes so. Where the model's client is instrumented as well, that span is inside.
+    """
+    return "llm.model_name" in span.attributes and has_prefix(span.attributes, SENT)
 
 
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    sent = _flat(span, "llm.input_messages.", "user") or _raw_messages(span, INPUT)
-    received = _flat(span, "llm.output_messages.", "assistant")
-    raw = _raw_choices(span) if len(received) != 1 else []
-    others: list[Message] = []
-    if len(raw) > 1 or not received:
-        received, others = raw[:1], raw[1:]
-    if not sent and not received and not any(found.code == "redacted" for found in gaps):
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    sent = flat_messages(span, SENT, "user") or request(span)
+    received, others = _received(span)
+    one_sided = _one_sided(span, sent, received, gaps)
+    gaps += one_sided
+    if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
+        gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
+    gaps += cut_arguments(span, [*sent, *received])
     parameters = parse(attributes.get("llm.invocation_parameters")).value
     delta = isinstance(parameters, Mapping) and bool(parameters.get("previous_response_id"))
     losses = {"redacted", "attributes_dropped", "content_not_captured"}
@@ -101,43 +119,35 @@ def _model_call(span: Span) -> ModelCall:
         input=revealed(sent, span, SWITCH, gaps),
         output=revealed(received, span, SWITCH, gaps),
         choices=tuple(others),
-        tools=tool_definitions(_definitions(attributes)),
+        tools=tool_definitions(tool_schemas(span)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        response_id=response_id(span),
         usage=usage(attributes, "llm.token_count.prompt_details.cache_read"),
-        whole=not [found for found in gaps if found.code in losses],
+        whole=not [found for found in gaps if found.code in losses and found not in one_sided],
         is_delta=delta,
         gaps=tuple(gaps),
     )
 
 
-def _definitions(attributes: Mapping[str, Any]) -> list[Any]:
-    found = [
-        item["tool"].get("json_schema")
-        for item in nested(attributes, "llm.tools.")
-        if isinstance(item, Mapping) and isinstance(item.get("tool"), Mapping)
-    ]
-    return [parse(schema).value for schema in found]
+def _received(span: Span) -> tuple[list[Message], list[Message]]:
+    """Return the messages of a model's answer, and the other answers it gave."""
+    flat = flat_messages(span, RECEIVED, "assistant")
+    if len(flat) == 1:
+        return flat, []
+    raw = answer(span)
+    return (raw.messages, list(raw.choices)) if raw.choices or not flat else (flat, [])
 
 
-def _raw_messages(span: Span, key: str) -> list[Message]:
-    """Return the messages of a raw chat-completions request, where the attribute holds one."""
-    value = parse(span.attributes.get(key)).value
-    messages = value.get("messages") if isinstance(value, Mapping) else None
-    if not isinstance(messages, list):
+def _one_sided(
+    span: Span, sent: Sequence[Message], received: Sequence[Message], known: Sequence[Gap]
+) -> list[Gap]:
+    """Return the gap of a model call of which one side or both are missing."""
+    if any(found.code == "redacted" for found in known) or (sent and (received or span.is_error)):
         return []
-    return from_messages([m for m in messages if isinstance(m, Mapping) and "role" in m], span)
-
-
-def _raw_choices(span: Span) -> list[Message]:
-    """Return the answers of a raw chat-completions response, where the attribute holds one."""
-    value = parse(span.attributes.get(OUTPUT)).value
-    found = value.get("choices") if isinstance(value, Mapping) else None
-    answers: list[Message] = []
-    for choice in found if isinstance(found, list) else []:
-        message = choice.get("message") if isinstance(choice, Mapping) else None
-        if isinstance(message, Mapping):
-            answers += from_messages([message], span, "assistant")[:1]
-    return answers
+    sides = " and ".join(
+        side for side, found in (("input", sent), ("output", received)) if not found
+    )
+    return [gap("content_not_captured", span.span_id, switch=f"its {sides} is missing: {SWITCH}")]
 
 
 def _tool(span: Span) -> ToolRun:
@@ -146,18 +156,44 @@ def _tool(span: Span) -> ToolRun:
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments = attributes.get(INPUT)
-    output = tool_message(parse(attributes.get(OUTPUT)).value)
+    returned = parse(attributes.get(OUTPUT)).value
+    output = tool_message(returned) or _tool_output(returned)
     result = attributes.get(OUTPUT) if output is None else output.get("content")
-    call_id = attributes.get("tool_call.id") or (output or {}).get("tool_call_id")
+    call_id = semconv.first(attributes, _CALL_IDS) or (output or {}).get("tool_call_id")
+    failed = (output or {}).get("status") == "error"
     return ToolRun(
         span,
         name=str(attributes.get("tool.name") or span.name),
         call_id=str(call_id or ""),
         arguments=None if arguments is None else parse_arguments(arguments),
         result=result_text(span, result),
-        is_error=span.is_error or (output or {}).get("status") == "error",
+        is_error=failed or span.is_error or semconv.first(attributes, _TOOL_STATUS) == "error",
         gaps=tuple(gaps),
     )
+
+
+def _tool_output(value: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a result in an envelope, or None where a tool's output has none.
+
+    LlamaIndex's ``ToolOutput`` and MCP's ``CallToolResult`` say beside the result if it failed.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    if "raw_output" in value and "tool_name" in value:
+        content, failed = value.get("content", value.get("blocks")), value.get("is_error")
+    elif isinstance(value.get("content"), list) and isinstance(value.get("isError"), bool):
+        content, failed = value["content"], value["isError"]
+    else:
+        return None
+    return {"content": _joined(content), "status": "error" if failed is True else "success"}
+
+
+def _joined(blocks: Any) -> str | None:
+    """Return the text of a result's blocks; as JSON where one of them is not a text."""
+    items = blocks if isinstance(blocks, list) else [None]
+    texts = [item.get("text") if isinstance(item, Mapping) else None for item in items]
+    known = [text for text in texts if isinstance(text, str)]
+    return "\n".join(known) if known and len(known) == len(texts) else text_of(blocks)
 
 
 def _agent_or_node(span: Span, kind: str) -> Reading:

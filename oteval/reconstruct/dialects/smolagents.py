@@ -19,7 +19,7 @@ from ...model import Message, Span, ToolCall
 from ..content import from_messages, join_neighbours
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun
-from ..values import hidden, parse
+from ..values import hidden, parse, parse_arguments
 from .base import Dialect, Logs
 from .openinference import OPENINFERENCE
 
@@ -38,6 +38,10 @@ _CALLING, _OBSERVED = "Calling tools:", "Observation:"
 _CODE = re.compile(r"<code>|```(?:py|python)?\s|\ACode:|\A\s*\{\s*\"(?:thought|code)\"")
 # What the framework puts behind an answer that ended at a stop sequence.
 _END = re.compile(r"\s*(?:</code>|<end_code>)\s*\Z")
+_ERROR = "Error:"
+_FAILED_CALL = re.compile(
+    r"Error executing (?:tool|request to team member) '|Unknown tool |Argument "
+)
 _CALL_ID = re.compile(r"\ACall id: [^\n]*\n")
 
 
@@ -59,12 +63,25 @@ def read(span: Span, logs: Logs) -> Reading:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    output = tuple(map(_ended, call.output))
+    output = tuple(_with_written_call(_ended(message)) for message in call.output)
     asks = any(message.tool_calls for message in output)
     writes_code = not asks and any(_CODE.search(message.content or "") for message in output)
     # The calls that the code makes are no part of the answer: it is open to the tools' spans.
     whole = call.whole and not writes_code
     return replace(call, input=tuple(_memory(call.input, call.span)), output=output, whole=whole)
+
+
+def _with_written_call(message: Message) -> Message:
+    """Return an answer with the call that its text tells, of a model that is offered no tools."""
+    text = message.content or ""
+    blob = text[text.find("{") : text.rfind("}") + 1]
+    if message.tool_calls or not blob:
+        return message
+    fields = parse(blob).value
+    if not isinstance(fields, Mapping) or not {"name", "arguments"} <= set(fields):
+        return message
+    call = ToolCall(str(fields["name"]), parse_arguments(fields["arguments"]))
+    return replace(message, tool_calls=(call,))
 
 
 def _ended(message: Message) -> Message:
@@ -79,7 +96,8 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
     calls: tuple[ToolCall, ...] = ()
     for message in messages:
         if message.role == "tool-response":
-            found += _results(message, calls)
+            found += _results(message, calls, found)
+            calls = ()
             continue
         calls = ()
         if message.role == "tool-call":
@@ -101,15 +119,33 @@ def _asked(message: Message, span: Span) -> Message:
     return told if told.tool_calls else replace(message, role="assistant")
 
 
-def _results(message: Message, calls: Sequence[ToolCall]) -> list[Message]:
+def _results(
+    message: Message, calls: Sequence[ToolCall], before: Sequence[Message]
+) -> list[Message]:
     """Return the results that a text tells: of several calls, only that they are there."""
+    text = _CALL_ID.sub("", message.content or "")
+    if not calls and _tells_failed_call(text, before):
+        return [replace(message, role="tool", content=text, is_error=True)]
     if not calls:
         return [replace(message, role="user")]
     if len(calls) > 1:
         return [replace(message, role="tool", content=None, tool_call_id=c.id) for c in calls]
-    text = _CALL_ID.sub("", message.content or "")
     result = text.removeprefix(_OBSERVED).removeprefix("\n")
-    return [replace(message, role="tool", content=result, tool_call_id=calls[0].id)]
+    failed = text.startswith(_ERROR)
+    return [
+        replace(message, role="tool", content=result, tool_call_id=calls[0].id, is_error=failed)
+    ]
+
+
+def _tells_failed_call(text: str, before: Sequence[Message]) -> bool:
+    """Return whether an error is of calls that the framework's memory dropped.
+
+    A text that is not a call at all fails too, but stays in the memory.
+    """
+    if not text.startswith(_ERROR):
+        return False
+    is_answered = bool(before) and before[-1].role == "assistant"
+    return not is_answered or _FAILED_CALL.search(text) is not None
 
 
 def _is_list(value: Any) -> bool:
@@ -145,7 +181,8 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
 def _agent(agent: AgentRun) -> AgentRun:
     attributes = agent.span.attributes
     asked = parse(attributes.get(INPUT)).value
-    task = attributes.get(TASK) or (asked.get("task") if isinstance(asked, Mapping) else None)
+    # The attribute is that of the agent object: in a later run it may be the task of the first.
+    task = (asked.get("task") if isinstance(asked, Mapping) else None) or attributes.get(TASK)
     given = agent.input
     if isinstance(task, str) and task and not hidden(task):
         given = (Message("user", task, span_id=agent.span.span_id, trace_id=agent.span.trace_id),)

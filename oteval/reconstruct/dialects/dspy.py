@@ -1,0 +1,190 @@
+"""DSPy, as OpenInference writes it (scope ``openinference.instrumentation.dspy``).
+
+An adapter writes a program's fields into the text of a prompt and reads them from the answer's
+text: under headers (``[[ ## question ## ]]``), as XML, or as JSON. So the calls of a ReAct agent
+are text too. The answer has the fields ``next_tool_name`` and ``next_tool_args``, and the next
+prompt repeats all steps as ``tool_name_0``, ``tool_args_0``, ``observation_0``. Here they become
+calls and results. What such a prompt holds before its last question are examples, or the turns of
+a ``dspy.History``, which have runs of their own. Prompts of other programs are shown as they are.
+
+Source: https://github.com/stanfordnlp/dspy (``predict/react.py``, ``adapters/``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...jsontext import dumps
+from ...model import Message, Span, ToolCall
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..values import parse, parse_arguments
+from .base import Dialect, Logs, call_arguments
+from .openinference import OPENINFERENCE
+from .openinference_values import INPUT, OUTPUT
+
+__all__ = ["DSPY"]
+
+SCOPE = "openinference.instrumentation.dspy"
+_HEADER = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
+_ELEMENT = re.compile(r"^<(\w+)>\n?(.*?)\n?</\1>[ \t]*$", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,6})")
+# What an adapter writes below the fields: which ones the answer is to have.
+_REQUEST = re.compile(
+    r"\n+Respond with (?:the corresponding|a JSON object)(?:(?!\n\n).)*\Z", re.DOTALL
+)
+_FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
+_FAILED = "Execution error in "
+_CALLS = (".__call__", ".acall")
+_FORWARDS = (".forward", ".aforward")
+_THOUGHTS = ("reasoning", "completed")
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether OpenInference's instrumentation of DSPy wrote the span."""
+    return span.scope == SCOPE and OPENINFERENCE.claims(span, logs)
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what OpenInference's kind says, in DSPy's terms."""
+    reading = OPENINFERENCE.read(span, logs)
+    if isinstance(reading, ModelCall):
+        return _model_call(reading)
+    if isinstance(reading, ToolRun):
+        return _tool(reading)
+    return (_agent(span) or reading) if isinstance(reading, Wrapper) else reading
+
+
+def _model_call(call: ModelCall) -> ModelCall:
+    # Every answer is a message of its own; several were asked for.
+    answers = [*call.output, *call.choices]
+    asked = [m for m in call.input if m.role == "user"]
+    fields = _fields(asked[-1].content or "") if asked else {}
+    is_step = any("next_tool_name" in _fields(m.content or "") for m in answers[:1])
+    if "trajectory" not in fields and not is_step and not any(map(_STEP.fullmatch, fields)):
+        return replace(call, output=tuple(answers[:1]), choices=tuple(answers[1:]))
+    prompts = [m for m in call.input if m.role in ("system", "developer")]
+    told = [_said(message) for message in answers]
+    return replace(
+        call,
+        input=(*prompts, *_conversation(asked[-1], fields)) if asked else tuple(prompts),
+        output=tuple(told[:1]),
+        choices=tuple(told[1:]),
+    )
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Return the fields that an adapter wrote into a text, in their order; empty without any."""
+    text = text.strip()
+    marks = list(_HEADER.finditer(text))
+    if marks:
+        ends = [mark.start() for mark in marks[1:]] + [len(text)]
+        found = {m[1]: text[m.end() : end] for m, end in zip(marks, ends, strict=True)}
+        last = marks[-1][1]
+        return {
+            k: _REQUEST.sub("", v).strip() if k == last else v.strip() for k, v in found.items()
+        }
+    fence = _FENCE.match(text)
+    value = parse(fence[1] if fence else text).value
+    if isinstance(value, Mapping):
+        return {key: _as_text(found) for key, found in value.items()}
+    return {match[1]: match[2].strip() for match in _ELEMENT.finditer(text)}
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _conversation(asked: Message, fields: Mapping[str, str]) -> Iterator[Message]:
+    """Yield the question of a ReAct agent's prompt, and its steps so far as calls and results."""
+    steps: dict[int, dict[str, str]] = {}
+    given: dict[str, str] = {}
+    nested = _fields(fields.get("trajectory", ""))
+    for name, text in {**fields, **nested}.items():
+        step = _STEP.fullmatch(name)
+        if step is not None:
+            steps.setdefault(int(step[2]), {})[step[1]] = text
+        elif name != "trajectory":
+            given[name] = text
+    yield replace(asked, content=_shown(given))
+    for number in sorted(steps):
+        yield from _step(asked, steps[number])
+
+
+def _shown(fields: Mapping[str, str]) -> str:
+    """Return fields as text: the only one by itself, several under their names."""
+    if len(fields) == 1:
+        return next(iter(fields.values()))
+    return "\n\n".join(f"[[ ## {name} ## ]]\n{text}" for name, text in fields.items())
+
+
+def _step(asked: Message, step: Mapping[str, str]) -> Iterator[Message]:
+    name = step.get("tool_name", "")
+    yield _call(asked, name, step.get("tool_args"), step.get("thought"))
+    if "observation" in step:
+        result = step["observation"]
+        failed = result.startswith(f"{_FAILED}{name}:")
+        yield replace(asked, role="tool", content=result, name=name, is_error=failed)
+
+
+def _call(source: Message, name: str, arguments: str | None, thought: str | None) -> Message:
+    call = ToolCall(name, parse_arguments(arguments))
+    return replace(source, role="assistant", content=thought or None, tool_calls=(call,))
+
+
+def _said(message: Message) -> Message:
+    """Return an answer as the call it asks for, or as the text of its last fields."""
+    fields = _fields(message.content or "")
+    name = fields.get("next_tool_name")
+    if name:
+        return _call(message, name, fields.get("next_tool_args"), fields.get("next_thought"))
+    told = {key: text for key, text in fields.items() if key not in _THOUGHTS}
+    return replace(message, content=_shown(told)) if told else message
+
+
+def _tool(tool: ToolRun) -> ToolRun:
+    name = tool.name
+    for suffix in _CALLS:
+        name = name.removesuffix(suffix)
+    arguments = tool.arguments
+    if isinstance(arguments, Mapping):
+        arguments = {"kwargs": {}, **arguments} if "args" in arguments else arguments
+        arguments = call_arguments(arguments)
+    result = parse(tool.result).value if tool.result else tool.result
+    return replace(
+        tool,
+        name=name,
+        arguments=arguments,
+        result=result if isinstance(result, str) else tool.result,
+    )
+
+
+def _agent(span: Span) -> AgentRun | None:
+    """Return the run of a ReAct agent, or None for any other module."""
+    name, _, method = span.name.rpartition(".")
+    output = parse(span.attributes.get(OUTPUT)).value
+    fields = output if isinstance(output, Mapping) else {}
+    if f".{method}" not in _FORWARDS or (name != "ReAct" and "trajectory" not in fields):
+        return None
+    given = parse(span.attributes.get(INPUT)).value
+    inner = given.get("input_args", given) if isinstance(given, Mapping) else {}
+    asked = {k: _as_text(v) for k, v in inner.items() if k != "history"}
+    told = {k: _as_text(v) for k, v in fields.items() if k not in ("trajectory", *_THOUGHTS)}
+    return AgentRun(
+        span,
+        name=name,
+        input=_spoken(span, "user", asked),
+        output=_spoken(span, "assistant", told),
+    )
+
+
+def _spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Message, ...]:
+    if not fields:
+        return ()
+    text = _shown(fields)
+    return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)
+
+
+DSPY = Dialect("dspy", claims, read)

@@ -1,0 +1,120 @@
+"""Haystack, as OpenInference writes it (scope ``openinference.instrumentation.haystack``).
+
+A pipeline and each of its components is a span, named by class and method. Generators are LLM
+spans with flat messages. An agent's own model calls and tools have no spans: its messages are the
+reprs of ``ChatMessage`` objects in the input and output of its CHAIN span.
+
+Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-haystack``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...model import Message, Span
+from ..python_reprs import object_of
+from ..readings import AgentRun, ModelCall, Reading, Wrapper
+from ..values import parse
+from .base import Dialect, Logs, attribute_gaps, has_prefix
+from .haystack import said_before
+from .haystack_messages import messages_of
+from .openinference import OPENINFERENCE, SWITCH
+from .openinference_messages import RECEIVED, SENT
+from .openinference_values import INPUT, OUTPUT
+
+__all__ = ["HAYSTACK_OPENINFERENCE"]
+
+SCOPE = "openinference.instrumentation.haystack"
+_RUN = (".run", ".run_async")
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether OpenInference's instrumentation of Haystack wrote the span."""
+    return span.scope == SCOPE and OPENINFERENCE.claims(span, logs)
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what OpenInference's kind says; a component that answers with messages is an agent."""
+    reading = OPENINFERENCE.read(span, logs)
+    if isinstance(reading, ModelCall):
+        return _model_call(reading)
+    if isinstance(reading, Wrapper) and span.name.endswith(_RUN):
+        return _agent(span) or reading
+    return reading
+
+
+def _messages(value: Any, span: Span, role: str) -> list[Message]:
+    """Return the messages of a list of reprs; empty where any of them cannot be read."""
+    items = [_plain(item) for item in value] if isinstance(value, list) else []
+    return [] if None in items else messages_of(items, span, role)
+
+
+def _plain(item: Any) -> Any:
+    """Return a message or a text in Haystack's serialised form, or None for any other object."""
+    found = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
+    content = found.get("_content") if isinstance(found, Mapping) else None
+    if not isinstance(content, list):
+        return item if isinstance(found, str) else None
+    return {**found, "_content": [_part(part) for part in content if isinstance(part, Mapping)]}
+
+
+def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = _PARTS.get(str(part.get("type")))
+    return part if name is None else {name: part}
+
+
+_PARTS = {
+    "ToolCall": "tool_call",
+    "ToolCallResult": "tool_call_result",
+    "ReasoningContent": "reasoning",
+    "ImageContent": "image",
+    "FileContent": "file",
+}
+
+
+def _field(span: Span, key: str, *names: str) -> Any:
+    """Return the first field of an attribute's value that is there, or None."""
+    fields = parse(span.attributes.get(key)).value
+    found = fields if isinstance(fields, Mapping) else {}
+    return next((found[name] for name in names if found.get(name)), None)
+
+
+def _model_call(call: ModelCall) -> ModelCall | Wrapper:
+    """Return a generator's call with the calls and results that its flat messages leave out."""
+    span = call.span
+    said, answered = _field(span, INPUT, "messages"), _field(span, OUTPUT, "replies")
+    is_flat = any(has_prefix(span.attributes, prefix) for prefix in (SENT, RECEIVED))
+    # Builders of prompts are of kind LLM too.
+    if not is_flat and said is None and answered is None:
+        return Wrapper(span)
+    sent = _messages(said, span, "user")
+    replies = _messages(answered, span, "assistant")
+    return replace(
+        call,
+        input=tuple(sent) or call.input,
+        output=tuple(replies[:1]) or call.output,
+        choices=tuple(replies[1:]) if replies else call.choices,
+    )
+
+
+def _agent(span: Span) -> AgentRun | None:
+    """Return the run of an agent, or None for a component or pipeline that is none."""
+    transcript = _messages(_field(span, OUTPUT, "messages"), span, "assistant")
+    asked = _messages(_field(span, INPUT, "messages"), span, "user")
+    name = span.name.rpartition(".")[0]
+    if not asked or not (transcript or name == "Agent"):
+        return None
+    return AgentRun(
+        span,
+        name=name,
+        input=tuple(asked[said_before(asked) :]) or tuple(asked[-1:]),
+        output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
+        transcript=tuple(transcript),
+        transcript_new_from=said_before(asked),
+        gaps=tuple(attribute_gaps(span, (INPUT, OUTPUT), SWITCH)),
+    )
+
+
+HAYSTACK_OPENINFERENCE = Dialect("haystack-openinference", claims, read)

@@ -1,0 +1,168 @@
+"""The raw request and response in ``input.value`` and ``output.value`` of OpenInference's spans.
+
+Their form is that of the client that was called. What is of no known form is the question or the
+answer itself, as a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model import Message, Span
+from ..content import from_messages
+from ..provider_calls import Answer, answer_of, request_of
+from ..python_reprs import object_of
+from ..values import hidden, parse, text_of
+from .base import only_argument
+
+__all__ = ["INPUT", "OUTPUT", "answer", "request", "response_id"]
+
+INPUT, OUTPUT = "input.value", "output.value"
+_TURNS = ("messages", "input", "contents", "prompt", "message")
+_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
+_TEXTS = ("text", "response", "completion", "output_text", "generated_text")
+_IDS = ("id", "response_id", "responseId")
+
+
+def request(span: Span) -> list[Message]:
+    """Return the messages that a span's raw request holds."""
+    value = _value(span, INPUT)
+    if isinstance(value, Mapping):
+        asked = _request(value)
+        return request_of(asked, span).messages if asked else _plain(_only(span), span, "user")
+    if isinstance(value, list):
+        return request_of(_items(value), span).messages
+    return _plain(value, span, "user")
+
+
+def _request(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return a request in the form of chat completions, or None for what is none."""
+    arguments = value.get("kwargs")
+    value = arguments if isinstance(arguments, Mapping) else value
+    turns = next((value[key] for key in _TURNS if value.get(key) not in (None, "", [])), None)
+    if turns is None:
+        return None
+    config = value.get("config")
+    places = (value, config) if isinstance(config, Mapping) else (value,)
+    prompts = [place[key] for key in _SYSTEM for place in places if place.get(key)]
+    system = _text(prompts[0]) if prompts else ""
+    return {"messages": _items(turns if isinstance(turns, list) else [turns]), "system": system}
+
+
+def _only(span: Span) -> Any:
+    """Return the text that a traced function was given alone, or all of its arguments."""
+    found = only_argument(_value(span, INPUT))
+    return found if isinstance(found, str) else span.attributes[INPUT]
+
+
+def answer(span: Span) -> Answer:
+    """Return the answer, and other choices, that a span's raw response holds."""
+    value = _value(span, OUTPUT)
+    if isinstance(value, Mapping):
+        found = answer_of(_response(value), span)
+        return found if found.messages else _as_written(span)
+    if isinstance(value, list) and value:
+        return _listed(value, span)
+    return Answer(_plain(value, span, "assistant"))
+
+
+def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a response in the form of chat completions, where it is in one of few others."""
+    candidates = value.get("candidates")
+    if isinstance(candidates, list):
+        return {"choices": [{"message": c.get("content")} for c in candidates if _is_full(c)]}
+    text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
+    known = {"choices", "output", "message", "content", "parts", "tool_calls", "generations"}
+    if text is not None and known.isdisjoint(value):
+        return {"message": {"role": "assistant", "content": text}}
+    return value
+
+
+def _is_full(candidate: Any) -> bool:
+    return isinstance(candidate, Mapping) and bool(candidate.get("content"))
+
+
+def _listed(value: list[Any], span: Span) -> Answer:
+    """Return what a list says: texts that are choices, calls, or messages."""
+    if all(isinstance(item, str) for item in value):
+        said = [_said(text, span) for text in value]
+        first = next(iter(said), [])
+        return Answer(first, tuple(message for other in said[1:] for message in other[:1]))
+    calls = [item for item in value if isinstance(item, Mapping) and "arguments" in item]
+    if len(calls) == len(value) and not any("type" in call for call in calls):
+        asked = [{"role": "assistant", "tool_calls": calls}]
+        return Answer(from_messages(asked, span))
+    found = answer_of(value, span)
+    told = [message for message in found.messages if message.role in ("assistant", "tool")]
+    return Answer(told, found.choices) if told else _as_written(span)
+
+
+def _as_written(span: Span) -> Answer:
+    return Answer(_plain(span.attributes[OUTPUT], span, "assistant"))
+
+
+def _said(text: str, span: Span) -> list[Message]:
+    item = _item(text)
+    return _plain(text, span, "assistant") if item == text else from_messages([item], span)
+
+
+def _items(items: list[Any]) -> list[Any]:
+    """Return a list with the reprs of message objects as mappings."""
+    return [_item(item) if isinstance(item, str) else item for item in items]
+
+
+_MESSAGE_REPR = ("ChatMessage(", "Message(")
+
+
+def _item(text: str) -> Any:
+    found = object_of(text) if text.startswith(_MESSAGE_REPR) else None
+    if not isinstance(found, Mapping):
+        return text
+    content = found.get("content")
+    if content is None and isinstance(found.get("blocks"), list):
+        texts = [block for block in found["blocks"] if "text" in block]
+        content = [{"type": "text", "text": block["text"]} for block in texts]
+    extra = found.get("additional_kwargs")
+    extra = extra if isinstance(extra, Mapping) else {}
+    return {
+        "role": found.get("role"),
+        "content": content,
+        "tool_calls": found.get("tool_calls") or extra.get("tool_calls"),
+        "tool_call_id": found.get("tool_call_id") or extra.get("tool_call_id"),
+    }
+
+
+def _value(span: Span, key: str) -> Any:
+    """Return what an attribute means, or the text itself where it is said to be plain."""
+    value = span.attributes.get(key)
+    if value is None or hidden(value):
+        return None
+    found = parse(value)
+    if found.truncated:
+        return None
+    kind = str(span.attributes.get(key.replace("value", "mime_type")) or "")
+    return value if kind.startswith("text/") else found.value
+
+
+def _plain(value: Any, span: Span, role: str) -> list[Message]:
+    text = text_of(value)
+    if not text or not text.strip():
+        return []
+    return [Message(role, text, span_id=span.span_id, trace_id=span.trace_id)]
+
+
+def _text(prompt: Any) -> str:
+    """Return a system prompt as text, in whichever form a client takes it."""
+    if isinstance(prompt, Mapping):
+        prompt = prompt.get("parts", prompt.get("text", prompt.get("content")))
+    if isinstance(prompt, list):
+        return "\n".join(filter(None, map(_text, prompt)))
+    return prompt if isinstance(prompt, str) else ""
+
+
+def response_id(span: Span) -> str:
+    """Return the provider's id of the answer that a raw response holds, or ""."""
+    value = _value(span, OUTPUT)
+    found = value if isinstance(value, Mapping) else {}
+    return next((str(found[key]) for key in _IDS if isinstance(found.get(key), str)), "")

@@ -16,7 +16,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock clean
+.PHONY: demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -29,6 +29,11 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Write anew what commands print at 80 and 120 columns, which tests/cli/test_screens.py holds; read
+# the diff before you commit it.
+screens: $(STAMP)
+	RENEW_SCREENS=1 $(BIN)/pytest -q tests/cli/test_screens.py
 
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, and the public tests of agentevals.

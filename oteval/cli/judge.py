@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from ..errors import NotFound, NothingEvaluated
 from ..experiments.calibration import calibrate as calibrate_judge
 from ..experiments.labels import ask_again, read_labels
 from ..model import Label
-from ..plural import counted
+from ..plural import counted, listed
 from ..show.calibration import calibration_view
 from ..store import Store
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
@@ -116,13 +117,32 @@ def calibrate(
 
 
 def _keep(store: Store, labels: list[Label]) -> None:
-    known = store.trajectories.of([label.trajectory_id for label in labels])
-    unknown = [one.trajectory_id for one in labels if one.trajectory_id not in known]
+    names = {label.trajectory_id for label in labels}
+    exact = store.trajectories.of(list(names))
+    known = {name: name if name in exact else _run_of(store, name) for name in names}
+    unknown = [one.trajectory_id for one in labels if not known[one.trajectory_id]]
     if unknown:
         verb = "is of a run" if len(unknown) == 1 else "are of runs"
         count = counted(len(unknown), "label")
         warn(f"{count} {verb} not stored here, such as {unknown[0]}")
-    store.labels.add([one for one in labels if one.trajectory_id in known], time.time_ns())
+    kept = [
+        replace(one, trajectory_id=known[one.trajectory_id])
+        for one in labels
+        if known[one.trajectory_id]
+    ]
+    store.labels.add(kept, time.time_ns())
+
+
+def _run_of(store: Store, name: str) -> str:
+    """Return the id of the run whose id begins so, or "".
+
+    Raises:
+        NotFound: Several do.
+    """
+    found = store.trajectories.beginning(name)
+    if len(found) > 1:
+        raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
+    return found[0] if found else ""
 
 
 def _version(store: Store, evaluator: str, wanted: str | None) -> str:

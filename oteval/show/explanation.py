@@ -84,6 +84,8 @@ def _gives(account: SpanAccount, run: str) -> Text:
 
 
 def _missing(found: Explanation) -> list[RenderableType]:
+    if not found.accounts:
+        return [Text("The spans of this trace are not stored.", style="yellow")]
     if not found.gaps:
         return [Text("Nothing is missing.", style="green")]
     lines: list[RenderableType] = [Text("What is missing, and what would bring it", style="bold")]

@@ -70,8 +70,10 @@ def _turn_rule(run: Trajectory) -> RenderableType:
 
 
 def _numbered(run: Trajectory, length: int) -> Iterator[RenderableType]:
+    tools = {call.id: call.name for one in run.own_messages for call in one.tool_calls if call.id}
     for index, message in enumerate(run.own_messages, run.new_from):
-        yield _message(index, message, length)
+        tool = message.name or tools.get(message.tool_call_id, "")
+        yield _message(index, message, length, tool)
 
 
 def _earlier(run: Trajectory) -> Iterator[RenderableType]:
@@ -117,7 +119,7 @@ def _header(t: Trajectory) -> RenderableType:
     return Group(Rule(style="dim"), title, Padding(grid, (0, 0, 1, 2)))
 
 
-def _message(index: int, message: Message, length: int) -> RenderableType:
+def _message(index: int, message: Message, length: int, tool: str) -> RenderableType:
     style = ROLE_STYLES.get(message.role, "bold")
     if message.is_error:
         style = "bold red"
@@ -125,7 +127,7 @@ def _message(index: int, message: Message, length: int) -> RenderableType:
     if message.is_error:
         head.append("failed  ", "bold red")
     if message.role == "tool":
-        head.append(clean(f"{message.name} {message.tool_call_id}".strip()), "dim")
+        head.append(clean(f"{tool} {message.tool_call_id}".strip()), "dim")
     body: list[RenderableType] = []
     if message.content:
         body.append(Text(shorten(message.content, length)))

@@ -37,7 +37,8 @@ def oteval(
 ) -> Run:
     """Return a function that runs a command and says what came of it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OTEVAL_DB", raising=False)
+    for name in ("OTEVAL_DB", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run(*arguments: str | Path) -> Done:

@@ -331,12 +331,19 @@ def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
         error = part.get("error", part.get("errorText"))
         return (error, True) if isinstance(error, (str, Mapping)) and error else (None, False)
     value = part[key]
+    if key == "response" and isinstance(value, Mapping):
+        return value, _is_failure(value)
     if key != "output" or not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
         return value, False
     kind = value["type"]
     if kind == "execution-denied":
         return value.get("reason") or DENIED, False
     return (value["value"], kind.startswith("error")) if "value" in value else (value, False)
+
+
+def _is_failure(response: Mapping[str, Any]) -> bool:
+    """Return whether a function response is that of a failure: Gemini's have the error alone."""
+    return set(response) == {"error"} and bool(response["error"])
 
 
 def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:

@@ -112,7 +112,7 @@ def answer_of(value: Any, span: Span) -> Answer:
         span: The span that holds it.
     """
     parsed = parse(value)
-    value = parsed.value
+    value = _only_response(parsed.value)
     if not isinstance(value, Mapping):
         said = messages(value, span, "assistant")
         return Answer(said if value else [])
@@ -126,6 +126,13 @@ def answer_of(value: Any, span: Span) -> Answer:
         _text(value.get("id")),
         _text(value.get("model")),
     )
+
+
+def _only_response(value: Any) -> Any:
+    """Return the one whole response that a list holds, as of a stream; else the value itself."""
+    only = value[0] if isinstance(value, list) and len(value) == 1 else None
+    is_whole = isinstance(only, Mapping) and only.get("object") == "response"
+    return only if is_whole else value
 
 
 def _choices(found: Any, span: Span) -> list[list[Message]]:

@@ -26,6 +26,7 @@ from .haystack_openinference import HAYSTACK_OPENINFERENCE
 from .langfuse import LANGFUSE
 from .langsmith import LANGSMITH
 from .litellm import LITELLM
+from .llamaindex import LLAMAINDEX
 from .logfire import LOGFIRE
 from .mastra import MASTRA
 from .mcp import MCP
@@ -66,6 +67,7 @@ DIALECTS: tuple[Dialect, ...] = (
     VERCEL,
     HAYSTACK,
     LITELLM,
+    LLAMAINDEX,
     TRACELOOP,
     MCP,
     GENAI_EVENTS,

@@ -1,4 +1,4 @@
-"""CrewAI: OpenInference's spans of crews and tasks, and CrewAI's own telemetry.
+"""CrewAI: OpenInference's spans of crews and tasks, and CrewAI's own spans and telemetry.
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-crewai``): a
 crew's kickoff is a CHAIN, a task done by an agent an AGENT (``<role>._execute_core``) whose
@@ -18,7 +18,9 @@ from ...model import Message, Span
 from ..content import from_messages
 from ..readings import AgentRun, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments
+from . import crewai_native
 from .base import Dialect, Logs
+from .crewai_native import read_native
 from .openinference import OPENINFERENCE
 
 __all__ = ["CREWAI"]
@@ -34,17 +36,23 @@ _NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether the span tells of a crew, a task or a crew's tool."""
-    if span.scope == TELEMETRY:
+    if span.scope == TELEMETRY or _is_native(span):
         return True
     if KIND not in span.attributes:
         return False
     return span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
 
 
+def _is_native(span: Span) -> bool:
+    return span.scope == crewai_native.SCOPE and crewai_native.EVENT in span.attributes
+
+
 def read(span: Span, logs: Logs) -> Reading:
     """Return what OpenInference's kind says, with what CrewAI adds to it."""
     if span.scope == TELEMETRY:
         return Wrapper(span)
+    if _is_native(span):
+        return read_native(span, logs)
     reading = OPENINFERENCE.read(span, logs)
     if isinstance(reading, AgentRun):
         return _agent(reading)

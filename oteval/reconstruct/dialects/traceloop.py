@@ -8,11 +8,12 @@ so are LangChain's chains and tools, whose inputs and outputs are those of its c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import choices, from_messages, tool_definitions
+from ..content import choices, from_messages, join_neighbours, tool_definitions
 from ..gaps import gap
 from ..langchain import tool_message
 from ..provider_calls import said_last
@@ -38,7 +39,13 @@ __all__ = ["TRACELOOP"]
 SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 KIND, NAME = "traceloop.span.kind", "traceloop.entity.name"
 INPUT, OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
+REQUEST = "llm.request.type"
+NOT_WRITTEN = (
+    "the framework's instrumentation does not write it; instrument the model client as well "
+    "(opentelemetry-instrumentation-openai)"
+)
 _SCOPE = "opentelemetry.instrumentation."
+_AGENTS = "opentelemetry.instrumentation.openai_agents"
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -63,13 +70,28 @@ def read(span: Span, logs: Logs) -> Reading:
         return _tool(span)
     if kind is not None:
         return Wrapper(span)
-    if genai.INPUT in attributes or genai.OUTPUT in attributes:
-        return genai.read_model_call(span, logs, SWITCH)
-    if "gen_ai.operation.name" in attributes and "llm.request.type" not in attributes:
-        return genai.read_model_call(span, logs, SWITCH)
+    has_messages = genai.INPUT in attributes or genai.OUTPUT in attributes
+    if has_messages or ("gen_ai.operation.name" in attributes and REQUEST not in attributes):
+        return _model_call(span, logs)
     if attributes.get("llm.request.type", "chat") in ("chat", "completion"):
         return _old_model_call(span)
     return Wrapper(span)
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    """Return a model call with messages of parts.
+
+    The items of one answer of the Responses API are messages that each say why they end.
+    """
+    has_content = genai.INPUT in span.attributes
+    call = genai.read_model_call(span, logs, NOT_WRITTEN if has_content else SWITCH)
+    if not call.choices or not _is_of_responses(span):
+        return call
+    return replace(call, output=tuple(join_neighbours([*call.output, *call.choices])), choices=())
+
+
+def _is_of_responses(span: Span) -> bool:
+    return span.scope == _AGENTS or span.name == "openai.response"
 
 
 def _agent(span: Span) -> AgentRun:

@@ -22,6 +22,7 @@ __all__ = [
     "dataset_from_references",
     "dataset_from_trajectories",
     "dataset_of",
+    "is_question_known",
     "make_dataset",
     "read_dataset",
 ]
@@ -164,13 +165,20 @@ def _kind(value: Any) -> str:
 
 
 def asked(messages: Sequence[Message]) -> dict[str, Any]:
-    """Return what an agent was given: the messages before its first own, as ``inputs``."""
-    before = []
-    for message in messages:
-        if message.role == "assistant":
-            break
-        before.append(message.as_dict())
-    return {"messages": before}
+    """Return what an agent was given: the messages before its first answer, as ``inputs``.
+
+    A greeting before the first question is no answer.
+    """
+    roles = [message.role for message in messages]
+    first = roles.index("user") if "user" in roles else 0
+    end = roles.index("assistant", first) if "assistant" in roles[first:] else len(roles)
+    return {"messages": [message.as_dict() for message in messages[:end]]}
+
+
+def is_question_known(messages: Sequence[Message]) -> bool:
+    """Return whether `asked` holds the text of a user's message, by which runs can be paired."""
+    given = messages[: len(asked(messages)["messages"])]
+    return any(m.role == "user" and (m.content or "").strip() for m in given)
 
 
 def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
@@ -184,7 +192,7 @@ def dataset_from_trajectories(
     """Return a dataset of runs as they should be again.
 
     What a run was given are its inputs, all its messages its reference outputs. Its id is the
-    attribute ``test.case.id``, where it has one.
+    attribute ``test.case.id``, where it has one; without a captured question, the run's own.
 
     Raises:
         InputError: There are none, or two have one id.
@@ -192,6 +200,8 @@ def dataset_from_trajectories(
     rows = []
     for one in trajectories:
         case = one.attributes.get(CASE_KEY)
+        if case is None and not is_question_known(one.own_messages):
+            case = one.id  # missing questions are not equal questions
         fields = _fields_of(one.own_messages)
         rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})
     return make_dataset(rows, name, source)

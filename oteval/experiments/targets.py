@@ -12,7 +12,7 @@ from ..evaluate import to_messages
 from ..model import Dataset, Example, SpanRef, Trajectory, example_id
 from ..selection import Selection
 from ..store import Store
-from .datasets import CASE_KEY, asked, dataset_of, make_dataset
+from .datasets import CASE_KEY, asked, dataset_of, is_question_known, make_dataset
 from .plain import trajectory_in
 
 __all__ = ["Plan", "Task", "plan_of"]
@@ -111,7 +111,7 @@ def _plan(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:
         raise InputError("there are no sessions to evaluate; oteval trajectories lists them")
     dataset = dataset_of(data, store) if data is not None else _own_dataset(sessions)
     known = {example.id: example for example in dataset.examples}
-    names = _placed(sessions, dataset) if data is not None else list(map(_name, sessions))
+    names = _placed(sessions, dataset) if data is not None else _names(sessions)
     counts: Counter[str] = Counter()
     tasks = []
     for name, session in zip(names, sessions, strict=True):
@@ -120,16 +120,29 @@ def _plan(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:
     return Plan(dataset, tasks, None, max(counts.values()))
 
 
-def _name(session: Trajectory) -> str:
+def _names(sessions: Sequence[Trajectory]) -> list[str]:
+    """Return the example that each session is a run of: its case, or else what it was given.
+
+    A session without a case and without a captured question is an example of its own: what the
+    traces do not hold makes no two sessions alike.
+    """
+    return [_name(session, at) for at, session in enumerate(sessions)]
+
+
+def _name(session: Trajectory, at: int) -> str:
     case = session.attributes.get(CASE_KEY)
-    return str(case) if case is not None else example_id(asked(session.own_messages))
+    if case is not None:
+        return str(case)
+    if is_question_known(session.own_messages):
+        return example_id(asked(session.own_messages))
+    messages = [message.as_dict() for message in session.messages]
+    return session.id or example_id({"session": at, "messages": messages})
 
 
 def _own_dataset(sessions: Sequence[Trajectory]) -> Dataset:
     """Return a dataset of what the sessions were given; equal ones are one example."""
     examples: dict[str, Example] = {}
-    for session in sessions:
-        name = _name(session)
+    for name, session in zip(_names(sessions), sessions, strict=True):
         if name not in examples:
             examples[name] = Example(name, asked(session.own_messages))
     return make_dataset(examples.values(), "sessions", "sessions")
@@ -139,7 +152,7 @@ def _placed(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
     """Return the example that each session belongs to: by its case, its inputs, or its place."""
     known = {example.id for example in dataset.examples}
     by_inputs = {example_id(example.inputs): example.id for example in dataset.examples}
-    found = [name if name in known else by_inputs.get(name) for name in map(_name, sessions)]
+    found = [name if name in known else by_inputs.get(name) for name in _names(sessions)]
     if all(found):
         return [name for name in found if name]
     if not any(found) and len(sessions) == len(dataset.examples):

@@ -279,6 +279,12 @@ class Trajectory:
         start = self.new_from - (self.history._count if self.history else 0)
         return self.tail[start:] if start >= 0 else self.messages[self.new_from :]
 
+    @property
+    def question(self) -> Message | None:
+        """The first user message of this run whose text is known, or None."""
+        asked = (m for m in self.own_messages if m.role == "user" and (m.content or "").strip())
+        return next(asked, None)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval trajectories --json`` prints."""
         return {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
+from ..jsontext import canonical
 from ..model import Trajectory
 from .text import one_line, shorten
 
-__all__ = ["CASE_ATTRIBUTES", "first_attribute", "question_line", "run_title", "unique"]
+__all__ = ["CASE_ATTRIBUTES", "case_key", "first_attribute", "question_line", "run_title", "unique"]
 
 # Attributes that name a run's case; the first one present counts.
 CASE_ATTRIBUTES = ("test.case.id", "case_name", "example.id")
@@ -23,9 +25,30 @@ def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
 
 def question_line(trajectory: Trajectory) -> str:
     """Return the user's first message in a run on one line; "" if it was not captured."""
-    own = trajectory.own_messages
-    found = next((m.content for m in own if m.role == "user" and m.content), "")
-    return one_line(found[:_LONGEST])
+    asked = trajectory.question
+    return one_line((asked.content or "")[:_LONGEST]) if asked else ""
+
+
+def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
+    """Return what a run shares with the runs of its case and with no others.
+
+    A case is what an attribute names, else what was asked. A run without either is a case of
+    its own, named by its id: missing content makes no two runs alike.
+
+    Args:
+        trajectory: The run.
+        keys: The attributes that name a case; the first one present counts.
+    """
+    named = first_attribute(trajectory, keys).strip()
+    asked = trajectory.question
+    if named or asked is None:
+        return named or trajectory.id
+    if not asked.parts and len(asked.content or "") <= _LONGEST:
+        return question_line(trajectory)
+    # What the line does not hold, the end of a long text or an image, tells cases apart too.
+    whole = canonical([asked.content, asked.parts])
+    digest = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
+    return f"{question_line(trajectory)} #{digest}"
 
 
 def run_title(trajectory: Trajectory) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..model import Message, Score, Trajectory
+from ..model import Score, Trajectory
 from ..pipeline import ScoreRun, Tally, worst_first
 from ..plural import counted
 from .columns import Column, Columns, one_row
@@ -59,7 +59,7 @@ def trajectories_table(
     is_service_needed = any(not t.agent for t in trajectories)
     has_turns = any(t.turn > 1 for t in trajectories)
     for t in trajectories:
-        own = t.own_messages
+        own, asked = t.own_messages, t.question
         tokens = t.usage.input_tokens + t.usage.output_tokens
         table.add_row(
             ids[t.id],
@@ -74,14 +74,10 @@ def trajectories_table(
             duration(t.end_ns - t.start_ns),
             scores.get(t.id, ()),
             Text(", ".join(sorted({gap.code for gap in t.gaps})), style="yellow"),
-            one_row(shorten(_asked(own), _LONGEST)),
+            one_row(shorten(asked.content or "" if asked else "", _LONGEST)),
         )
     marks = legend(score for t in trajectories for score in scores.get(t.id, ()))
     return Group(table, Text(), marks) if marks.plain else table
-
-
-def _asked(messages: Sequence[Message]) -> str:
-    return next((m.content for m in messages if m.role == "user" and m.content), "")
 
 
 def scores_table(scores: Sequence[Score], *, wraps: bool = False) -> Columns:

@@ -15,10 +15,12 @@ from oteval import (
     ConfigError,
     ExperimentResults,
     InputError,
+    NothingEvaluated,
     OtevalError,
     Selection,
     Store,
     aevaluate,
+    compare_experiments,
     create_trajectory_match_evaluator,
     evaluate,
     load_experiment,
@@ -494,3 +496,49 @@ def test_without_a_store_the_usual_one_is_taken(tmp_path: Path, monkeypatch: pyt
 
     with Store(tmp_path / "x.duckdb", create=False) as store:
         assert len(load_experiment(found.name, store)) == 6
+
+
+def test_runs_without_a_question_are_never_one_example(store: Store):
+    """Missing questions are not equal: such runs are no repetitions, and pair with themselves."""
+    unknown = [
+        run(1, Message("user", None), Message("assistant", "a")),
+        run(2, Message("user", None), Message("assistant", "b")),
+        run(3, Message("system", "be kind"), Message("assistant", "c")),
+        run(4, Message("system", "be kind"), Message("assistant", "d")),
+        run(5, Message("user", "  ")),
+        run(6, Message("user", "  ")),
+    ]
+    case = run(7, Message("user", None), attributes={"test.case.id": "r"})
+    keep(store, *unknown, case)
+
+    def good(trajectory: Trajectory) -> bool:
+        return bool(trajectory.messages)
+
+    first = evaluate(unknown[:3], evaluators=[good], name="a", store=store)
+    second = evaluate([*unknown[3:], case], evaluators=[good], name="b", store=store)
+    again = evaluate(unknown[:3], evaluators=[good], name="c", store=store)
+    chats = [[m.as_dict() for m in one.messages] for one in unknown]
+
+    assert [row.example.id for row in first] == [one.id for one in unknown[:3]]
+    assert second.rows[3].example.id == "r"
+    assert compare_experiments(first, again).differences[0].pairs == 3
+    with pytest.raises(NothingEvaluated, match="no scores of the same example in common"):
+        compare_experiments(first, second)
+    listed = evaluate(chats, evaluators=[completed], store=store)
+    assert len({row.example.id for row in listed}) == len(chats)
+
+
+def completed(run: Run) -> bool:
+    """Pass every run that did not fail."""
+    return not run.error
+
+
+def test_a_greeting_comes_before_the_question(store: Store):
+    """Agents that greet first are paired by what they are asked, not by their greeting."""
+    hello = Message("assistant", "Hello!")
+    keep(store, *(run(n, hello, Message("user", f"q{n % 2}")) for n in range(1, 5)))
+
+    found = evaluate(Selection(), evaluators=[completed], store=store)
+
+    assert [row.run.repetition for row in found] == [0, 1, 0, 1]
+    assert len(found.rows[0].example.inputs["messages"]) == 2

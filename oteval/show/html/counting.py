@@ -61,6 +61,7 @@ class Counting:
         self._agents: set[str] = set()
         self._conversations: set[str] = set()
         self._cases: set[str] = set()
+        self._unpaired = 0
         self._times = [0, 0]
         self._tokens = [0, 0, 0]
         self._failed_calls = 0
@@ -76,6 +77,7 @@ class Counting:
         """Count a run."""
         self.runs += 1
         self._cases.add(item.case)
+        self._unpaired += item.case == item.id
         self._runs_failed += bool(item.error)
         group = self.groups.setdefault(item.group, _Group())
         if item.start_ns:
@@ -132,6 +134,8 @@ class Counting:
         chats = _many(len(self._conversations), "conversation") if self._conversations else ""
         remark = cases or chats
         yield "runs", f"{self.runs:,}", f"of {remark}" if remark else ""
+        if self._is_grouped and self._unpaired:
+            yield "unpaired runs", f"{self._unpaired:,}", "no question captured, and no case id"
         agents = sorted(clean(agent) for agent in self._agents if agent)
         if agents:
             shown = ", ".join(agents[:3]) + (" …" if len(agents) > 3 else "")

@@ -12,7 +12,7 @@ from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Trajectory, Vote, question_of
 from ...selection import Condition, Selection
 from ...store import Store
-from ..run_titles import CASE_ATTRIBUTES, first_attribute, question_line
+from ..run_titles import CASE_ATTRIBUTES, case_key, first_attribute, question_line
 from ..text import clean, one_line
 from .data import Duel, Item, Pairwise, Verdict
 
@@ -84,6 +84,7 @@ def from_store(
         selection: Which trajectories.
         group: What tells a trajectory's group; without, all are in one.
         case: The attribute that names a run's case; without, ``test.case.id`` or what was asked.
+            A run without either is in no row with another.
         on_progress: Called with the number of runs read.
     """
     keys = (case,) if case else CASE_ATTRIBUTES
@@ -97,7 +98,7 @@ def from_store(
             yield Item(
                 id=trajectory.id,
                 group=(group(trajectory) or NONE) if group else "",
-                case=named or asked or trajectory.agent or trajectory.id,
+                case=case_key(trajectory, keys),
                 label=asked or named or trajectory.agent or trajectory.id,
                 verdicts=tuple(Verdict.of(score) for score in scores[trajectory.id]),
                 trajectory=trajectory,

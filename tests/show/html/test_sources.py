@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from oteval.errors import ConfigError, NotFound
-from oteval.selection import EVERYTHING, parse_condition
+from oteval.model import Message
+from oteval.selection import EVERYTHING, Selection, parse_condition
 from oteval.show.html import Options, build, from_experiments, from_store, pairwise_of
 from oteval.show.html.sources import NONE, grouping, split_at, split_by
 from oteval.store import Store
 
-from ...make import keep, run
+from ...make import keep, run, score
 from . import sample
 
 
@@ -124,3 +125,38 @@ def test_outputs_that_are_messages_are_shown_once(store: Store) -> None:
 
     assert all(item.trajectory and item.outputs is None for item in items)
     assert all(item.inputs for item in items)
+
+
+def test_runs_without_a_question_or_case_are_unpaired(store: Store) -> None:
+    """What the traces do not hold pairs nothing: such runs have rows of their own, no p-value."""
+    runs = [
+        run(n, Message("user", None), Message("assistant", "x"), models=(f"m{n % 2}",))
+        for n in range(1, 21)
+    ]
+    keep(store, *runs)
+    store.scores.write([score(n, passed=n % 2 == 0, score=float(n % 2 == 0)) for n in range(1, 21)])
+
+    items = list(from_store(store, Selection(), grouping("model")))
+    made = build(items, Options(is_grouped=True))
+
+    assert [item.case for item in items] == [one.id for one in runs]
+    assert len(made.rows) == 20
+    assert {one.paired for one in made.evaluators} == {0}
+    assert {one.p_value for one in made.evaluators} == {None}
+    assert ("unpaired runs", "20", "no question captured, and no case id") in made.figures
+
+
+def test_only_whole_questions_pair_runs(store: Store) -> None:
+    """Questions that differ in their end or in an image are not one case; equal ones are."""
+    long = "x" * 3000
+    looks = [{"type": "image", "url": url} for url in ("a", "b", "a")]
+    keep(
+        store,
+        *(run(n, Message("user", long + end)) for n, end in enumerate(("1", "2", "1"), 1)),
+        *(run(n, Message("user", "look", parts=(part,))) for n, part in enumerate(looks, 4)),
+    )
+
+    cases = [item.case for item in from_store(store, Selection())]
+
+    assert cases[0] == cases[2] != cases[1]
+    assert cases[3] == cases[5] != cases[4]

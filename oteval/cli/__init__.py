@@ -19,6 +19,7 @@ from .common import warn
 from .comparing import compare, pairwise
 from .config import config
 from .dataset import dataset
+from .delete import audit, delete
 from .demo import demo
 from .experiments import eval_, experiments
 from .export import export
@@ -51,7 +52,7 @@ for _command in (
     *(demo, ingest, trajectories, show, explain, score, scores, diff),
     *(reference, report, variants, config, export, serve),
     *(eval_, compare, pairwise, experiments, dataset, judge),
-    *(archive, compact, backup, resend),
+    *(archive, compact, backup, delete, audit, resend),
 ):
     cli.add_command(_command)
 

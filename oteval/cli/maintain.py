@@ -10,10 +10,11 @@ import click
 
 from ..config import DEFAULT_PATH, Retention, load_config, seconds
 from ..errors import ConfigError
-from ..pipeline import archive_before
+from ..pipeline import archive_before, delete_expired
 from ..plural import counted
-from ..store import Archived, Copied, Store
-from .common import db_option, json_option, open_store, out, print_json, progress
+from ..show import deleted_text
+from ..store import Archived, Copied, Deleted, Store
+from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]
 
@@ -46,7 +47,10 @@ def archive(
             before,
             lambda total: update(total.spans + total.logs, None),
         )
+        expired = delete_expired(store, retention, now)
     _say_archived(moved, root, as_json)
+    if expired != Deleted():
+        warn(deleted_text(expired))
     return 0
 
 

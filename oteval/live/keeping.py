@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..config import Retention
-from ..pipeline import retention_tick
-from ..store import Store
+from ..pipeline import delete_expired, retention_tick
+from ..store import Deleted, Store
 from .budgets import day_of
 
 __all__ = ["Keeper"]
@@ -75,6 +75,9 @@ class Keeper:
         )
         if moved is not None:
             now = time.time_ns()
+            expired = delete_expired(self._store, retention, now)
+            if expired != Deleted():
+                _log.info("retention deleted %s", expired)
             before = now - round(self._backfill() * 1e9)
             self._store.live.forget(self._settled(), before, day_of(now))
         if moved is not None and (moved.spans or moved.logs):

@@ -9,14 +9,16 @@ from __future__ import annotations
 from ..evaluate.alignment import Pair, align, first_divergence
 from ..evaluate.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
+from .deletion import DeletionPlan, delete_traces, plan_deletion
 from .exporting import export_jsonl, export_parquet
 from .loading import FileReport, LoadReport, load
 from .reconstructing import Places, Refreshed, explain, refresh, refresh_traces
 from .references import read_messages
-from .retention import archive_before, retention_tick
+from .retention import archive_before, delete_expired, retention_tick
 from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
 
 __all__ = [
+    "DeletionPlan",
     "Explanation",
     "FileReport",
     "GateResult",
@@ -30,11 +32,14 @@ __all__ = [
     "align",
     "archive_before",
     "check_gates",
+    "delete_expired",
+    "delete_traces",
     "explain",
     "export_jsonl",
     "export_parquet",
     "first_divergence",
     "load",
+    "plan_deletion",
     "prepare",
     "read_messages",
     "refresh",

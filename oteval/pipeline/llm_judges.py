@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,46 @@ from ..errors import ConfigError
 from ..evaluate.judge import PROMPTS, Budget, JudgeCall, create_trajectory_llm_as_judge
 from ..evaluate.judge.rendering import shown
 from ..evaluate.judge.scoring import LlmJudge
+from ..evaluate.scorer import Result
+from ..model import Message, Reference, Trajectory
 from ..store import Store
+from ..store.judge_calls import CallsOf
 
 __all__ = ["make_llm_judge"]
 
 _DAY_NS = 86_400 * 10**9
+# The run that a judge is being asked about.
+_JUDGED: ContextVar[str] = ContextVar("oteval_judged", default="")
+
+
+class _StoredCalls:
+    """The store's cache of answers, which notes the runs that they are about."""
+
+    def __init__(self, calls: CallsOf[JudgeCall]) -> None:
+        self._calls = calls
+
+    def get(self, key: str) -> JudgeCall | None:
+        """Return the call of a key that was answered, or None."""
+        if run := _JUDGED.get():
+            self._calls.link(key, run)
+        return self._calls.get(key)
+
+    def put(self, call: JudgeCall) -> None:
+        """Keep a call, answered or not."""
+        self._calls.put(call)
+
+
+class _StoredJudge(LlmJudge):
+    """A judge whose cached answers can be deleted with the runs that they are about."""
+
+    def judge(
+        self, trajectory: Trajectory, messages: Sequence[Message], reference: Reference | None
+    ) -> Result:
+        token = _JUDGED.set(trajectory.id)
+        try:
+            return super().judge(trajectory, messages, reference)
+        finally:
+            _JUDGED.reset(token)
 
 
 def make_llm_judge(
@@ -59,9 +95,9 @@ def make_llm_judge(
         max_concurrency=rule.max_concurrency,
         max_cost=budget,
         prices={name: price.model_dump(exclude_none=True) for name, price in rule.prices.items()},
-        cache=calls,
+        cache=None if calls is None else _StoredCalls(calls),
     )
-    judge = LlmJudge(evaluator, rule.threshold, rule.variables, rule.max_concurrency)
+    judge = _StoredJudge(evaluator, rule.threshold, rule.variables, rule.max_concurrency)
     described = {
         **evaluator.describe(),
         "variables": rule.variables,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from ..config import Retention
-from ..store import Archived, Store
+from ..store import Archived, AuditEntry, Deleted, Store
 
-__all__ = ["archive_before", "retention_tick"]
+__all__ = ["archive_before", "delete_expired", "retention_tick"]
 
 _NS = 1_000_000_000
 _HOUR, _DAY = 3600 * _NS, 86_400 * _NS
@@ -61,3 +62,35 @@ def retention_tick(
     if not should_stop():
         store.archive.done_before = before
     return moved
+
+
+def delete_expired(store: Store, retention: Retention, now: int) -> Deleted:
+    """Delete the runs, scores and cached judgements that are older than a configuration says.
+
+    Runs that a later run continues stay with it. The deletion is noted in the audit log.
+
+    Args:
+        store: The store.
+        retention: The configuration.
+        now: The time (ns).
+
+    Returns:
+        The number of rows deleted.
+    """
+
+    def before(age: float) -> int:
+        return max(0, now - round(age * _NS))
+
+    done = Deleted()
+    if retention.trajectories is not None:
+        done = store.deletion.delete_runs_before(before(retention.trajectories))
+    if retention.scores is not None:
+        done.scores += store.deletion.delete_scores_before(before(retention.scores))
+    if retention.judge_calls is not None:
+        store.judge_calls.flush()
+        count = store.deletion.delete_judge_calls_before(before(retention.judge_calls))
+        done.judge_calls += count
+    if any(asdict(done).values()):
+        detail = {"chosen": retention.model_dump(), "deleted": asdict(done)}
+        store.audit.add(AuditEntry(now, "retention", "retention", detail))
+    return done

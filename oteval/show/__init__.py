@@ -7,6 +7,7 @@ characters made visible, never as markup.
 from __future__ import annotations
 
 from .columns import Trimmed
+from .deletions import audit_table, deleted_text
 from .diff import diff_view
 from .experiment_reports import (
     comparative_junit,
@@ -41,6 +42,7 @@ from .text import one_line
 
 __all__ = [
     "Trimmed",
+    "audit_table",
     "comparative_junit",
     "comparative_markdown",
     "comparative_view",
@@ -48,6 +50,7 @@ __all__ = [
     "comparison_markdown",
     "comparison_view",
     "datasets_table",
+    "deleted_text",
     "diff_view",
     "experiment_junit",
     "experiment_markdown",

@@ -15,11 +15,13 @@ import duckdb
 
 from ..errors import StoreLocked
 from .archive import Archive, Archived
+from .audit import AuditEntry, AuditLog
 from .chains import LooseRun
 from .cold import Cold
 from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect, is_short_of_memory
 from .copying import Copied, copy_to, replace_by_copy
 from .datasets import Datasets
+from .deletion import Deleted, Deletion
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
 from .labels import Labels
@@ -44,8 +46,10 @@ __all__ = [
     "Allowance",
     "Archived",
     "Arrival",
+    "AuditEntry",
     "Completed",
     "Copied",
+    "Deleted",
     "LooseRun",
     "Range",
     "RuleState",
@@ -77,6 +81,8 @@ class Store:
         live: What live scoring must not forget.
         spooled: What came by way of the spool.
         archive: Moving what is old into files.
+        deletion: Deleting traces with everything that was made of them.
+        audit: Who deleted what, and when.
     """
 
     def __init__(
@@ -108,6 +114,8 @@ class Store:
         cold = Cold(self._connection, path)
         self.spans = Spans(self._connection, cold)
         self.archive = Archive(self._connection, cold)
+        self.deletion = Deletion(self._connection, self.archive)
+        self.audit = AuditLog(self._connection)
         self.pending = Pending(self._connection)
         self.trajectories = Trajectories(self._connection)
         self.matching = Matching(self._connection)

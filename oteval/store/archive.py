@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..errors import StoreError
 from .cold import SCHEMAS, Cold, key_table
@@ -152,10 +153,76 @@ class Archive:
             raise StoreError(f"{root}: cannot be written: {error.strerror or error}") from error
         return total
 
+    def remove(self, trace_ids: Sequence[str]) -> dict[str, int]:
+        """Delete the rows of some traces from the archive.
+
+        Each file that holds some of them is replaced by one without them. Killed at any moment,
+        the next call removes the files that were left over.
+
+        Returns:
+            The number of ``spans`` and ``logs`` deleted.
+
+        Raises:
+            ArchiveMissing: One of the files is missing; nothing more was deleted.
+            StoreError: A file cannot be written, or another process archives into its folder.
+        """
+        removed = dict.fromkeys(SCHEMAS, 0)
+        self._take_back()
+        for kind in SCHEMAS:
+            for path, _ in self._cold.files(kind, trace_ids):
+                place = self._cold.base / path
+                try:
+                    with _locked(place.parent.parent.parent):
+                        removed[kind] += self._rewrite(kind, path, trace_ids)
+                except OSError as error:
+                    reason = error.strerror or error
+                    raise StoreError(f"{place}: cannot be replaced: {reason}") from error
+        return removed
+
+    def _rewrite(self, kind: str, path: str, trace_ids: Sequence[str]) -> int:
+        """Replace a file by one without some traces; return how many rows fewer that has."""
+        table = self._cold.read(path, kind)
+        wanted = pa.array(trace_ids, pa.string())
+        kept = table.filter(pc.invert(pc.is_in(table["trace_id"], value_set=wanted)))
+        fresh = self._replacement(kind, path) if kept.num_rows else None
+        self._connection.begin()
+        try:
+            if fresh is not None:
+                self._keep(fresh, kept, Archived())
+            self._connection.execute(
+                "DELETE FROM archived_traces WHERE file IN "
+                "(SELECT file FROM archived_files WHERE path = ?)",
+                [path],
+            )
+            self._connection.execute(
+                "UPDATE archived_files SET state = 'deleting' WHERE path = ?", [path]
+            )
+            self.on_step("committing")
+            self._connection.commit()
+        except BaseException:
+            with suppress(duckdb.Error):
+                self._connection.rollback()
+            self._take_back()
+            raise
+        self.on_step("committed")
+        self._take_back()
+        return int(table.num_rows - kept.num_rows)
+
+    def _replacement(self, kind: str, path: str) -> _File:
+        """Note a new file beside another, so that a crash leaves none behind."""
+        first = number(self._connection, "SELECT coalesce(max(file), 0) + 1 FROM archived_files")
+        file = _File(first, _free((self._cold.base / path).parent, kind, first), kind)
+        self._connection.execute(
+            "INSERT INTO archived_files VALUES (?, ?, ?, 'writing', 0, 0, 0)",
+            [file.number, self._relative(file.path), kind],
+        )
+        self.on_step("announced")
+        return file
+
     def _take_back(self) -> None:
-        """Remove what a run that did not come to its end was writing."""
+        """Remove files that were being written when a run ended, and files that were replaced."""
         rows = self._connection.execute(
-            "SELECT file, path FROM archived_files WHERE state = 'writing'"
+            "SELECT file, path FROM archived_files WHERE state IN ('writing', 'deleting')"
         ).fetchall()
         for file, path in rows:
             place = self._cold.base / path

@@ -55,16 +55,16 @@ class Cold:
         Raises:
             ArchiveMissing: One of the files is not there.
         """
-        paths = [path for path, _ in self._files(kind, trace_ids)]
+        paths = [path for path, _ in self.files(kind, trace_ids)]
         return pa.concat_tables(
-            [SCHEMAS[kind].empty_table(), *(self._read(path, kind, trace_ids) for path in paths)]
+            [SCHEMAS[kind].empty_table(), *(self.read(path, kind, trace_ids) for path in paths)]
         )
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
         """Return those of some traces that are in files which are not there any more."""
         found: set[str] = set()
         for kind in SCHEMAS:
-            for path, traces in self._files(kind, trace_ids):
+            for path, traces in self.files(kind, trace_ids):
                 if not (self.base / path).exists():
                     found.update(traces)
         return found
@@ -80,14 +80,14 @@ class Cold:
             [kind],
         ).fetchall()
         for (path,) in rows:
-            yield from self._read(path, kind).to_batches()
+            yield from self.read(path, kind).to_batches()
 
     def without_archived(self, kind: str, table: pa.Table) -> pa.Table:
         """Return rows less those that the archive has."""
         traces = sorted(set(filter(None, table["trace_id"].unique().to_pylist())))
         return without(kind, table, self.of_traces(kind, traces))
 
-    def _files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
+    def files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return the files of a kind that hold some traces, each with those it holds."""
         if not trace_ids:
             return []
@@ -108,7 +108,12 @@ class Cold:
         self._connection.unregister("wanted")
         return [(str(path), list(traces)) for path, traces in rows]
 
-    def _read(self, path: str, kind: str, trace_ids: Sequence[str] | None = None) -> pa.Table:
+    def read(self, path: str, kind: str, trace_ids: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of a file, or those that some traces have in it.
+
+        Raises:
+            ArchiveMissing: It is missing, or cannot be read.
+        """
         # Only who has an archive pays for the import.
         import pyarrow.dataset as ds
 

@@ -58,6 +58,7 @@ class JudgeCalls:
         self._own: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
         self._waiting: list[tuple[str, Any]] = []
+        self._links: set[tuple[str, str]] = set()
         self._by_key: dict[str, Any] = {}
         self._written = time.monotonic()
         self._closed = False
@@ -113,9 +114,30 @@ class JudgeCalls:
             if late or len(self._waiting) >= _GROUP:
                 self.flush()
 
+    def link(self, key: str, trajectory_id: str) -> None:
+        """Note that a question was about a stored run, so that it is deleted with the run."""
+        with self._lock:
+            if not self._closed:
+                self._links.add((key, trajectory_id))
+                if len(self._links) >= _GROUP:
+                    self._write_links()
+
+    def _write_links(self) -> None:
+        keys, runs = zip(*sorted(self._links), strict=True)
+        connection = self._connection()
+        connection.register("links", pa.table({"key": keys, "trajectory_id": runs}))
+        connection.execute(
+            "INSERT INTO judge_call_targets SELECT key, trajectory_id FROM links "
+            "ANTI JOIN judge_call_targets USING (key, trajectory_id)"
+        )
+        connection.unregister("links")
+        self._links = set()
+
     def flush(self) -> None:
         """Write what is not written yet."""
         with self._lock:
+            if self._links:
+                self._write_links()
             if not self._waiting:
                 return
             rows = [_row(evaluator, call) for evaluator, call in self._waiting]
@@ -197,6 +219,10 @@ class CallsOf(Generic[Kind]):
     def put(self, call: Any) -> None:
         """Keep a call, answered or not."""
         self._calls.put(self._evaluator, call)
+
+    def link(self, key: str, trajectory_id: str) -> None:
+        """Note that a question was about a stored run."""
+        self._calls.link(key, trajectory_id)
 
     def spent(self, since_ns: int) -> float:
         """Return what this evaluator's calls have cost since a time, in US dollars."""

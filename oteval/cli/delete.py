@@ -1,0 +1,151 @@
+"""``oteval delete`` and ``oteval audit``: remove traces for good, and see who did."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ..errors import ConfigError, NotFound
+from ..pipeline import DeletionPlan, delete_traces, plan_deletion
+from ..plural import counted, listed
+from ..selection import EVERYTHING
+from ..show import audit_table, deleted_text
+from ..store import Store
+from .common import db_option, filters, json_option, open_store, out, print_json, progress, warn
+from .common import select as selection_of
+
+__all__ = ["audit", "delete"]
+
+
+@click.command()
+@click.option("--trace", multiple=True, metavar="ID", help="This trace; may be repeated.")
+@db_option
+@filters
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def delete(
+    trace: tuple[str, ...], db: str, dry_run: bool, yes: bool, as_json: bool, **given: Any
+) -> int:
+    """Delete traces with everything that was made of them.
+
+    Their spans, log records, trajectories, scores, labels, cached judgements and archived rows are
+    removed, and the audit log says so. --conversation takes all traces of a conversation; the
+    other filters take the traces of the runs that they choose. Later turns of a chat repeat
+    earlier ones in their own spans, so delete a person's chat by --conversation and not by --trace.
+
+    Deleted rows occupy the file until `oteval compact`; backups and what was forwarded elsewhere
+    keep what they have.
+    """
+    conversations = tuple(given.pop("conversation", ()) or ())
+    chosen = {name: value for name, value in given.items() if value}
+    selection = selection_of(**given) if chosen else None
+    if selection == EVERYTHING or not (trace or conversations or selection):
+        raise ConfigError("say what to delete: --trace, --conversation, --where or another filter")
+    asked = {"trace": list(trace), "conversation": list(conversations), **chosen}
+    asked = {name: value for name, value in asked.items() if value}
+    with open_store(db) as store:
+        plan = plan_deletion(
+            store,
+            trace_ids=[_whole(store, one) for one in trace],
+            conversations=conversations,
+            selection=selection,
+        )
+        if dry_run or not plan.traces:
+            _say_planned(plan, as_json)
+            return 0
+        if not yes:
+            _confirm(plan)
+        with progress("deleting", " traces") as update:
+            total = len(plan.traces)
+            done = delete_traces(
+                store,
+                plan,
+                actor=_actor(),
+                chosen=asked,
+                on_progress=lambda count: update(count, total),
+            )
+        unlinked = store.deletion.unlinked_judge_calls()
+    if as_json:
+        print_json({"deleted": asdict(done), "copies": dict(plan.copies)})
+    else:
+        out().print(deleted_text(done))
+    _say_remains(plan, unlinked)
+    return 0
+
+
+def _whole(store: Store, beginning: str) -> str:
+    """Return the id of the one trace that begins with a text.
+
+    Raises:
+        NotFound: There is none, or several.
+    """
+    found = store.deletion.traces_named(beginning)
+    if beginning in found:
+        return beginning
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"--trace {beginning!r} is ambiguous: {', '.join(found)}")
+    raise NotFound(f"--trace {beginning!r}: no such trace")
+
+
+def _say_planned(plan: DeletionPlan, as_json: bool) -> None:
+    if as_json:
+        print_json({"traces": list(plan.traces), "copies": dict(plan.copies)})
+        return
+    for trace_id in plan.traces:
+        out().print(trace_id)
+    count = counted(len(plan.traces), "trace")
+    warn(f"{count} would be deleted" if plan.traces else "no trace matches; nothing was deleted")
+
+
+def _confirm(plan: DeletionPlan) -> None:
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{counted(len(plan.traces), 'trace')} would be deleted; pass --yes to do it, or "
+            "--dry-run to list them"
+        )
+    question = f"Delete {counted(len(plan.traces), 'trace')} ({listed(plan.traces)})?"
+    click.confirm(question, abort=True, err=True)
+
+
+def _say_remains(plan: DeletionPlan, unlinked: int) -> None:
+    for what, count in plan.copies.items():
+        if count:
+            warn(f"{counted(count, what.removesuffix('s'))} made from these runs keep their copies")
+    if plan.neighbours:
+        others = counted(len(plan.neighbours), "other trace")
+        warn(f"{others} of the same conversations remain and may repeat what was said")
+    if unlinked:
+        warn(f"{counted(unlinked, 'cached judgement')} cannot be linked to a run and remain")
+    warn("run `oteval compact` to erase the deleted rows from the file")
+
+
+def _actor() -> str:
+    """Return the user of this machine who runs the command."""
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return f"uid {os.getuid()}"
+
+
+@click.command()
+@db_option
+@json_option
+def audit(db: str, as_json: bool) -> int:
+    """List deletions: when, who, what was chosen, and how much was deleted."""
+    with Store(db, create=False) as store:
+        entries = store.audit.entries()
+    if as_json:
+        for entry in entries:
+            print_json(entry.as_dict())
+    elif entries:
+        out().print(audit_table(entries))
+    warn(counted(len(entries), "entry"))
+    return 0

@@ -16,7 +16,6 @@ import json
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,8 +23,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.otlp_load import Sent, requests, send
+from benchmarks.otlp_load import Sent
 from benchmarks.served import Served, Sink, until
+from benchmarks.under_load import RUN, kept, loaded
 from oteval.store import Store
 
 __all__ = ["Outcome", "survive"]
@@ -37,7 +37,6 @@ evaluators:
   - {name: fast, type: latency, max: 60s}
 completion: {quiet: 1s}
 """
-_RUN = 8
 
 
 @dataclass
@@ -89,27 +88,12 @@ def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int
     server = Served(folder, "--forward", sink.url)
     server.stop()
     server.start()  # the ports are known now, and stay
-    total = Sent()
-    stop = threading.Event()
-
-    def load() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            batch = list(requests(50, _RUN, batch=100, seed=seed * 10_000 + number))
-            sent = send(server.http, batch, rate=rate, retry=60)
-            total.acknowledged += sent.acknowledged
-            total.answers.update(sent.answers)
-
-    loader = threading.Thread(target=load)
-    loader.start()
     try:
-        for part in parts:
-            time.sleep(chance.uniform(0.2, 1.2))
-            server.kill(part)
-        time.sleep(0.5)
-        stop.set()
-        loader.join()
+        with loaded(server, rate, seed) as total:
+            for part in parts:
+                time.sleep(chance.uniform(0.2, 1.2))
+                server.kill(part)
+            time.sleep(0.5)
         server.drained()
         until(lambda: not server.state()["scoring"]["open_traces"], 60)
         wanted = set(total.acknowledged)
@@ -117,8 +101,6 @@ def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int
             until(lambda: not wanted - sink.spans.keys(), 60)
         time.sleep(1.0)
     finally:
-        stop.set()
-        loader.join()
         server.stop()
         sink.close()
     outcome = _compare(folder / "traces.duckdb", total, len(parts))
@@ -129,23 +111,20 @@ def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int
 
 
 def _compare(path: Path, sent: Sent, kills: int) -> Outcome:
+    found = kept(path, sent)
     with Store(path) as store:
-        stored: Counter[tuple[str, str]] = Counter()
-        for batch in store.spans.export():
-            table = batch.select(["trace_id", "span_id"]).to_pydict()
-            stored.update(zip(table["trace_id"], table["span_id"], strict=True))
         scores: Counter[tuple[str, str]] = Counter()
         for batch in store.scores.export():
             table = batch.select(["trace_id", "evaluator"]).to_pydict()
             scores.update(zip(table["trace_id"], table["evaluator"], strict=True))
     acknowledged = set(sent.acknowledged)
-    whole = [trace for trace, n in Counter(t for t, _ in acknowledged).items() if n == _RUN]
+    whole = [trace for trace, n in Counter(t for t, _ in acknowledged).items() if n == RUN]
     wanted = [(trace, name) for trace in whole for name in ("tools", "fast")]
     return Outcome(
         kills=kills,
-        acknowledged=len(acknowledged),
-        missing=sum(1 for span in acknowledged if not stored[span]),
-        double=sum(1 for count in stored.values() if count > 1),
+        acknowledged=found.acknowledged,
+        missing=found.missing,
+        double=found.doubled,
         trajectories=len(whole),
         unscored=sum(1 for key in wanted if not scores[key]),
         scored_twice=sum(1 for key in wanted if scores[key] > 1),

@@ -83,9 +83,11 @@ class Served:
                     heard.set()
         heard.set()
 
-    def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    def get(
+        self, path: str, headers: Mapping[str, str] | None = None, timeout: float = 30
+    ) -> tuple[int, bytes]:
         """Return the status and body of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout)
         try:
             connection.request("GET", path, headers=dict(headers or {}))
             answer = connection.getresponse()

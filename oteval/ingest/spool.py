@@ -298,7 +298,7 @@ class Spool:
         restored = self._files.restore()
         if restored:
             _log.error(
-                "%s: %d deleted segments were written again; nothing is lost",
+                "%s: %d deleted segments were written again, with all they held",
                 *(self._folder, len(restored)),
             )
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .spool_segments import MAGIC, cut_tail, segment_path, segments
+from .spool_segments import MAGIC, cut_tail, first_number, segment_path, segments
 
 __all__ = ["OpenSegment", "SpoolFolder", "SpoolMoved"]
 
@@ -98,8 +98,7 @@ class SpoolFolder:
         self.current = None
         self.verify()
         known = max([self._newest, self._stored, *segments(self.path)])
-        # The time, where nothing tells the number: greater than all before of an older folder.
-        number = known + 1 if known else time.time_ns()
+        number = known + 1 if known else first_number(time.time_ns())
         path = segment_path(self.path, number)
         fd = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         try:

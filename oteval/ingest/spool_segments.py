@@ -23,6 +23,7 @@ __all__ = [
     "Record",
     "SpoolMissing",
     "cut_tail",
+    "first_number",
     "is_gap",
     "missing_after",
     "next_mark",
@@ -48,7 +49,8 @@ _KINDS: tuple[Kind, ...] = ("traces", "logs")
 _ENCODINGS: tuple[Encoding, ...] = ("protobuf", "json")
 
 
-# Numbers that are further apart do not follow each other: a folder begun anew counts from the time.
+# Numbers that are further apart do not follow each other: a folder begun anew counts from the time,
+# from one after a multiple of this, so that its first segment is known as the first.
 _FAR = 1_000_000
 
 
@@ -153,6 +155,8 @@ def missing_after(folder: Path, position: Position) -> dict[int, str]:
     known = [number for number in segments(folder) if number >= position.segment]
     found = {}
     expected = first = position.segment
+    if known and not first and known[0] % _FAR != 1:
+        found[known[0]] = _missing(folder, known[0] - known[0] % _FAR + 1, known[0] - 1)
     for number in known:
         is_stored = expected == first and first > 0
         if number != expected and (is_stored or is_gap(expected - 1, number)):
@@ -162,6 +166,15 @@ def missing_after(folder: Path, position: Position) -> dict[int, str]:
     if first and not known:
         found[0] = _missing(folder, first, first)
     return found
+
+
+def first_number(now: int) -> int:
+    """Return the number of a folder's first segment: greater than those of folders before it.
+
+    Args:
+        now: The time (ns).
+    """
+    return now // _FAR * _FAR + 1
 
 
 def is_gap(before: int, after: int) -> bool:

@@ -192,6 +192,8 @@ def test_a_stored_position_whose_segment_is_missing_is_a_loss(spool: Spool, fold
     assert list(missing_after(folder, Position(first - 2, 10))) == [first]
     assert list(missing_after(folder, Position(first - 10**12, 10))) == [first]
     assert list(missing_after(folder, Position(second + 1, 10))) == [0]
+    segment_path(folder, first).unlink()
+    assert list(missing_after(folder, Position())) == [second]
 
 
 def test_numbers_do_not_depend_on_the_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

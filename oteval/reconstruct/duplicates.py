@@ -22,7 +22,7 @@ from .readings import ModelCall, ToolRun
 from .runs import Run
 from .tree import order
 
-__all__ = ["call_keys", "fold_nested", "without_duplicates"]
+__all__ = ["call_keys", "fold_nested", "join_streams", "without_duplicates"]
 
 # By the id of a call's object, what stands in its place: another, or nothing.
 _Changes = dict[int, ModelCall | None]
@@ -83,7 +83,9 @@ def fold_nested(run: Run) -> None:
 
 def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
     said = [key_of(message) for message in outer.output]
-    return bool(said) and any(
+    if not said:  # a span around several calls, which it says nothing of
+        return sum(1 for call in inner_calls if call.output) > 1
+    return any(
         call.whole and call.output and said != [key_of(message) for message in call.output]
         for call in inner_calls
     )
@@ -92,9 +94,70 @@ def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
 def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
     """Return a call, or where its content is missing, what another recording of it has."""
     for other in others:
-        if other.whole and other.output and not kept.whole:
+        if kept.is_complete:
+            break
+        if other.is_complete:
             kept = replace(other, span=kept.span, tools=kept.tools or other.tools)
+        elif other.output and not kept.output:
+            kept = _answered_by(kept, other)
+        elif other.input and not kept.input:
+            kept = replace(kept, input=other.input, gaps=_without_lost_side(kept))
     return kept
+
+
+def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
+    """Return a request together with the answer that another span holds."""
+    used = request.usage if request.usage.output_tokens else answer.usage
+    return replace(
+        request,
+        input=request.input or answer.input,
+        output=answer.output,
+        choices=answer.choices,
+        tools=request.tools or answer.tools,
+        model=answer.model or request.model,
+        response_id=answer.response_id or request.response_id,
+        usage=used,
+        whole=answer.whole,
+        gaps=_without_lost_side(request) if request.input else request.gaps,
+    )
+
+
+def _without_lost_side(call: ModelCall) -> tuple[Gap, ...]:
+    return tuple(found for found in call.gaps if found.code != "content_not_captured")
+
+
+def join_streams(run: Run) -> None:
+    """Make one call of each request without an answer and the instant span that holds the answer.
+
+    Some emitters end a streamed call's span when the stream begins, and write the answer on a span
+    without a duration when the stream ends.
+
+    Args:
+        run: The run; its calls and gaps are changed.
+    """
+    waiting: list[tuple[ModelCall, list[str]]] = []
+    changes: _Changes = {}
+    for call in run.model_calls:
+        if call.input and not call.output and not call.span.is_error:
+            waiting.append((call, [key_of(message) for message in call.input]))
+            continue
+        if call.span.end_ns > call.span.start_ns or not waiting:
+            continue
+        sent = [key_of(message) for message in call.input]
+        place = next((i for i, (w, keys) in enumerate(waiting) if _asks(w, keys, call, sent)), -1)
+        if place >= 0:
+            request = waiting.pop(place)[0]
+            changes[id(request)] = _answered_by(request, call)
+            changes[id(call)] = None
+    if changes:
+        _change(run, changes)
+
+
+def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str]) -> bool:
+    """Return whether an instant span may hold the answer to a request."""
+    one, other = request.span, answer.span
+    is_near = one.scope == other.scope and other.parent_id in (one.parent_id, one.span_id)
+    return is_near and (not sent or sent == keys)
 
 
 def _change(run: Run, changes: _Changes) -> None:

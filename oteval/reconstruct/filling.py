@@ -128,6 +128,7 @@ def fill(builder: Builder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
         _make_calls(builder, run.tool_runs)
     _place_own(builder)
     _complete(builder)
+    _drop_guess(builder)
     builder.end = len(builder.thread.entries)
     builder.chain = builder.thread.chain()
     builder.turn = _turn(builder)
@@ -155,12 +156,31 @@ def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None
     choose(builder, sent)
     thread = builder.thread
     sent = with_dropped_calls(thread, sent)
+    if call.whole and len(sent) < len(thread.spoken):
+        _drop_guess(builder, before_ns=call.span.start_ns)  # the same question again
     found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
     if found.kept < len(thread.spoken):
         if not call.whole:
             return
         _rewrite(builder, found, call, sent)
     builder.thread.lay_over(sent, found, builder.start)
+
+
+def _drop_guess(builder: Builder, before_ns: int | None = None) -> None:
+    """Take the last message out of the thread where only its call says that there was one.
+
+    Args:
+        builder: The trajectory.
+        before_ns: Until when tools may have run that the message asked for; None where these are
+            worked in already.
+    """
+    entries = builder.thread.entries
+    last = entries[-1] if len(entries) > builder.start else None
+    if last is None or not last.is_guess or last.key or last.message.tool_calls:
+        return
+    ran = [] if before_ns is None else builder.runs[-1].tool_runs
+    if not any(last.time_ns <= tool.span.start_ns < (before_ns or 0) for tool in ran):
+        builder.thread.cut(len(entries) - 1)
 
 
 def choose(builder: Builder, sent: Sequence[Entry]) -> None:
@@ -243,13 +263,14 @@ def _add_output(builder: Builder, call: ModelCall) -> None:
         builder.rewrites.append(builder.choices)
     if not call.output and is_open and not span.is_error:
         unknown = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
-        builder.thread.extend([Entry(unknown, "", time_ns, is_open=True)])
+        is_guess = call.is_unanswered and bool(call.input)
+        builder.thread.extend([Entry(unknown, "", time_ns, is_open=True, is_guess=is_guess)])
 
 
 def _use_agent(builder: Builder, run: Run) -> None:
     """Work in what the agent's span holds."""
     agent = run.agent
-    whole = bool(run.model_calls) and all(call.whole for call in run.model_calls)
+    whole = bool(run.model_calls) and all(call.whole and call.input for call in run.model_calls)
     if agent is not None and agent.transcript and not whole:
         _use_transcript(builder, agent)
     elif agent is not None:

@@ -22,7 +22,7 @@ CODES: dict[str, str] = {
     "content_external": (
         "the messages were uploaded elsewhere and the span holds only a reference ({where})"
     ),
-    "content_not_captured": "the span holds no message content; {switch}",
+    "content_not_captured": "the span holds no {missing}; {switch}",
     "content_shortened": "{key} was cut by the emitter; {switch}",
     "content_truncated": (
         "{key} was cut and is no whole JSON; raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
@@ -55,6 +55,10 @@ CODES: dict[str, str] = {
 }
 
 
+# What an explanation names where nothing else is said.
+_DEFAULTS = {"missing": "message content"}
+
+
 def gap(code: str, span_id: str = "", **values: object) -> Gap:
     """Return a gap with its explanation on one line.
 
@@ -66,7 +70,7 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     Raises:
         KeyError: The code, or a value that its explanation needs, is not known.
     """
-    shown = {name: _short(value) for name, value in values.items()}
+    shown = {name: _short(value) for name, value in {**_DEFAULTS, **values}.items()}
     return Gap(code, " ".join(CODES[code].format(**shown).split()), span_id)
 
 

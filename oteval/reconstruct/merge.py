@@ -69,12 +69,14 @@ class Entry:
         key: What it is recognised by; "" where only its role is known.
         time_ns: When it was sent or received.
         is_open: Whether the answer was not wholly captured, and may have asked for more calls.
+        is_guess: Whether only a call without its answer says that there was this message.
     """
 
     message: Message
     key: str
     time_ns: int
     is_open: bool = False
+    is_guess: bool = False
 
     @property
     def is_spoken(self) -> bool:

@@ -27,10 +27,11 @@ class ModelCall:
         model: The model that answered.
         response_id: The provider's id of the answer, or "".
         usage: Tokens used.
-        whole: Whether input and output are all there was.
+        whole: Whether what is there of input and output is all of it.
         is_delta: Whether the input is known to hold only what is new to the provider.
         calls_by_id: Whether answers with calls are known by the calls' ids alone, because the
             emitter leaves the calls out of the history.
+        is_unanswered: Whether nothing shows that the model answered.
         gaps: What is missing.
     """
 
@@ -45,7 +46,13 @@ class ModelCall:
     whole: bool = True
     is_delta: bool = False
     calls_by_id: bool = False
+    is_unanswered: bool = False
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing of what was sent and what was received."""
+        return self.whole and bool(self.input) and bool(self.output)
 
 
 @dataclass(frozen=True, slots=True)

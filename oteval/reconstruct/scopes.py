@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .. import semconv
 from ..model import Gap, LogRecord, Span
 from .dialects import read_span
-from .duplicates import fold_nested
+from .duplicates import fold_nested, join_streams
 from .gaps import gap
 from .readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from .runs import Run, Visit
@@ -83,6 +83,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
     found.sort(key=lambda run: order(run.root.span))
     runs = _without_empty(found)
     for run in runs:
+        join_streams(run)
         fold_nested(run)
         _note_missing_models(run)
     return runs

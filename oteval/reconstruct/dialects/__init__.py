@@ -14,6 +14,7 @@ from .adot import ADOT
 from .agent_framework import AGENT_FRAMEWORK
 from .any_agent import ANY_AGENT
 from .base import Dialect, Logs
+from .checking import checked
 from .claude_code import CLAUDE_CODE
 from .crewai import CREWAI
 from .dspy import DSPY
@@ -87,5 +88,5 @@ def read_span(span: Span, logs: Logs) -> tuple[str, Reading]:
     """Return what a span says, and the name of the dialect that read it ("" for none)."""
     for dialect in DIALECTS:
         if dialect.claims(span, logs):
-            return dialect.name, dialect.read(span, logs)
+            return dialect.name, checked(dialect.read(span, logs), dialect.switch)
     return "", Wrapper(span)

@@ -244,4 +244,4 @@ def _named(tool: ToolRun) -> ToolRun:
     return replace(tool, call_id="") if tool.call_id in _NOTHING else tool
 
 
-ADK = Dialect("google-adk", claims, read)
+ADK = Dialect("google-adk", claims, read, switch=SWITCH)

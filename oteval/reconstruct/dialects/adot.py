@@ -187,4 +187,4 @@ def _agent(span: Span, said: list[_Said]) -> AgentRun:
     )
 
 
-ADOT = Dialect("adot", claims, read)
+ADOT = Dialect("adot", claims, read, switch=SWITCH)

@@ -112,4 +112,4 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     )
 
 
-AGENT_FRAMEWORK = Dialect("agent-framework", claims, read)
+AGENT_FRAMEWORK = Dialect("agent-framework", claims, read, switch=SWITCH)

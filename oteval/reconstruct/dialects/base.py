@@ -13,6 +13,8 @@ from ..readings import Reading
 from ..values import hidden, parse, text_of
 
 __all__ = [
+    "NO_INPUT",
+    "NO_OUTPUT",
     "Dialect",
     "Logs",
     "attribute_gaps",
@@ -20,6 +22,7 @@ __all__ = [
     "error_text",
     "has_prefix",
     "integer",
+    "missing_side",
     "model_failure",
     "not_captured",
     "only_argument",
@@ -42,12 +45,15 @@ class Dialect:
         read: What such a span says.
         gather: Log records hung on the spans that they tell of, where the emitter hangs them
             elsewhere; None where it does not.
+        switch: What turns content on, for model calls of which one side is missing; "" where the
+            emitter writes one side of a call elsewhere.
     """
 
     name: str
     claims: Callable[[Span, Logs], bool]
     read: Callable[[Span, Logs], Reading]
     gather: Callable[[Sequence[Span], Logs], Logs] | None = None
+    switch: str = ""
 
 
 # More than any count can be; sums of it still are 64-bit numbers.
@@ -144,6 +150,8 @@ def result_text(span: Span, value: Any) -> str | None:
     return f"Error: {error_text(span)}" if span.is_error else None
 
 
+NO_INPUT = "input of the model call, only its output"
+NO_OUTPUT = "output of the model call, only its input"
 # The gaps that say already why there are no messages.
 _LOSSES = frozenset({"redacted", "content_truncated"})
 
@@ -155,7 +163,8 @@ def not_captured(
 
     Args:
         span: The span.
-        found: What was found by each attribute that holds messages; nothing where it is empty.
+        found: What was found by the attribute of the messages sent, and by that of those received;
+            nothing where it is empty.
         switch: What turns content on.
         known: The gaps found so far; none is added to one that says why already.
     """
@@ -166,7 +175,25 @@ def not_captured(
         if parse(span.attributes.get(key)).value not in (None, "", [], {}):
             reason = "it holds no messages"
             return [gap("content_unreadable", span.span_id, key=key, reason=reason)]
-    return [gap("content_not_captured", span.span_id, switch=switch)]
+    sent, received = found.values()
+    return missing_side(span, switch, sent=sent, received=received)
+
+
+def missing_side(span: Span, switch: str, *, sent: object, received: object) -> list[Gap]:
+    """Return the gap of a model call whose input or output is not there.
+
+    Args:
+        span: The span.
+        switch: What turns content on.
+        sent: Something true where the input is known.
+        received: Something true where the output is known, or the call failed.
+    """
+    if sent and received:
+        return []
+    missing = "message content"
+    if sent or received:
+        missing = NO_OUTPUT if sent else NO_INPUT
+    return [gap("content_not_captured", span.span_id, missing=missing, switch=switch)]
 
 
 def uncut(value: Any) -> Any:

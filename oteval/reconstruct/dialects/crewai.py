@@ -21,7 +21,7 @@ from ..values import hidden, parse, parse_arguments
 from . import crewai_native
 from .base import Dialect, Logs
 from .crewai_native import read_native
-from .openinference import OPENINFERENCE
+from .openinference import OPENINFERENCE, SWITCH
 
 __all__ = ["CREWAI"]
 
@@ -105,4 +105,4 @@ def _calling(value: Any) -> Any:
     return parse_arguments(text) if mark else None
 
 
-CREWAI = Dialect("crewai", claims, read)
+CREWAI = Dialect("crewai", claims, read, switch=SWITCH)

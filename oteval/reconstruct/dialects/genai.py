@@ -7,7 +7,7 @@ Content is off by default; with events it comes as the log event
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
@@ -16,7 +16,16 @@ from ..content import choices, from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+from .base import (
+    Dialect,
+    Logs,
+    attribute_gaps,
+    missing_side,
+    model_failure,
+    result_text,
+    revealed,
+    usage,
+)
 
 __all__ = ["GENAI", "read", "read_model_call"]
 
@@ -31,7 +40,7 @@ ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
 # The gaps that say already why there are no messages.
-_LOSSES = frozenset({"redacted", "content_truncated"})
+LOSSES = frozenset({"redacted", "content_truncated"})
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
 _KEYS = frozenset(
     {"gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name"}
@@ -84,8 +93,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
     sent = _messages(content.get(INPUT), span)
     received, others = _answers(content.get(OUTPUT), span)
-    if not sent and not received and not any(found.code in _LOSSES for found in gaps):
-        gaps.append(_no_content(content, span, switch))
+    if not any(found.code in LOSSES for found in gaps):
+        gaps += _no_content(content, span, switch, sent=sent, received=received)
     sent = read_system(content, span) + sent
     return ModelCall(
         span,
@@ -102,15 +111,26 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     )
 
 
-def _no_content(content: Mapping[str, Any], span: Span, switch: str) -> Gap:
-    for key in (INPUT, OUTPUT):
+def _no_content(
+    content: Mapping[str, Any],
+    span: Span,
+    switch: str,
+    *,
+    sent: Sequence[Message],
+    received: Sequence[Message],
+) -> list[Gap]:
+    """Return the gap of a call of which a side is missing, with why it is."""
+    lost = [key for key, found in ((INPUT, sent), (OUTPUT, received)) if not found]
+    for key in lost:
         if parse(content.get(key)).value not in (None, "", [], {}):
-            return gap("content_unreadable", span.span_id, key=key, reason="it holds no messages")
-    references = [key for key in (f"{INPUT}_ref", f"{OUTPUT}_ref") if key in span.attributes]
-    if references:
-        where = str(span.attributes[references[0]])
-        return gap("content_external", span.span_id, where=where)
-    return gap("content_not_captured", span.span_id, switch=switch)
+            reason = "it holds no messages"
+            return [gap("content_unreadable", span.span_id, key=key, reason=reason)]
+    for key in lost:
+        where = span.attributes.get(f"{key}_ref")
+        if where is not None:
+            return [gap("content_external", span.span_id, where=str(where))]
+    # Nothing shows that there was an answer, if that is all that is missing.
+    return [] if sent else missing_side(span, switch, sent=sent, received=received)
 
 
 def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
@@ -180,4 +200,4 @@ def agent_name(span: Span) -> str:
     return str(name or "")
 
 
-GENAI = Dialect("genai", claims, read)
+GENAI = Dialect("genai", claims, read, switch=SWITCH)

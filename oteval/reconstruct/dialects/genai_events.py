@@ -299,4 +299,4 @@ def _hung(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
     return replace(record, span_id=chosen[0].span_id) if len(chosen) == 1 else record
 
 
-GENAI_EVENTS = Dialect("genai-events", claims, read, gather)
+GENAI_EVENTS = Dialect("genai-events", claims, read, gather, switch=SWITCH)

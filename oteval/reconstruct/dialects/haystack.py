@@ -93,9 +93,6 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
     received = messages_of(replies[:1], span, "assistant")
     for key, found in ((asked, sent), (answered, received)):
         value = span.attributes.get(key)
-        if value is None and not (span.is_error and key == answered):
-            gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-            break
         if value is not None and not found and not hidden(value) and not parse(value).truncated:
             reason = "it holds no messages"
             gaps.append(gap("content_unreadable", span.span_id, key=key, reason=reason))
@@ -167,4 +164,4 @@ def _tool(span: Span) -> ToolRun:
     )
 
 
-HAYSTACK = Dialect("haystack", claims, read)
+HAYSTACK = Dialect("haystack", claims, read, switch=SWITCH)

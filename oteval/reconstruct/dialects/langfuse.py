@@ -87,9 +87,8 @@ def _model_call(span: Span) -> ModelCall:
         gaps.append(gap("model_call_failed", span.span_id, reason=_reason(span)))
     asked = request_of(_shown(span, INPUT), span)
     answered = answer_of(_shown(span, OUTPUT), span)
-    gaps += not_captured(
-        span, {INPUT: asked.messages, OUTPUT: answered.messages or failed}, SWITCH, gaps
-    )
+    found = {INPUT: asked.messages, OUTPUT: answered.messages or failed}
+    gaps += not_captured(span, found, SWITCH, gaps)
     return ModelCall(
         span,
         input=revealed(asked.messages, span, SWITCH, gaps),
@@ -162,4 +161,4 @@ def _agent(span: Span) -> AgentRun:
     )
 
 
-LANGFUSE = Dialect("langfuse", claims, read)
+LANGFUSE = Dialect("langfuse", claims, read, switch=SWITCH)

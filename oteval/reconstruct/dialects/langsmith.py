@@ -187,4 +187,4 @@ def _new_from(asked: list[Message], transcript: list[Message]) -> int | None:
     return places[-1] if places else None
 
 
-LANGSMITH = Dialect("langsmith", claims, read)
+LANGSMITH = Dialect("langsmith", claims, read, switch=SWITCH)

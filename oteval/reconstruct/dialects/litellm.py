@@ -20,7 +20,17 @@ from ..content import choices, from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import ModelCall, Reading, Wrapper
 from ..values import hidden, parse
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure, revealed, usage
+from .base import (
+    NO_OUTPUT,
+    Dialect,
+    Logs,
+    attribute_gaps,
+    integer,
+    missing_side,
+    model_failure,
+    revealed,
+    usage,
+)
 from .flat import nested
 
 __all__ = ["LITELLM"]
@@ -111,13 +121,15 @@ def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> lis
     if any(hidden(span.attributes.get(key)) for key in (INPUT, OUTPUT)):
         return []
     switch = ""
-    if not sent and not received:
-        switch = SWITCH
-    elif not received and not span.is_error and OUTPUT not in span.attributes:
+    if not sent or (not received and not span.is_error and OUTPUT in span.attributes):
+        return missing_side(span, SWITCH, sent=sent, received=received)
+    if not received and not span.is_error and OUTPUT not in span.attributes:
         switch = UNWRITTEN.format(kind=kind or "unknown")
     elif INPUT not in span.attributes and any(_is_bare(item) for item in sent):
         switch = UPGRADE
-    return [gap("content_not_captured", span.span_id, switch=switch)] if switch else []
+    missing = "message content" if received else NO_OUTPUT
+    found = gap("content_not_captured", span.span_id, missing=missing, switch=switch)
+    return [found] if switch else []
 
 
 def _is_bare(item: Any) -> bool:
@@ -143,4 +155,4 @@ def _usage(attributes: Mapping[str, Any]) -> Usage:
     return replace(usage(attributes), cached_tokens=cached)
 
 
-LITELLM = Dialect("litellm", claims, read)
+LITELLM = Dialect("litellm", claims, read, switch=SWITCH)

@@ -130,4 +130,4 @@ def _agent(span: Span) -> AgentRun:
     )
 
 
-MLFLOW = Dialect("mlflow", claims, read)
+MLFLOW = Dialect("mlflow", claims, read, switch=SWITCH)

@@ -240,4 +240,4 @@ def _spoken(span: Span, key: str, role: str) -> list[Message]:
     return [message for message in last if message.role == role]
 
 
-OPENINFERENCE = Dialect("openinference", claims, read)
+OPENINFERENCE = Dialect("openinference", claims, read, switch=SWITCH)

@@ -114,4 +114,4 @@ def _old_tool(span: Span) -> ToolRun:
     )
 
 
-PYDANTIC_AI = Dialect("pydantic-ai", claims, read)
+PYDANTIC_AI = Dialect("pydantic-ai", claims, read, switch=SWITCH)

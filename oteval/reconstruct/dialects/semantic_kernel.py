@@ -107,4 +107,4 @@ def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> 
     )
 
 
-SEMANTIC_KERNEL = Dialect("semantic-kernel", claims, read)
+SEMANTIC_KERNEL = Dialect("semantic-kernel", claims, read, switch=SWITCH)

@@ -21,7 +21,7 @@ from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun
 from ..values import hidden, parse, parse_arguments
 from .base import Dialect, Logs
-from .openinference import OPENINFERENCE
+from .openinference import OPENINFERENCE, SWITCH
 
 __all__ = ["SMOLAGENTS"]
 
@@ -189,4 +189,4 @@ def _agent(agent: AgentRun) -> AgentRun:
     return replace(agent, name=agent.name.removesuffix(".run"), input=given)
 
 
-SMOLAGENTS = Dialect("smolagents", claims, read)
+SMOLAGENTS = Dialect("smolagents", claims, read, switch=SWITCH)

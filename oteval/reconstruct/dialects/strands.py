@@ -180,4 +180,4 @@ def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
     return tuple({"type": "function", "name": name} for name in names if isinstance(name, str))
 
 
-STRANDS = Dialect("strands", claims, read)
+STRANDS = Dialect("strands", claims, read, switch=SWITCH)

@@ -189,4 +189,4 @@ def _old_model_call(span: Span) -> ModelCall:
     )
 
 
-TRACELOOP = Dialect("traceloop", claims, read)
+TRACELOOP = Dialect("traceloop", claims, read, switch=SWITCH)

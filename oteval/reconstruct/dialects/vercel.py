@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Message, Span, Usage
+from ...model import Message, Span, Usage
 from ..content import from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
@@ -25,6 +25,7 @@ from .base import (
     Logs,
     attribute_gaps,
     integer,
+    missing_side,
     model_failure,
     result_text,
     revealed,
@@ -101,7 +102,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps = attribute_gaps(span, (MESSAGES, *CALLS, *OBJECT), SWITCH) + model_failure(span)
     sent = messages_of(parse(attributes.get(MESSAGES)).value, span)
     received = _answer(span)
-    gaps += _missing(span, MESSAGES in attributes, any(key in attributes for key in ANSWER), SWITCH)
+    answered = span.is_error or any(key in attributes for key in ANSWER)
+    gaps += missing_side(span, SWITCH, sent=MESSAGES in attributes, received=answered)
     if not sent and not gaps:
         gaps.append(gap("content_unreadable", span.span_id, key=MESSAGES, reason="no messages"))
     return ModelCall(
@@ -115,13 +117,6 @@ def _model_call(span: Span) -> ModelCall:
         whole=not [found for found in gaps if found.code != "model_call_failed"],
         gaps=tuple(gaps),
     )
-
-
-def _missing(span: Span, has_input: bool, has_output: bool, switch: str) -> list[Gap]:
-    """Return the gap of a call whose input or output, which are switched apart, is not there."""
-    if has_input and (has_output or span.is_error):
-        return []
-    return [gap("content_not_captured", span.span_id, switch=switch)]
 
 
 def _answer(span: Span) -> list[Message]:
@@ -194,10 +189,11 @@ def _read_7(span: Span, logs: Logs) -> Reading:
     call = genai.read_model_call(span, logs, SWITCH_7)
     call = replace(call, input=tuple(m for m in call.input if not _is_approval(m)))
     content = genai.content_of(span, logs)
-    missing = _missing(span, genai.INPUT in content, genai.OUTPUT in content, SWITCH_7)
-    if not missing or missing[0] in call.gaps:
+    if any(found.code in genai.LOSSES for found in call.gaps):
         return call
-    return replace(call, whole=False, gaps=(*call.gaps, *missing))
+    answered = span.is_error or genai.OUTPUT in content
+    missing = missing_side(span, SWITCH_7, sent=genai.INPUT in content, received=answered)
+    return replace(call, whole=call.whole and not missing, gaps=(*call.gaps, *missing))
 
 
 def _is_approval(message: Message) -> bool:
@@ -211,4 +207,4 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-VERCEL = Dialect("vercel-ai", claims, read)
+VERCEL = Dialect("vercel-ai", claims, read, switch=SWITCH)

@@ -132,7 +132,7 @@ def test_a_missing_side_is_named(sent: list[Any], got: list[Any], side: str):
     found = only(model("c", sent=sent, got=got))
 
     assert len(found.messages) == 1
-    assert f"its {side} is missing" in found.gaps[0].detail
+    assert f"no {side} of the model call" in found.gaps[0].detail
 
 
 def test_calls_that_stand_among_the_contents_too_are_one_message():

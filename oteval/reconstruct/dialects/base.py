@@ -150,8 +150,9 @@ def result_text(span: Span, value: Any) -> str | None:
     return f"Error: {error_text(span)}" if span.is_error else None
 
 
-NO_INPUT = "input of the model call, only its output"
-NO_OUTPUT = "output of the model call, only its input"
+NO_INPUT = "input of the model call"
+NO_OUTPUT = "output of the model call"
+_OUTPUT_WORDS = ("output", "response", "completion")
 # The gaps that say already why there are no messages.
 _LOSSES = frozenset({"redacted", "content_truncated"})
 
@@ -163,8 +164,7 @@ def not_captured(
 
     Args:
         span: The span.
-        found: What was found by the attribute of the messages sent, and by that of those received;
-            nothing where it is empty.
+        found: What was found by each attribute that holds messages; nothing where it is empty.
         switch: What turns content on.
         known: The gaps found so far; none is added to one that says why already.
     """
@@ -175,8 +175,8 @@ def not_captured(
         if parse(span.attributes.get(key)).value not in (None, "", [], {}):
             reason = "it holds no messages"
             return [gap("content_unreadable", span.span_id, key=key, reason=reason)]
-    sent, received = found.values()
-    return missing_side(span, switch, sent=sent, received=received)
+    lost = [any(word in key.lower() for word in _OUTPUT_WORDS) for key in missing]
+    return missing_side(span, switch, sent=all(lost), received=not any(lost))
 
 
 def missing_side(span: Span, switch: str, *, sent: object, received: object) -> list[Gap]:

@@ -181,4 +181,4 @@ def _result(value: Any) -> tuple[Any, bool]:
     return (value if given is None else given), failed
 
 
-GEMINI_CLI = Dialect("gemini-cli", claims, read)
+GEMINI_CLI = Dialect("gemini-cli", claims, read, switch=SWITCH)

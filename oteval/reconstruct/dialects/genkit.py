@@ -178,4 +178,4 @@ def _said(role: str, value: Any, span: Span) -> list[Message]:
     return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
 
 
-GENKIT = Dialect("genkit", claims, read)
+GENKIT = Dialect("genkit", claims, read, switch=SWITCH)

@@ -117,4 +117,4 @@ def _agent(span: Span) -> AgentRun | None:
     )
 
 
-HAYSTACK_OPENINFERENCE = Dialect("haystack-openinference", claims, read)
+HAYSTACK_OPENINFERENCE = Dialect("haystack-openinference", claims, read, switch=SWITCH)

@@ -204,4 +204,4 @@ def _usage(span: Span) -> Usage:
     )
 
 
-LOGFIRE = Dialect("logfire", claims, read)
+LOGFIRE = Dialect("logfire", claims, read, switch=SWITCH)

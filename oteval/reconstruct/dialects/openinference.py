@@ -6,11 +6,11 @@ missing, ``input.value`` and ``output.value`` may hold the raw request and respo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Message, Span
+from ...model import Message, Span
 from ..content import tool_definitions
 from ..gaps import gap
 from ..langchain import messages, tool_message
@@ -106,8 +106,6 @@ def _model_call(span: Span) -> ModelCall:
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
     sent = flat_messages(span, SENT, "user") or request(span)
     received, others = _received(span)
-    one_sided = _one_sided(span, sent, received, gaps)
-    gaps += one_sided
     if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
         gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
     gaps += cut_arguments(span, [*sent, *received])
@@ -123,7 +121,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=response_id(span),
         usage=usage(attributes, "llm.token_count.prompt_details.cache_read"),
-        whole=not [found for found in gaps if found.code in losses and found not in one_sided],
+        whole=not [found for found in gaps if found.code in losses],
         is_delta=delta,
         gaps=tuple(gaps),
     )
@@ -136,18 +134,6 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
         return flat, []
     raw = answer(span)
     return (raw.messages, list(raw.choices)) if raw.choices or not flat else (flat, [])
-
-
-def _one_sided(
-    span: Span, sent: Sequence[Message], received: Sequence[Message], known: Sequence[Gap]
-) -> list[Gap]:
-    """Return the gap of a model call of which one side or both are missing."""
-    if any(found.code == "redacted" for found in known) or (sent and (received or span.is_error)):
-        return []
-    sides = " and ".join(
-        side for side, found in (("input", sent), ("output", received)) if not found
-    )
-    return [gap("content_not_captured", span.span_id, switch=f"its {sides} is missing: {SWITCH}")]
 
 
 def _tool(span: Span) -> ToolRun:

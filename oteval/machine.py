@@ -9,14 +9,16 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["memory", "processors", "sync"]
+__all__ = ["memory", "processors", "raise_file_limit", "sync"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
+_MOST_FILES = 65_536
 
 
 def memory(root: Path = _ROOT) -> int:
@@ -102,3 +104,16 @@ def _path(root: Path, controller: str) -> str:
         if controller in controllers.split(","):
             return path.lstrip("/")
     return ""
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as it may; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            return soft
+        return wanted
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft

@@ -23,11 +23,14 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from .. import machine
 from ..errors import ConfigError
 from ..ingest.receiver.answers import Refused
 from ..ingest.receiver.auth import Tokens
 from ..ingest.receiver.grpc import GrpcReceiver
+from ..ingest.receiver.hosts import LocalNames, is_local
 from ..ingest.receiver.http import HttpReceiver, Server, refusal
 from ..ingest.receiver.intake import Intake
 from ..ingest.spool import Spool
@@ -43,7 +46,6 @@ from .supervisor import Supervisor
 __all__ = ["Tls", "serve"]
 
 _log = logging.getLogger(__name__)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]", ""})
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _CHECK = 0.5
 
@@ -93,6 +95,8 @@ def serve(
     set_up(settings.log_format, "front")
     # Large requests are looked through in threads; the small ones beside them should not wait long.
     sys.setswitchinterval(0.001)
+    # Nobody else may read what is written, whatever the shell says of new files.
+    os.umask(0o077)
     asyncio.run(_Front(settings, tokens, tls).run(on_ready))
 
 
@@ -114,6 +118,8 @@ class _Front:
         self._stopping = asyncio.Event()
         self._redaction: RedactionRules
         self._figures = Figures(self._stand)
+        # A share for each protocol, and one for files.
+        self._connections = min(4096, machine.raise_file_limit() // 3)
         self._intake: Intake
         self._spool: Spool
         self._back: Supervisor
@@ -138,9 +144,10 @@ class _Front:
         supervising = asyncio.create_task(self._back.run())
         receiver = HttpReceiver(self._intake, self._tokens, limit=settings.limit)
         server = Server(
-            receiver.application(self._routes()),
+            self._guarded(receiver.application(self._routes())),
             certificate=self._tls.certificate if self._tls else None,
             key=self._tls.key if self._tls else None,
+            connections=self._connections,
         )
         self._catch_signals()
         first = asyncio.create_task(self._back.wait_ready())
@@ -189,11 +196,25 @@ class _Front:
                 self._settings.grpc,
                 limit=self._settings.limit,
                 credentials=self._tls.credentials() if self._tls else None,
+                connections=self._connections,
             )
         except OSError as error:
             raise ConfigError(
                 f"{self._settings.grpc}: cannot listen there ({error}); give another --grpc"
             ) from error
+
+    def _guarded(self, application: ASGIApp) -> ASGIApp:
+        """Return the application as it may be asked by pages in browsers on this machine."""
+        host = split_address(self._settings.http)[0]
+        if not host or not is_local(host):
+            return application
+        return LocalNames(application, self._needs_token)
+
+    def _needs_token(self, path: str) -> bool:
+        if path.startswith("/v1/"):
+            return bool(self._tokens.ingest)
+        is_read = path == "/metrics" or path.startswith("/api/")
+        return bool(self._tokens.read) and is_read
 
     def _routes(self) -> list[Route]:
         return [
@@ -239,12 +260,6 @@ class _Front:
             self._tokens.check_read(request.headers.get("authorization"))
         except Refused as refused:
             return refusal(refused)
-        host = request.headers.get("host", "").rpartition(":")
-        name = host[0] if host[2].isdecimal() else request.headers.get("host", "")
-        is_local = split_address(self._settings.http)[0] in _LOOPBACK
-        if not self._tokens.read and is_local and name not in _LOOPBACK:
-            # A page in a browser that had its own name point here.
-            return refusal(Refused(403, "host", "use http://127.0.0.1 or http://localhost"))
         return None
 
     def _stand(self) -> Mapping[str, Any]:

@@ -108,7 +108,7 @@ BAD_CALLS: dict[str, tuple[bytes, str, dict[str, str], grpc.StatusCode]] = {
         body(answer="NNNN").replace(b"NNNN", b"\xff\xfe\xfd\xfc"),
         *(TRACES, INGEST, grpc.StatusCode.INVALID_ARGUMENT),
     ),
-    "oversized": (b"\0" * (LIMIT + 1), TRACES, INGEST, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    "oversized": (b"\0" * (LIMIT + 1), TRACES, INGEST, grpc.StatusCode.INVALID_ARGUMENT),
     "bomb": (
         gzip.compress(b"\0" * (100 * LIMIT)),
         *(TRACES, INGEST, grpc.StatusCode.INVALID_ARGUMENT),
@@ -181,7 +181,7 @@ def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
     assert answers == {
         "http": 413,
         "http gzip": 413,
-        "grpc": grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "grpc": grpc.StatusCode.INVALID_ARGUMENT,
         "grpc gzip": grpc.StatusCode.INVALID_ARGUMENT,
     }
     assert "64 MiB" in status_pb2.Status.FromString(told).message

@@ -1,19 +1,27 @@
-"""OTLP over gRPC: the Export methods of traces, logs and metrics."""
+"""OTLP over gRPC: the Export methods of traces, logs and metrics.
+
+Calls are coroutines of one event loop in a thread of its own: a call that sends nothing takes no
+thread from others. Its metadata is looked at before its message is read.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
+from grpc import aio
 
 from ..spool import Kind, SpoolFull
 from .answers import Refused, status_message, success, too_busy
+from .arrivals import Arrival, Arrivals
 from .auth import Tokens
-from .intake import Intake
-from .limits import MAX_BYTES, InFlight, plain_grpc, too_large
+from .intake import Intake, Taken
+from .limits import MAX_BYTES, is_compressed, plain_grpc, too_large
 
 __all__ = ["GrpcReceiver"]
 
@@ -22,16 +30,21 @@ _KINDS = {"traces": ("trace", "Trace"), "logs": ("logs", "Logs"), "metrics": ("m
 _METHODS = {
     f"/{_SERVICE.format(folder, name)}/Export": kind for kind, (folder, name) in _KINDS.items()
 }
-# Each waits for the disk in a thread; a group commit serves all of them.
-_THREADS = 32
-_WAITING = 256
+# A message this small is looked through at once; a thread of its own would cost more.
+_SMALL = 1 << 16
+_THREADS = 4
+_AT_ONCE = 512 << 20
+_MOST_CALLS = 1024
+MESSAGE_TIMEOUT = 30.0
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
+    408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.INVALID_ARGUMENT,
     503: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _DETAILS = "grpc-status-details-bin"
+_T = TypeVar("_T")
 
 
 class GrpcReceiver:
@@ -49,6 +62,8 @@ class GrpcReceiver:
         *,
         limit: int = MAX_BYTES,
         credentials: grpc.ServerCredentials | None = None,
+        message_timeout: float = MESSAGE_TIMEOUT,
+        connections: int = 512,
     ) -> None:
         """Bind, but do not serve yet.
 
@@ -58,6 +73,8 @@ class GrpcReceiver:
             address: ``host:port``; port 0 takes any.
             limit: The most bytes of a request, decompressed.
             credentials: For TLS.
+            message_timeout: After how many seconds a call's message must have arrived.
+            connections: The most connections.
 
         Raises:
             OSError: The address cannot be used.
@@ -65,62 +82,85 @@ class GrpcReceiver:
         self._intake = intake
         self._tokens = tokens
         self._limit = limit
-        self._in_flight = InFlight(512 << 20)
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, thread_name_prefix="grpc"),
+        self._timeout = message_timeout
+        self._connections = connections
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="grpc-large")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="grpc", daemon=True)
+        self._thread.start()
+        try:
+            self.port = self._run(self._bind(address, credentials))
+        except RuntimeError as error:
+            self._end()
+            raise OSError(str(error).splitlines()[0]) from None
+        if not self.port:
+            self._end()
+            raise OSError(f"{address} cannot be bound")
+
+    def start(self) -> None:
+        """Serve."""
+        self._run(self._server.start())
+
+    def stop(self, grace: float) -> threading.Event:
+        """Take no more calls, and give those there are some seconds to end."""
+        stopped = threading.Event()
+
+        async def stop() -> None:
+            await self._server.stop(grace)
+            stopped.set()
+            self._loop.call_soon(self._end)
+
+        asyncio.run_coroutine_threadsafe(stop(), self._loop)
+        return stopped
+
+    def _serve(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _end(self) -> None:
+        self._pool.shutdown(wait=False)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        self._arrivals = Arrivals(most_bytes=_AT_ONCE, most=_MOST_CALLS, timeout=self._timeout)
+        self._server = aio.server(
             handlers=[_Handler(self)],
             options=[
-                ("grpc.max_receive_message_length", limit),
+                # Larger than what is taken: the answer to what is a little too large is our own.
+                ("grpc.max_receive_message_length", min(4 * self._limit, (1 << 31) - 1)),
                 # Its decompression knows no limit; `plain_grpc` does.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", 128),
                 ("grpc.max_metadata_size", 16 << 10),
+                ("grpc.absolute_max_metadata_size", 16 << 10),
+                ("grpc.max_allowed_incoming_connections", self._connections),
+                ("grpc.server_handshake_timeout_ms", 10_000),
+                ("grpc.http2.settings_timeout", 10_000),
+                ("grpc.max_connection_idle_ms", 300_000),
                 ("grpc.keepalive_time_ms", 60_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ],
-            maximum_concurrent_rpcs=_WAITING,
         )
-        try:
-            if credentials is None:
-                self.port = self._server.add_insecure_port(address)
-            else:
-                self.port = self._server.add_secure_port(address, credentials)
-        except RuntimeError as error:
-            raise OSError(str(error).splitlines()[0]) from None
-        if not self.port:
-            raise OSError(f"{address} cannot be bound")
+        if credentials is None:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, credentials)
 
-    def start(self) -> None:
-        """Serve."""
-        self._server.start()
-
-    def stop(self, grace: float) -> threading.Event:
-        """Take no more calls, and give those there are some seconds to end."""
-        return self._server.stop(grace)
-
-    def export(self, kind: str, message: bytes, context: grpc.ServicerContext) -> bytes:
+    async def export(
+        self, kind: str, context: aio.ServicerContext[Any, Any], authorization: str | None
+    ) -> bytes:
         """Answer one Export call."""
         start = time.perf_counter()
         outcome, good, rejected = "ok", 0, 0
-        size = len(message)
-        counted = False
         try:
-            self._tokens.check_ingest(_authorization(context))
-            if kind == "metrics":
+            self._tokens.check_ingest(authorization)
+            taken = await self._take(kind, context)
+            if taken is None:
                 return b""
-            self._in_flight.add(size)
-            counted = True
-            plain = plain_grpc(message, self._limit)
-            if len(plain) > self._limit:
-                raise too_large(self._limit)
-            name: Kind = "logs" if kind == "logs" else "traces"
-            taken = self._intake.take(name, "protobuf", plain)
-            try:
-                taken.durable.result()
-            except SpoolFull as error:
-                raise too_busy(str(error), "disk") from None
             good, rejected, text = taken.checked
             return success(kind, "protobuf", rejected, text)
         except Refused as refused:
@@ -132,17 +172,41 @@ class GrpcReceiver:
             context.set_code(code)
             context.set_details(refused.reason)
             return b""
+        except asyncio.CancelledError:
+            outcome = "gone"
+            raise
         finally:
-            if counted:
-                self._in_flight.remove(size)
             self._intake.observe(kind, outcome, good, rejected, time.perf_counter() - start)
 
+    async def _take(self, kind: str, context: aio.ServicerContext[Any, Any]) -> Taken | None:
+        arrival: Arrival | None = None
+        try:
+            async with self._arrivals.arriving() as arrival:
+                message = await context.read()
+                if not isinstance(message, bytes):
+                    raise Refused(400, "malformed", "the call has no message")
+                arrival.add(len(message))
+            if kind == "metrics":
+                return None
+            name: Kind = "logs" if kind == "logs" else "traces"
+            if len(message) <= _SMALL and not is_compressed(message):
+                taken = self._intake.take(name, "protobuf", message)
+            else:
+                taken = await self._loop.run_in_executor(self._pool, self._large, name, message)
+            try:
+                await asyncio.wrap_future(taken.durable)
+            except SpoolFull as error:
+                raise too_busy(str(error), "disk") from None
+            return taken
+        finally:
+            if arrival is not None:
+                self._arrivals.done(arrival)
 
-def _authorization(context: grpc.ServicerContext) -> str | None:
-    for key, value in context.invocation_metadata():
-        if key == "authorization":
-            return value if isinstance(value, str) else value.decode("latin-1")
-    return None
+    def _large(self, kind: Kind, message: bytes) -> Taken:
+        plain = plain_grpc(message, self._limit)
+        if len(plain) > self._limit:
+            raise too_large(self._limit)
+        return self._intake.take(kind, "protobuf", plain)
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -153,9 +217,21 @@ class _Handler(grpc.GenericRpcHandler):
         kind = _METHODS.get(details.method)
         if kind is None:
             return None
+        authorization = _authorization(details)
 
-        def export(message: bytes, context: grpc.ServicerContext) -> bytes:
-            return self._receiver.export(kind, message, context)
+        # As a stream, so that nothing of the message is read before it is asked for; without a
+        # deserializer it comes as bytes.
+        async def export(
+            messages: AsyncIterator[bytes],  # noqa: ARG001
+            context: aio.ServicerContext[Any, Any],
+        ) -> bytes:
+            return await self._receiver.export(kind, context, authorization)
 
-        # Without a deserializer the message comes as bytes.
-        return grpc.unary_unary_rpc_method_handler(export)
+        return grpc.stream_unary_rpc_method_handler(export)
+
+
+def _authorization(details: grpc.HandlerCallDetails) -> str | None:
+    for key, value in details.invocation_metadata:
+        if key == "authorization":
+            return value if isinstance(value, str) else value.decode("latin-1")
+    return None

@@ -17,9 +17,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..spool import Encoding, SpoolFull
 from .answers import Refused, status_json, status_message, success, too_busy
+from .arrivals import Arrival, Arrivals
 from .auth import Tokens
 from .intake import Intake, Taken
-from .limits import MAX_BYTES, InFlight, decompressed, too_large
+from .limits import MAX_BYTES, decompressed, too_large
 
 __all__ = ["HttpReceiver", "Server", "refusal"]
 
@@ -30,7 +31,12 @@ _TYPES: dict[str, Encoding] = {PROTOBUF: "protobuf", JSON: "json"}
 _SMALL = 1 << 16
 # What may be received at once over all senders; the bodies are held in memory.
 _AT_ONCE = 512 << 20
+_MOST_REQUESTS = 1024
 HEADER_TIMEOUT = 10.0
+MOST_CONNECTIONS = 1024
+_MOST_HEADER_BYTES = 64 << 10
+# More than asyncio reads at once, so that framing is told from a body that comes slowly.
+_MOST_FRAMING = 512 << 10
 BODY_TIMEOUT = 30.0
 _DISCARD_TIMEOUT = 5.0
 _KINDS = ("traces", "logs", "metrics")
@@ -50,8 +56,9 @@ class HttpReceiver:
         self._intake = intake
         self._tokens = tokens
         self._limit = limit
-        self._body_timeout = body_timeout
-        self._in_flight = InFlight(max(_AT_ONCE, 2 * limit))
+        self._arrivals = Arrivals(
+            most_bytes=max(_AT_ONCE, 2 * limit), most=_MOST_REQUESTS, timeout=body_timeout
+        )
 
     def application(self, others: Sequence[BaseRoute] = ()) -> Starlette:
         """Return the application.
@@ -94,10 +101,10 @@ class HttpReceiver:
             raise
         if kind != "metrics":
             self._intake.refuse_when_full(size)
-        self._in_flight.add(size)
-        counted = [size]
+        arrival: Arrival | None = None
         try:
-            body = await self._body(request, counted)
+            async with self._arrivals.arriving() as arrival:
+                body = await self._body(request, arrival)
             if kind == "metrics":
                 return None
             compression = request.headers.get("content-encoding", "")
@@ -116,7 +123,8 @@ class HttpReceiver:
                 raise too_busy(str(error), "disk") from None
             return taken
         finally:
-            self._in_flight.remove(sum(counted))
+            if arrival is not None:
+                self._arrivals.done(arrival)
 
     async def _discard(self, request: Request) -> None:
         """Read on a little: a sender that is cut off while it sends hears no answer."""
@@ -128,23 +136,14 @@ class HttpReceiver:
                     if size > 2 * self._limit:
                         return
 
-    async def _body(self, request: Request, counted: list[int]) -> bytes:
-        """Read the body; what it has more than was declared is counted as it comes."""
+    async def _body(self, request: Request, arrival: Arrival) -> bytes:
+        """Return the body, each part counted as it arrives."""
         parts: list[bytes] = []
-        size = 0
-        declared = counted[0]
-        try:
-            async with asyncio.timeout(self._body_timeout):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > self._limit:
-                        raise too_large(self._limit)
-                    if size > declared:
-                        self._in_flight.add(len(part))
-                        counted.append(len(part))
-                    parts.append(part)
-        except TimeoutError:
-            raise Refused(408, "slow", "the body did not come in time") from None
+        async for part in request.stream():
+            arrival.add(len(part))
+            if arrival.size > self._limit:
+                raise too_large(self._limit)
+            parts.append(part)
         return b"".join(parts)
 
 
@@ -183,26 +182,96 @@ def refusal(refused: Refused, encoding: Encoding = "json") -> Response:
     return Response(body, refused.status, headers, media_type=media)
 
 
-class _Protocol(HttpToolsProtocol):
-    """Closes connections whose request line and headers do not come in time."""
+class _Connection(HttpToolsProtocol):
+    """A connection whose headers, framing and idleness may not cost others their service."""
 
+    most = MOST_CONNECTIONS
+    # Those of the server that have no request, the one that has been so the longest first.
+    idle: dict[_Connection, None]
     _timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _framing_bytes = 0
+    _in_headers = True
+    _had_body = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.idle[self] = None
+        if len(self.connections) > self.most:
+            oldest = next(iter(self.idle))
+            del self.idle[oldest]
+            oldest.transport.abort()
         self._expect()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._expect()
-
-    def on_headers_complete(self) -> None:
-        self._forget()
-        super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
+        self.idle.pop(self, None)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self._had_body = False
+        if self._in_headers:
+            self._header_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_headers:
+            # Empty lines between requests count as well.
+            if self._timer is None and self in self.idle:
+                self._expect()
+            if self._header_bytes > _MOST_HEADER_BYTES and self in self.idle:
+                self._refuse_headers()
+        else:
+            self._framing_bytes = 0 if self._had_body else self._framing_bytes + len(data)
+            if self._framing_bytes > _MOST_FRAMING:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_headers = True
+        self._expect()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers mean nothing here.
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._forget()
+        self.idle.pop(self, None)
+        self._in_headers = False
+        self._header_bytes = self._framing_bytes = 0
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > _MOST_HEADER_BYTES:
+            self._refuse_headers()
+        elif not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._had_body = True
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_headers = True
+        self._header_bytes = 0
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline and not self.transport.is_closing():
+            self.idle[self] = None
+
+    def _refuse_headers(self) -> None:
+        text = b"the request has more than %d bytes of headers" % _MOST_HEADER_BYTES
+        head = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
+        kind = b"content-type: text/plain; charset=utf-8\r\n"
+        size = b"content-length: %d\r\n\r\n" % len(text)
+        self.transport.write(head + kind + size + text)
+        self.transport.close()
 
     def _expect(self) -> None:
         self._forget()
@@ -222,12 +291,26 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, application: Any, *, certificate: str | None = None, key: str | None = None
+        self,
+        application: Any,
+        *,
+        certificate: str | None = None,
+        key: str | None = None,
+        connections: int = MOST_CONNECTIONS,
     ) -> None:
+        """Prepare to serve.
+
+        Args:
+            application: The ASGI application.
+            certificate: The file of the certificate chain, for TLS.
+            key: The file of its key.
+            connections: The most connections; beyond it the one that is idle longest is closed.
+        """
+        own = {"most": connections, "idle": {}}
         super().__init__(
             uvicorn.Config(
                 application,
-                http=_Protocol,
+                http=type("Connection", (_Connection,), own),
                 ws="none",
                 lifespan="off",
                 access_log=False,
@@ -236,7 +319,6 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=75,
                 backlog=2048,
-                limit_concurrency=4096,
                 timeout_graceful_shutdown=5,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,

@@ -1,14 +1,13 @@
-"""What a sender may cost: bytes, decompressed bytes, bytes at once."""
+"""What a request may cost: bytes, and bytes once decompressed."""
 
 from __future__ import annotations
 
-import threading
 import zlib
 
 from ..compression import ZSTD_MAGIC, unzstd
-from .answers import Refused, too_busy
+from .answers import Refused
 
-__all__ = ["MAX_BYTES", "InFlight", "decompressed", "plain_grpc", "too_large"]
+__all__ = ["MAX_BYTES", "decompressed", "is_compressed", "plain_grpc", "too_large"]
 
 MAX_BYTES = 64 << 20
 """The most bytes of a request, as it comes and decompressed."""
@@ -91,26 +90,6 @@ def plain_grpc(data: bytes, limit: int) -> bytes:
     return data
 
 
-class InFlight:
-    """The bytes of the requests that are being received, over all senders."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def add(self, size: int) -> None:
-        """Count bytes in.
-
-        Raises:
-            Refused: There are too many at once.
-        """
-        with self._lock:
-            if self._bytes + size > self._limit:
-                raise too_busy("too many bytes are being received at once", "busy")
-            self._bytes += size
-
-    def remove(self, size: int) -> None:
-        """Count bytes out again."""
-        with self._lock:
-            self._bytes -= size
+def is_compressed(data: bytes) -> bool:
+    """Return whether a gRPC message is compressed."""
+    return data.startswith((_GZIP_MAGIC, ZSTD_MAGIC))

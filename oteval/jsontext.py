@@ -1,14 +1,20 @@
 """JSON text: how oteval writes it, and the one form by which it compares values.
 
 Two values are equal when their canonical texts are: key order does not count, ``1`` equals
-``1.0``, and ``1``, ``true`` and ``"1"`` all differ.
+``1.0``, and ``1``, ``true`` and ``"1"`` all differ. The comparison is exact: integers of any
+size, NaN, the infinities and lone surrogates (halves of a UTF-16 pair) equal only themselves.
+
+`loads` and `dumps` are for the world outside, where UTF-8 and standard JSON rule. `loads_exact`
+and `dumps_exact` are for values that are compared, such as the arguments of tool calls.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -18,36 +24,71 @@ __all__ = [
     "canonical",
     "canonical_object",
     "dumps",
+    "dumps_exact",
     "encodable",
     "equal_objects",
+    "escaped",
     "loads",
+    "loads_exact",
     "restore",
 ]
 
 _MAX_DEPTH = 254  # orjson's own limit when it writes
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 # orjson writes every whole float with ".0" or an exponent; all else is canonical already.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
+# orjson reads integers of more than 64 bits, which have at least 19 digits, as floats.
+_DIGITS = bytes(48 if 48 <= code < 58 else 32 for code in range(256))
+_LONG_INTEGER = b"0" * 19
+# Python converts no longer integers to decimal text; these are written in hexadecimal.
+_MAX_BITS = 14_000
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value of a JSON text from outside.
+    """Return the value of a JSON text from outside, integers of any size included.
 
-    Integers of more than 64 bits become floats. Lone surrogates, which no UTF-8 text can hold,
-    become U+FFFD.
+    Lone surrogates, which no UTF-8 text can hold, become U+FFFD.
 
     Raises:
-        ValueError: The text is not valid JSON, or is nested more than 254 levels deep, which
-            Python's recursion would not survive everywhere.
+        ValueError: The text is not valid JSON, an integer has more digits than Python converts
+            (4,300), or it is nested more than 254 levels deep, which Python's recursion would
+            not survive everywhere.
     """
+    value, standard = _parsed(text)
+    if standard:
+        return value
+    return json.loads(encodable(json.dumps(value, ensure_ascii=False)))
+
+
+def loads_exact(text: str | bytes) -> Any:
+    """Return what `loads` does, but lone surrogates as they are.
+
+    Raises:
+        ValueError: As for `loads`.
+    """
+    return _parsed(text)[0]
+
+
+def _parsed(text: str | bytes) -> tuple[Any, bool]:
+    """Return a text's value, and whether orjson took it, which knows no lone surrogates."""
     try:
-        value = _parsed(text)
-        if _brackets(text) > _MAX_DEPTH:
-            orjson.dumps(value)
-    except (RecursionError, TypeError):
+        value, standard = _read(text)
+    except RecursionError:
         raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
-    return value
+    if _brackets(text) > _MAX_DEPTH and _too_deep(value):
+        raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
+    return value, standard
+
+
+def _read(text: str | bytes) -> tuple[Any, bool]:
+    if not _has_long_integer(text):
+        try:
+            return orjson.loads(text), True
+        except orjson.JSONDecodeError:
+            pass
+    return json.loads(text), False
 
 
 def _brackets(text: str | bytes) -> int:
@@ -56,45 +97,91 @@ def _brackets(text: str | bytes) -> int:
     return text.count("[") + text.count("{")
 
 
-def _parsed(text: str | bytes) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(_encodable(json.loads(text)), parse_int=_integer)
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
-def _integer(digits: str) -> int | float:
-    value = int(digits)
-    return value if -(1 << 63) <= value < 1 << 64 else float(digits)
+def restore(text: str | bytes) -> Any:
+    """Return the value of a JSON text that `dumps` or `dumps_exact` wrote."""
+    return _read(text)[0]
 
 
-def restore(text: str) -> Any:
-    """Return the value of a JSON text that `dumps` wrote."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(text)
+def _has_long_integer(text: str | bytes) -> bool:
+    """Return whether a text holds a run of digits that orjson may not read as an integer."""
+    if len(text) < len(_LONG_INTEGER):
+        return False
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    return _LONG_INTEGER in data.translate(_DIGITS)
 
 
 def dumps(value: Any) -> str:
-    """Return compact JSON text that keeps key order and non-ASCII characters."""
+    """Return compact JSON text that keeps key order and non-ASCII characters.
+
+    The text is valid JSON and valid UTF-8: NaN and the infinities become null, and lone
+    surrogates U+FFFD.
+    """
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except (TypeError, ValueError):
-        return _encodable(value).decode()
+        return encodable(_written(value, _standard))
 
 
-def _encodable(value: Any, *, sort_keys: bool = False) -> bytes:
-    """Return the JSON text of what orjson does not take: big integers, depth, lone surrogates."""
-    text = json.dumps(
-        value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=str
-    )
-    return encodable(text).encode()
+def dumps_exact(value: Any) -> str:
+    """Return JSON text from which `restore` reads the very same value.
+
+    It is `dumps`' text but for the two things that standard JSON lacks: NaN and the infinities
+    are written as ``NaN`` and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
+    """
+    try:
+        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        if "null" not in text or _all_finite(value):
+            return text
+    except (TypeError, ValueError):
+        pass
+    return escaped(_written(value, float))
+
+
+def _all_finite(value: Any) -> bool:
+    """Return whether a value surely holds neither NaN nor an infinity."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_all_finite, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_all_finite, value))
+    return value is None or isinstance(value, (str, int))
 
 
 def encodable(text: str) -> str:
     """Return text with U+FFFD for every half of a surrogate pair, which UTF-8 cannot hold."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def escaped(text: str) -> str:
+    """Return text with JSON's escape for every lone surrogate; two that make a pair become one.
+
+    Other texts stay as they are, so that the result differs for different texts unless one
+    spells out such an escape.
+    """
+    if _SURROGATE.search(text) is None:
+        return text
+    joined = _PAIR.sub(lambda found: _joined(found[0]), text)
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", joined)
+
+
+def _joined(pair: str) -> str:
+    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def canonical(value: Any) -> str:
@@ -103,9 +190,9 @@ def canonical(value: Any) -> str:
         text = orjson.dumps(value, str, _OPTIONS).decode()
     except (TypeError, ValueError):
         text = ""
-    if text and _WHOLE_FLOAT.search(text) is None:
+    if text and _WHOLE_FLOAT.search(text) is None and ("null" not in text or _all_finite(value)):
         return text
-    return _encodable(_plain(value), sort_keys=True).decode()
+    return escaped(_written(value, _whole, sort_keys=True))
 
 
 def canonical_object(text: str) -> str | None:
@@ -138,23 +225,64 @@ def equal_objects(one: str, two: str) -> bool | None:
         return None
     try:
         left, right = orjson.loads(one), orjson.loads(two)
-        return bool(left == right) if type(left) is dict and type(right) is dict else None
+        if type(left) is not dict or type(right) is not dict:
+            return None
+        if left != right:
+            return False
     except (orjson.JSONDecodeError, RecursionError):
         return None
+    # Different integers of more than 64 bits may have become the same float.
+    return None if _has_long_integer(one) or _has_long_integer(two) else True
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+def _written(value: Any, number: Callable[[float], Any], *, sort_keys: bool = False) -> str:
+    """Return the JSON text of what orjson does not take: big integers, depth, lone surrogates."""
+    plain = _plain(value, number)
+    return json.dumps(plain, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
+
+
+def _plain(value: Any, number: Callable[[float], Any]) -> Any:
+    """Return a value as what JSON has; `number` says what becomes of floats."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, int):
+        return int(value) if value.bit_length() < _MAX_BITS else f"an integer: {value:#x}"
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {_key(key): _plain(item, number) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+        return [_plain(item, number) for item in value]
+    return _plain(_of_object(value), number)
+
+
+def _whole(value: float) -> float | int:
+    return int(value) if value.is_integer() else float(value)
+
+
+def _standard(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    try:
+        (found,) = orjson.loads(orjson.dumps({key: 0}, option=orjson.OPT_NON_STR_KEYS))
+    except (TypeError, ValueError):
+        return str(key)
+    return str(found)
+
+
+def _of_object(value: Any) -> Any:
+    """Return what orjson makes of a date, a dataclass and the like; of others, their text."""
+    try:
+        return orjson.loads(orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS))
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def call_hash(name: str, arguments: Any) -> int:
     """Return a 63-bit hash that two tool calls share when name and arguments are equal."""
-    text = f"{name}\0{canonical(arguments)}"
-    data = encodable(text).encode()
+    data = escaped(f"{name}\0{canonical(arguments)}").encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1

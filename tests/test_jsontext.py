@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from oteval.jsontext import (
     canonical,
     canonical_object,
     dumps,
+    dumps_exact,
     equal_objects,
     loads,
+    loads_exact,
     restore,
 )
 
@@ -35,10 +38,8 @@ def nested(depth: int) -> str:
 
 @given(values)
 def test_what_is_written_is_read_back(value: Any):
-    """`restore` inverts `dumps`, but for integers too big for 64 bits, which become floats."""
-    back = restore(dumps(value))
-
-    assert canonical(back) == canonical(loads(json.dumps(value)))
+    """`restore` inverts `dumps`, whatever the size of the integers."""
+    assert restore(dumps(value)) == value == loads(json.dumps(value))
 
 
 @given(values)
@@ -89,12 +90,28 @@ def test_what_is_no_json_is_a_value_error(text: str):
 
 
 def test_what_emitters_write_beyond_the_standard_is_read():
-    """NaN and the infinities are read, as are integers of any size, as floats."""
+    """NaN and the infinities are read, as are integers of any size."""
     nan, infinite, big = loads("[NaN, -Infinity, 123456789012345678901234567890]")
 
     assert math.isnan(nan)
-    assert (infinite, big) == (-math.inf, 1.2345678901234568e29)
+    assert (infinite, big) == (-math.inf, 123456789012345678901234567890)
     assert loads("18446744073709551615") == 2**64 - 1
+
+
+@given(st.integers(-(10**40), 10**40), st.sampled_from(["{}", "[{}]", '{{"a": [1.5, {}]}}']))
+@example(2**63, "{}")
+@example(-(2**63) - 1, "{}")
+@example(2**64, "{}")
+@example(12345678901234567890123, '{{"a": {}}}')
+def test_integers_of_any_size_are_read_as_they_are(number: int, form: str):
+    """No integer becomes a float, and the neighbours of a big one differ from it."""
+    text, near = form.format(number), form.format(number + 1)
+
+    assert json.dumps(loads(text)) == json.dumps(json.loads(text))
+    assert json.dumps(loads(text.encode())) == json.dumps(json.loads(text))
+    assert canonical(loads(text)) != canonical(loads(near))
+    assert dumps(loads(text)) == text.replace(" ", "")
+    assert equal_objects(text, near) is not True
 
 
 @pytest.mark.parametrize("depth", [255, 900, 2000, 100_000])
@@ -113,13 +130,70 @@ def test_text_nested_as_deep_as_allowed_can_be_handled():
     assert call_hash("f", value) == call_hash("f", loads(nested(254)))
 
 
-def test_lone_surrogates_become_the_replacement_character():
-    """Half a character, as cut-off text has it, can be stored and compared like other text."""
+def test_for_the_world_outside_lone_surrogates_become_the_replacement_character():
+    """Half a character, as cut-off text has it, can be written as UTF-8 and as strict JSON."""
     assert loads('{"a\\udfff": "x\\ud83d"}') == {"a\ufffd": "x\ufffd"}
     assert loads('"\\ud83d\\ude00"') == "😀"
     assert dumps("\ud83d") == '"\ufffd"'
-    assert canonical({"a": "\ud83d"}) == '{"a":"\ufffd"}'
-    assert call_hash("\ud83d", "\ud83d") == call_hash("\ufffd", "\ufffd")
+    assert dumps({"a": math.nan, "b": [10**30, math.inf]}) == f'{{"a":null,"b":[{10**30},null]}}'
+
+
+HALVES = ["\ud83d", "\ud83e", "\ude00", "\ufffd", "\\ud83d", "?", "😀", "\ude00\ud83d"]
+
+
+@pytest.mark.parametrize("one", HALVES)
+@pytest.mark.parametrize("two", HALVES)
+def test_a_lone_surrogate_equals_only_itself(one: str, two: str):
+    """Halves of a pair differ from each other, from U+FFFD and from their escapes as text."""
+    for form in (lambda text: text, lambda text: {"a": [text]}, lambda text: {text: 1}):
+        assert (canonical(form(one)) == canonical(form(two))) is (one == two)
+        assert (call_hash("f", form(one)) == call_hash("f", form(two))) is (one == two)
+        canonical(form(one)).encode()
+
+
+def test_two_halves_of_a_pair_are_their_character():
+    """JSON text cannot tell a character from its two escapes, and so nothing here does."""
+    assert canonical("\ud83d\ude00") == canonical("😀") == canonical(json.loads('"\\ud83d\\ude00"'))
+
+
+@pytest.mark.parametrize("one", [math.nan, math.inf, -math.inf, None, "NaN", 0])
+@pytest.mark.parametrize("two", [math.nan, math.inf, -math.inf, None, "NaN", 0])
+def test_what_is_not_finite_equals_only_itself(one: Any, two: Any):
+    """NaN and the infinities are values like others, and none of them is null."""
+    assert (canonical({"a": one}) == canonical({"a": two})) is (repr(one) == repr(two))
+
+
+odd = st.recursive(
+    scalars
+    | st.floats()
+    | st.integers(-(10**30), 10**30)
+    | st.text(st.characters(codec=None, categories=["Cs", "L"]), max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(odd)
+def test_what_is_written_exactly_is_read_back_exactly(value: Any):
+    """`restore` inverts `dumps_exact` for all that Python's values hold, in text that is UTF-8."""
+    text = dumps_exact(value)
+
+    assert canonical(restore(text)) == canonical(value) == canonical(loads_exact(text))
+    assert text.encode()
+
+
+def test_an_integer_too_long_for_decimal_text_is_compared_all_the_same():
+    """Python writes no more than 4,300 digits; such integers are compared, shown and hashed."""
+    assert canonical(10**5000) != canonical(10**5000 + 1)
+    assert dumps({"a": 10**5000}) != dumps({"a": 10**5000 + 1})
+
+
+def test_values_beside_a_whole_float_have_the_text_they_have_alone():
+    """What JSON lacks, such as a date, has one text, whatever stands next to it."""
+    when = datetime(2026, 5, 1, tzinfo=UTC)
+
+    assert canonical({"at": when, "n": 1.0}) == canonical({"at": when, "n": 1})
+    assert canonical({True: 1, None: 2.0}) == canonical({True: 1, None: 2})
 
 
 @given(st.dictionaries(st.text(), values, max_size=3))

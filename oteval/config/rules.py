@@ -67,7 +67,7 @@ class MatchRule(BaseRule):
         "bool", description="What the score is."
     )
     strict_order: bool = Field(False, description="Compare the order inside a message too.")
-    missing_ok: bool = Field(False, description="A compared field missing on both sides is equal.")
+    missing_ok: bool = Field(True, description="A compared field missing on both sides is equal.")
     threshold: float = Field(
         1.0, ge=0.0, le=1.0, description="From which score on it passes, unless score_type is bool."
     )

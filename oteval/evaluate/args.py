@@ -56,7 +56,7 @@ _RULES: dict[str, type[Rule]] = {
 ARGS_MODES = tuple(_RULES)
 
 
-def make_rule(value: Any, name: str, *, missing_ok: bool = False, is_async: bool = False) -> Rule:
+def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool = False) -> Rule:
     """Make the rule that a user asks for.
 
     Args:
@@ -93,7 +93,7 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = False, is_async: bool
 
 
 def make_overrides(
-    value: Any, name: str, *, missing_ok: bool = False, is_async: bool = False
+    value: Any, name: str, *, missing_ok: bool = True, is_async: bool = False
 ) -> dict[str, Rule]:
     """Make the rules of single tools.
 

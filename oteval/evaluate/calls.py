@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from ..jsontext import canonical, canonical_object, loads
+from ..jsontext import canonical, canonical_object, loads_exact
 from ..model import Message
 from .messages import ROLES, convert, entries, parse_arguments
 
@@ -57,7 +57,7 @@ class CallTable:
             return self._parsed[call]
         raw = self.raw[call]
         try:
-            value = loads(raw)
+            value = loads_exact(raw)
         except (ValueError, RecursionError):
             value = None
         # What is no plain object is left to the one function that knows every case.

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from .calls import CallTable
+from .list_order import call_lists, option_for
 from .pairing import Pairs, call_fits, unpaired
 from .spec import MatchSpec
 from .strict import StrictMatch
-from .values import differences, same, show
+from .values import differences, same, show, sorted_lists
 
 __all__ = ["calls_comment", "strict_comment"]
 
@@ -124,10 +125,19 @@ def _nearest(
     best: tuple[int, int] | None = None
     for other in named:
         pair = (others.arguments(other), table.arguments(call))
-        count = _count(*(pair if turned else pair[::-1]))
+        out, ref = pair if turned else pair[::-1]
+        count = 0 if _reordered(out, ref) else _count(out, ref)
         if best is None or count < best[0]:
             best = (count, other)
     return None if best is None else best[1]
+
+
+def _reordered(out: object, ref: object) -> bool:
+    """Return whether two values differ in the order of lists, and in nothing else."""
+    try:
+        return not same(out, ref) and same(sorted_lists(out), sorted_lists(ref))
+    except RecursionError:
+        return False
 
 
 def _count(out: object, ref: object) -> int:
@@ -145,8 +155,19 @@ def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) 
     # Without an order, calls that fit are not left over.
     if spec.mode in ("strict", "in_order") and call_fits(out, ref, spec, i, j):
         return f"{tool} is called, but not in the reference's order"
+    rule, left, right = spec.rule(tool), out.arguments(i), ref.arguments(j)
     try:
-        why = spec.rule(tool).explain(out.arguments(i), ref.arguments(j))
+        why = rule.explain(left, right)
     except RecursionError:
         why = None
+    paths = call_lists(rule, left, right)
+    if why and paths:
+        lists = "list" if len(paths) == 1 else "lists"
+        named = " and ".join(repr(path) for path in paths)
+        sets = "it as a set" if len(paths) == 1 else "them as sets"
+        option = option_for(rule, paths)
+        return (
+            f"{tool}: only the order of the {lists} {named} differs ({why}); "
+            f"the argument mode {option} compares {sets}"
+        )
     return f"{tool}: {why or 'the arguments are nested too deeply to compare'}"

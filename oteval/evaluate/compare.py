@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from .assignment import in_order
 from .calls import CallTable, read
 from .comments import calls_comment, strict_comment
+from .list_order import reordered_lists
 from .pairing import Pairs, call_fits, identical, match_calls, ordered_calls
 from .rules import Custom, Rule
 from .spec import MatchSpec
@@ -38,6 +39,7 @@ class Verdict(NamedTuple):
         missing: How many of the reference's calls were not.
         extra: How many of the output's calls were not.
         alignment: Pairs of output call and reference call.
+        reordered: Of a failure, by tool, the lists whose order alone keeps calls from matching.
     """
 
     passed: bool
@@ -46,6 +48,7 @@ class Verdict(NamedTuple):
     missing: int
     extra: int
     alignment: Pairs
+    reordered: dict[str, list[str]] | None = None
 
     @property
     def precision(self) -> float:
@@ -67,9 +70,10 @@ class Verdict(NamedTuple):
 
     def metadata(self) -> dict[str, Any]:
         """Return the figures as an evaluator's metadata."""
-        _, _, matched, missing, extra, alignment = self
+        _, _, matched, missing, extra, alignment, reordered = self
         made, wanted = matched + extra, matched + missing
         return {
+            **({"reordered": reordered} if reordered else {}),
             "matched": matched,
             "missing": missing,
             "extra": extra,
@@ -184,7 +188,9 @@ def _judge(
         passed = _PASSES[spec.mode](len(refs) - len(pairs), len(outs) - len(pairs))
         comment = None if passed else calls_comment(out, ref, spec, pairs, outs, refs)
     count = len(pairs)
-    return Verdict(passed, comment, count, len(refs) - count, len(outs) - count, pairs)
+    reordered = None if passed else reordered_lists(out, ref, spec, pairs, outs, refs)
+    missing, extra = len(refs) - count, len(outs) - count
+    return Verdict(passed, comment, count, missing, extra, pairs, reordered)
 
 
 _PASSES: dict[str, Callable[[int, int], bool]] = {

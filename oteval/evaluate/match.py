@@ -134,7 +134,7 @@ def create_trajectory_match_evaluator(
     error_pattern: str | re.Pattern[str] | None = None,
     score_type: str = "bool",
     strict_order: bool = False,
-    missing_ok: bool = False,
+    missing_ok: bool = True,
 ) -> MatchEvaluator:
     """Create an evaluator that compares a trajectory's tool calls with a reference's.
 
@@ -181,7 +181,7 @@ def create_async_trajectory_match_evaluator(
     error_pattern: str | re.Pattern[str] | None = None,
     score_type: str = "bool",
     strict_order: bool = False,
-    missing_ok: bool = False,
+    missing_ok: bool = True,
 ) -> AsyncMatchEvaluator:
     """Create a coroutine function that does what `create_trajectory_match_evaluator`'s does.
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, loads_exact
 from ..model import Message, ToolCall
 
 __all__ = ["ROLES", "convert", "entries", "field", "parse_arguments", "to_messages"]
@@ -229,7 +229,7 @@ def parse_arguments(value: Any) -> Any:
     """
     if isinstance(value, (str, bytes)):
         try:
-            value = loads(value)
+            value = loads_exact(value)
         except (ValueError, RecursionError):
             text = value if isinstance(value, str) else value.decode(errors="replace")
             return text if text.strip() else {}

@@ -73,6 +73,10 @@ class Rule:
         found = next(differences(out, ref, same), None)
         return None if found is None else _say(*found)
 
+    def compared(self, args: Any) -> Any:
+        """Return the value of the arguments that is compared; None where no value says it all."""
+        return args
+
     def describe(self) -> Any:
         """Return the JSON value by which equal rules are told from others."""
         return self.mode
@@ -167,6 +171,10 @@ class Tolerant(Rule):
         path = found[0]
         return _say(path, lookup(out, path), lookup(ref, path)) if path else _say(path, out, ref)
 
+    def compared(self, args: Any) -> Any:
+        """Return the arguments, written in the one tolerated way."""
+        return self._fold(args, "")
+
     def describe(self) -> Any:
         """Return the mode, with the sets where there are any."""
         return {"tolerant": {"sets": sorted(self.sets)}} if self.sets else self.mode
@@ -192,7 +200,8 @@ class Tolerant(Rule):
 class Fields(Rule):
     """Only the given fields are compared, each for deep equality.
 
-    A field that is missing on one side is a mismatch; on both sides too, unless `missing_ok`.
+    A field that is missing on one side only is a mismatch. One that neither side has is equal,
+    as in agentevals, unless `missing_ok` is False.
     No fields at all compare nothing.
 
     Attributes:
@@ -201,7 +210,7 @@ class Fields(Rule):
     """
 
     paths: tuple[str, ...] = ()
-    missing_ok: bool = False
+    missing_ok: bool = True
     preorder: ClassVar[bool] = False
     mode: ClassVar[str] = "fields"
 
@@ -231,10 +240,17 @@ class Fields(Rule):
             left, right = lookup(out, path), lookup(ref, path)
             if left is MISSING and right is MISSING:
                 if not self.missing_ok:
-                    return f"argument {path!r} is on neither side (missing_ok=True accepts that)"
+                    return f"argument {path!r} is on neither side, and missing_ok is False"
             elif left is MISSING or right is MISSING or not same(left, right):
                 return _say(path, left, right)
         return None
+
+    def compared(self, args: Any) -> Any:
+        """Return the fields that there are, by path."""
+        if not isinstance(args, dict):
+            return args
+        found = {path: lookup(args, path) for path in self.paths}
+        return {path: value for path, value in found.items() if value is not MISSING}
 
     def describe(self) -> Any:
         """Return the paths."""
@@ -269,6 +285,10 @@ class Patterns(Rule):
                 return f"argument {path!r} is {show(value)}; its whole must fit {pattern.pattern!r}"
         return None
 
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: what fits a pattern has no order to tell apart."""
+        return None
+
     def describe(self) -> Any:
         """Return the patterns."""
         return {"regex": {path: [p.pattern, p.flags] for path, p in sorted(self.fields)}}
@@ -294,6 +314,10 @@ class ReferencePatterns(Rule):
         """Return the first place that does not fit."""
         found = next(differences(out, ref, self._equal, extra_ok=True), None)
         return None if found is None else _say(*found)
+
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: what fits a pattern has no order to tell apart."""
+        return None
 
     def _equal(self, out: Any, ref: Any) -> bool:
         if not isinstance(ref, str):
@@ -348,6 +372,10 @@ class Custom(Rule):
         left, right = show_pair(out, ref)
         name = _function_name(self.function)
         return f"{name} says no to {left} in the output against {right} in the reference"
+
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: the function alone knows what it compares."""
+        return None
 
     def describe(self) -> Any:
         """Return the function's name and a digest of its code, not of what it is bound to."""

@@ -76,7 +76,7 @@ def make_spec(
     effect_tools: Iterable[str] | None = None,
     error_pattern: str | re.Pattern[str] | None = None,
     strict_order: bool = False,
-    missing_ok: bool = False,
+    missing_ok: bool = True,
     is_async: bool = False,
 ) -> MatchSpec:
     """Check what a user asks for and make it a `MatchSpec`.

@@ -20,6 +20,7 @@ __all__ = [
     "same",
     "show",
     "show_pair",
+    "sorted_lists",
 ]
 
 Difference = tuple[str, Any, Any]
@@ -136,6 +137,15 @@ def differences(
             )
     elif not equal(out, ref):
         yield path, out, ref
+
+
+def sorted_lists(value: Any) -> Any:
+    """Return a value with the items of all lists in one order, whatever order they came in."""
+    if isinstance(value, dict):
+        return {key: sorted_lists(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return sorted(map(sorted_lists, value), key=canonical)
+    return value
 
 
 def show(value: Any, limit: int = 60) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..jsontext import loads
+from ..jsontext import loads_exact
 
 __all__ = ["json_lines"]
 
@@ -28,6 +28,6 @@ def json_lines(path: Path) -> Iterator[tuple[Any, str]]:
         if line.strip():
             place = f"{path}:{number}"
             try:
-                yield loads(line), place
+                yield loads_exact(line), place
             except ValueError as error:
                 raise InputError(f"{place}: not valid JSON: {error}") from error

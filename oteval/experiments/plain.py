@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..evaluate import to_messages
-from ..jsontext import dumps, restore
+from ..jsontext import dumps_exact, restore
 from ..model import Message, SpanRef, Trajectory
 
 __all__ = ["plain", "trajectory_in"]
@@ -19,7 +19,7 @@ def plain(value: Any) -> Any:
 
     What has no such form becomes its text.
     """
-    return restore(dumps(_plain(value)))
+    return restore(dumps_exact(_plain(value)))
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from ..jsontext import dumps
+from ..jsontext import dumps_exact
 from .telemetry import Attributes
 
 __all__ = [
@@ -76,7 +76,7 @@ class ToolCall:
 
     def as_dict(self) -> dict[str, Any]:
         """Return OpenAI's form of a tool call; arguments are JSON text."""
-        text = self.arguments if isinstance(self.arguments, str) else dumps(self.arguments)
+        text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
         if self.arguments is None:
             text = ""
         return {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from ..jsontext import dumps, loads
+from ..jsontext import dumps, loads, loads_exact
 from .reprs import literal_of
 
 __all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
@@ -97,6 +97,12 @@ def parse_arguments(value: Any) -> Any:
         return {}
     if not isinstance(value, str):
         return value
+    try:
+        exact = loads_exact(value)
+    except ValueError:
+        exact = None
+    if isinstance(exact, (dict, list)):
+        return exact
     parsed = parse(value)
     return value if parsed.truncated else parsed.value
 

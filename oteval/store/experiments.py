@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import NotFound
-from ..jsontext import dumps, restore
+from ..jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
 from .query import number
 from .rows import rows_of, table_of
@@ -189,7 +189,7 @@ def _experiment(found: Mapping[str, Any]) -> Experiment:
 
 
 def _run_row(run: Run) -> list[Any]:
-    known = {"run_id": run.id, "outputs": dumps(run.outputs)}
+    known = {"run_id": run.id, "outputs": dumps_exact(run.outputs)}
     names = [name for name in _RUNS.names if name != "seq"]
     return [known.get(name, getattr(run, name, None)) for name in names]
 

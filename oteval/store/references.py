@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from ..errors import NotFound
-from ..jsontext import dumps, restore
+from ..jsontext import dumps_exact, restore
 from ..model import Message, Reference
 from .messages import message_fields, message_of
 from .query import row
@@ -31,7 +31,7 @@ class References:
             source: Where they came from.
             created_ns: When.
         """
-        text = dumps([message_fields(message) for message in messages])
+        text = dumps_exact([message_fields(message) for message in messages])
         self._connection.execute(
             'INSERT INTO "references" VALUES (?, ?, ?, ?)', [name, text, source, created_ns]
         )

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..jsontext import call_hash, dumps, encodable
+from ..jsontext import call_hash, dumps_exact, escaped
 from ..model import Message, ToolCall
 
 __all__ = ["Signature", "name_hash", "signature_of"]
@@ -43,7 +43,7 @@ class Signature:
 
 def name_hash(text: str) -> int:
     """Return a 63-bit hash of a text."""
-    data = encodable(text).encode()
+    data = escaped(text).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 
@@ -54,7 +54,8 @@ def signature_of(messages: Sequence[Message]) -> Signature:
         None if call.arguments is None else call_hash(call.name, call.arguments)
         for _, call in calls
     )
-    names = tuple(call.name for _, call in calls)
+    # Columns hold UTF-8, which has no lone surrogates.
+    names = tuple(escaped(call.name) for _, call in calls)
     positions = tuple(at for at, _ in calls)
     roles = tuple(message.role for message in messages)
     known = all(value is not None for value in hashes)
@@ -75,7 +76,7 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     for at, call in zip(positions, calls, strict=True):
         grouped[at].append(call)
     # As JSON, so that no name can pass for two.
-    return name_hash(dumps([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)]))
+    return name_hash(dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)]))
 
 
 def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:

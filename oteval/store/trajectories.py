@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import NotFound
-from ..jsontext import dumps, restore
+from ..jsontext import dumps, dumps_exact, restore
 from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
 from ..plural import listed
 from ..selection import EVERYTHING, Selection
@@ -101,12 +101,12 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "models": list(trajectory.models),
         "dialects": list(trajectory.dialects),
         **{f.name: _int64(getattr(trajectory.usage, f.name)) for f in fields(Usage)},
-        "messages": dumps([message_fields(message) for message in trajectory.tail]),
+        "messages": dumps_exact([message_fields(message) for message in trajectory.tail]),
         "steps": dumps(trajectory.steps),
         "tools": dumps(trajectory.tools),
         "gaps": dumps([gap.as_dict() for gap in trajectory.gaps]),
         "gap_codes": list(dict.fromkeys(gap.code for gap in trajectory.gaps)),
-        "rewrites": dumps([_rewrite_fields(rewrite) for rewrite in trajectory.rewrites]),
+        "rewrites": dumps_exact([_rewrite_fields(rewrite) for rewrite in trajectory.rewrites]),
         "attributes": dumps(trajectory.attributes),
         "chain": trajectory.chain,
         "follows": trajectory.follows,

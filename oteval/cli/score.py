@@ -19,7 +19,15 @@ from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..plural import counted
 from ..selection import Selection
-from ..show import judging, junit_report, markdown_report, run_title, scores_table, tallies_table
+from ..show import (
+    judging,
+    junit_report,
+    list_order_notes,
+    markdown_report,
+    run_title,
+    scores_table,
+    tallies_table,
+)
 from ..store import MEMORY, Store
 from .common import (
     TABLE_ROWS,
@@ -104,6 +112,8 @@ def score(
     _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         out().print(tallies_table(run.tallies.values()))
+        for note in list_order_notes(run):
+            warn(note)
         if judging(run):
             warn(f"judges: {judging(run)}")
     return _verdict(run, gates, min_evaluated)

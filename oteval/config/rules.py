@@ -49,10 +49,12 @@ class MatchRule(BaseRule):
     mode: Literal["strict", "unordered", "superset", "subset", "in_order"] = Field(
         "strict", description="How the calls are compared."
     )
-    tool_args: ArgsMode = Field("exact", description="How arguments are compared.")
+    tool_args: ArgsMode | dict[str, Any] = Field(
+        "exact", description="How arguments are compared: a mode, or {tolerant: {sets: [field]}}."
+    )
     overrides: dict[str, Any] = Field(
         default_factory=dict,
-        description="Per tool: a mode, a list of the fields to compare, or a regex mapping.",
+        description="Per tool: a mode, a list of the fields to compare, or a mapping.",
     )
     view: Literal["all", "writes", "effects"] = Field(
         "all", description="Which calls count: all, those that change something, those that did."

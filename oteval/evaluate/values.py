@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..jsontext import canonical, dumps
+from ..jsontext import canonical, dumps_exact
 
 __all__ = [
     "MISSING",
@@ -151,7 +151,7 @@ def sorted_lists(value: Any) -> Any:
 def show(value: Any, limit: int = 60) -> str:
     """Return a value as JSON text, cut to a readable length."""
     try:
-        text = dumps(value)
+        text = dumps_exact(value)
     except RecursionError:
         text = "(nested too deeply to show)"
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -95,6 +95,19 @@ def _references(rule: Rule, store: Store, base: Path) -> References:
 
 
 @dataclass
+class ListOrder:
+    """Runs that failed a match with calls that differ only in the order of a list.
+
+    Attributes:
+        runs: How many.
+        lists: The dotted paths of the lists.
+    """
+
+    runs: int = 0
+    lists: set[str] = field(default_factory=set)
+
+
+@dataclass
 class ScoreRun:
     """What scoring came to, filled in while it goes on.
 
@@ -105,6 +118,7 @@ class ScoreRun:
         reused: How many scores of language models were there already and were not asked for again.
         cache_hits: How many scores came of answers that were there already.
         cost: What the answers cost, in US dollars, as far as prices are known.
+        list_order: The failed matches with calls that differ only in the order of a list.
     """
 
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -113,6 +127,7 @@ class ScoreRun:
     reused: int = 0
     cache_hits: int = 0
     cost: float = 0.0
+    list_order: dict[str, ListOrder] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> int:
@@ -127,12 +142,20 @@ class ScoreRun:
     def add(self, score: Score, *, reused: bool = False) -> None:
         """Count a score."""
         self.tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
+        self._count_list_order(score)
         self.reused += reused
         if not reused:
             self.asked += "asked_as" in score.metadata
             self.cache_hits += score.metadata.get("cached") is True
             cost = score.metadata.get("cost_usd")
             self.cost += cost if isinstance(cost, (int, float)) else 0.0
+
+    def _count_list_order(self, score: Score) -> None:
+        lists = score.metadata.get("reordered")
+        if score.passed is False and isinstance(lists, dict) and lists:
+            found = self.list_order.setdefault(score.evaluator, ListOrder())
+            found.runs += 1
+            found.lists.update(path for paths in lists.values() for path in paths)
 
 
 def score(

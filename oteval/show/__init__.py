@@ -30,6 +30,7 @@ from .reports import junit_report, markdown_report
 from .run_titles import run_title
 from .tables import (
     judging,
+    list_order_notes,
     load_summary,
     references_table,
     scores_table,
@@ -58,6 +59,7 @@ __all__ = [
     "explanation_view",
     "figures_table",
     "judging",
+    "list_order_notes",
     "junit_report",
     "load_summary",
     "markdown_report",

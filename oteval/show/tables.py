@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +18,7 @@ from .text import ago, clean, duration, short_ids, shorten
 
 __all__ = [
     "judging",
+    "list_order_notes",
     "load_summary",
     "references_table",
     "scores_table",
@@ -157,6 +158,21 @@ def judging(run: ScoreRun) -> str:
     if run.reused:
         parts.append(f"{run.reused} judged before")
     return ", ".join([*parts, f"${run.cost:.4f}"])
+
+
+def list_order_notes(run: ScoreRun) -> Iterator[str]:
+    """Yield a line for each evaluator that failed runs over the order of a list.
+
+    Args:
+        run: What scoring came to.
+    """
+    for name, found in run.list_order.items():
+        runs = counted(found.runs, "failed run")
+        sets = ", ".join(clean(path) for path in sorted(found.lists))
+        yield (
+            f"{clean(name)}: {runs} with calls that differ only in the order of a list; "
+            f"to ignore it: tool_args: {{tolerant: {{sets: [{sets}]}}}}"
+        )
 
 
 def variants_table(rows: Sequence[Mapping[str, Any]]) -> Columns:

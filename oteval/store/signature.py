@@ -76,7 +76,9 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     for at, call in zip(positions, calls, strict=True):
         grouped[at].append(call)
     # As JSON, so that no name can pass for two.
-    return name_hash(dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)]))
+    return name_hash(
+        dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)])
+    )
 
 
 def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:

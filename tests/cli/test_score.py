@@ -7,6 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from oteval.store import Store
+
+from ..make import asks, call, keep, run
 from .conftest import Run
 
 ORDER = {
@@ -273,3 +276,38 @@ def test_junit_cases_are_named_by_question_and_agent(filled: Run, rules: Any, tm
         "support_agent · Where is my order 9999?",
         "hi",  # its spans name no agent
     ]
+
+
+def test_runs_that_fail_over_the_order_of_a_list_are_counted(
+    oteval: Run, rules: Any, tmp_path: Path
+):
+    """The summary counts failed runs whose calls differ only in a list's order, and says how."""
+    ids = {"ids": ["1", "2"]}, {"ids": ["2", "1"]}, {"ids": ["3"]}, {"ids": ["2", "1"]}
+    with Store(tmp_path / "oteval.duckdb") as store:
+        keep(store, *(run(at, asks(call("refund", one))) for at, one in enumerate(ids, 1)))
+    calls = [{"name": "refund", "args": {"ids": ["1", "2"]}}]
+    Path("r.json").write_text(json.dumps([{"role": "assistant", "tool_calls": calls}]))
+
+    rules(tool_args="exact")
+    done = oteval("score")
+    rules(tool_args={"tolerant": {"sets": ["ids"]}})
+    tolerant = oteval("score")
+
+    assert (
+        "order: 2 failed runs with calls that differ only in the order of a list; to ignore it: "
+        "tool_args: {tolerant: {sets: [ids]}}" in done.err
+    )
+    assert done.out.splitlines()[-1].split()[:3] == ["order", "1", "3"]
+    assert tolerant.out.splitlines()[-1].split()[:3] == ["order", "3", "1"]
+    assert "order of a list" not in tolerant.err
+
+
+def test_an_argument_mode_in_the_configuration_is_checked(oteval: Run, rules: Any, chat: Path):
+    """A misspelt mode or option is one line that names the evaluator and what to write."""
+    for wrong in ("tolerent", {"tolerant": {"set": ["ids"]}}):
+        rules(tool_args=wrong)
+        done = oteval("score", chat)
+
+        assert done.status == 2
+        assert "tool_args" in done.err
+        assert done.err.count("\n") == 1

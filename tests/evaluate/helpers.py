@@ -59,8 +59,9 @@ def args_match(out: Any, ref: Any, rule: Any, **options: Any) -> bool:
     )
 
 
-def args_comment(out: Any, ref: Any, rule: Any) -> str:
+def args_comment(out: Any, ref: Any, rule: Any, **options: Any) -> str:
     """Return why one call's arguments do not match another's."""
-    found = verdict(flat(("t", out)), flat(("t", ref)), tool_args_match_overrides={"t": rule})
+    options = {"tool_args_match_overrides": {"t": rule}, **options}
+    found = verdict(flat(("t", out)), flat(("t", ref)), **options)
     assert found.comment is not None
     return found.comment

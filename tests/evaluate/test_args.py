@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
 import re
 
 import pytest
@@ -155,13 +157,16 @@ def test_a_field_missing_on_one_side_is_a_mismatch(missing_ok):
         assert not args_match(out, ref, ["a"], missing_ok=missing_ok)
 
 
-def test_a_field_missing_on_both_sides_needs_missing_ok():
-    """Missing on both sides is a mismatch with its own comment unless missing_ok."""
-    assert not args_match({}, {}, ["a.b"])
-    assert args_match({}, {"x": 1}, ["a.b"], missing_ok=True)
+def test_a_field_missing_on_both_sides_is_equal_unless_that_is_refused():
+    """A field that neither side has is equal, as in agentevals; missing_ok=False refuses it."""
+    assert args_match({}, {"x": 1}, ["a.b"])
+    assert passes(
+        flat(("t", {})), flat(("t", {"x": 1})), tool_args_match_overrides={"t": ["a", "b.c"]}
+    )
     assert args_match({"a": None}, {"a": None}, ["a"])
-    assert "argument 'a.b' is on neither side (missing_ok=True accepts that)" in args_comment(
-        {}, {}, ["a.b"]
+    assert not args_match({}, {}, ["a.b"], missing_ok=False)
+    assert "argument 'a.b' is on neither side, and missing_ok is False" in args_comment(
+        {}, {}, ["a.b"], missing_ok=False
     )
 
 
@@ -367,3 +372,40 @@ def test_arguments_that_were_not_captured_match_where_nothing_is_compared():
     for rule in ("ignore", []):
         assert passes(unknown, flat(("t", {"a": 1})), tool_args_match_mode=rule)
         assert passes(unknown, unknown, "unordered", tool_args_match_mode=rule)
+
+
+def test_a_comment_shows_halves_of_a_pair_apart():
+    """Two values that differ in a lone surrogate or in NaN do not look alike in the comment."""
+    comment = args_comment({"a": "\ud83d"}, {"a": "\ufffd"}, "exact")
+
+    assert r"""argument 'a' is "\ud83d" in the output, "�" in the reference""" in comment
+    assert "is NaN in the output, null in" in args_comment({"a": math.nan}, {"a": None}, "exact")
+
+
+@pytest.mark.parametrize("mode", ["strict", "unordered", "superset", "subset", "in_order"])
+@pytest.mark.parametrize(
+    ("out", "ref", "equal"),
+    [
+        ("12345678901234567890123", "12345678901234567890123", True),
+        ("12345678901234567890123", "12345678901234567890124", False),
+        ("12345678901234567890123", "1.2345678901234568e22", False),
+        ("18446744073709551616", "18446744073709551617", False),
+        ("-9223372036854775809", "-9223372036854775810", False),
+        ("10000000000000000000000", "1e22", True),
+        ("1", "1.0", True),
+        ("1e999", "null", False),
+        ("1e999", "-1e999", False),
+        ('"\\ud83d"', '"\\ud83e"', False),
+        ('"\\ud83d"', '"\\ufffd"', False),
+        ('"\\ud83d"', '"\\uD83D"', True),
+        ('"\\ud83d\\ude00"', '"😀"', True),
+    ],
+)
+def test_arguments_are_compared_exactly_as_text_and_as_values(mode, out, ref, equal):
+    """Integers of any size, infinities and lone surrogates equal only themselves."""
+    texts = [f'{{"n": [{value}], "b": 1}}' for value in (out, ref)]
+    for left in (texts[0], json.loads(texts[0])):
+        for right in (texts[1], json.loads(texts[1])):
+            sides = [said(call("t", left))], [said(call("t", right))]
+            assert passes(*sides, mode) is equal
+            assert passes(*sides, mode, tool_args_match_overrides={"t": ["n"]}) is equal

@@ -386,7 +386,7 @@ def test_descriptions_tell_configurations_apart():
         {"tool_args_match_mode": {"regex": {"a": "x"}}},
         {"tool_args_match_mode": "regex"},
         {"tool_args_match_mode": ["a"]},
-        {"tool_args_match_mode": ["a"], "missing_ok": True},
+        {"tool_args_match_mode": ["a"], "missing_ok": False},
         {"tool_args_match_overrides": {"t": "ignore"}},
         {"tool_args_match_overrides": {"t": _module_level}},
         {"tool_args_match_overrides": {"t": lambda o, r: o == r}},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any, get_args
 
 import pytest
@@ -20,7 +21,7 @@ ARGUMENTS: tuple[ArgumentMode, ...] = get_args(ArgumentMode)
 COUNTED = ("unordered", "subset", "superset")
 
 # Few names and values, so that matches happen; some are there to confuse lists, patterns and SQL.
-names = st.sampled_from(["f", "g", "f,g", "f\x02g", ".*", "'; --", "é\0"])
+names = st.sampled_from(["f", "g", "f,g", "f\x02g", ".*", "'; --", "é\0", "\ud83d", "\ufffd"])
 arguments = st.sampled_from(
     [
         None,
@@ -32,6 +33,18 @@ arguments = st.sampled_from(
         {"b": [1, {}], "a": None},
         "text",
         10**30,
+        1e30,
+        {"a": 12345678901234567890123},
+        {"a": 12345678901234567890124},
+        {"a": 1.2345678901234568e22},
+        {"a": 2**64},
+        {"a": "\ud83d"},
+        {"a": "\ufffd"},
+        {"\ude00": "\ud83d\ude00"},
+        {"\ude00": "😀"},
+        {"a": math.nan},
+        {"a": math.inf},
+        {"a": None},
     ]
 )
 times = st.sampled_from([(0, 0), (1, 3), (2, 4), (5, 6)])
@@ -67,7 +80,8 @@ def overlaps(messages: tuple[Message, ...]) -> bool:
 
 
 def agree(store: Store, trajectories: list[Trajectory], reference: tuple[Message, ...]) -> None:
-    """Hold SQL's verdicts against Python's, in every mode."""
+    """Hold SQL's verdicts against Python's, in every mode, before and after storing."""
+    stored = {t.id: store.trajectories.get(t.id).own_messages for t in trajectories}
     for mode in MODES:
         for how in ARGUMENTS:
             spec = make_spec(trajectory_match_mode=mode, tool_args_match_mode=how)
@@ -80,6 +94,8 @@ def agree(store: Store, trajectories: list[Trajectory], reference: tuple[Message
                     assert overlaps(own) or overlaps(reference)
                     continue
                 expected = compare(own, reference, spec)
+                again = compare(stored[t.id], reference, spec)
+                assert again[:5] == expected[:5], (mode, how, own, reference)
                 assert row["passed"] == expected.passed, (mode, how, own, reference)
                 if mode in COUNTED:
                     figures = (row["matched"], row["missing"], row["extra"])

@@ -138,7 +138,7 @@ def dumps(value: Any) -> str:
 
 
 def dumps_exact(value: Any) -> str:
-    """Return JSON text from which `restore` reads the very same value.
+    r"""Return JSON text from which `restore` reads the very same value.
 
     It is `dumps`' text but for the two things that standard JSON lacks: NaN and the infinities
     are written as ``NaN`` and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).

@@ -134,7 +134,12 @@ def dumps(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except (TypeError, ValueError):
+        pass
+    try:
         return encodable(_written(value, _standard))
+    except RecursionError:  # json goes deeper, and says it where a value holds itself
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        return encodable(text)
 
 
 def dumps_exact(value: Any) -> str:

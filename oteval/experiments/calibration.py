@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..evaluate.stats import Corrected, Interval, Kappa, cohen_kappa, ppi_mean, wilson
+from ..evaluate.stats import Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
 from ..model import Label, Score
 
 __all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consistency"]
@@ -230,7 +230,7 @@ def _numbers(verdicts: Sequence[bool]) -> list[float]:
 
 def _rate(verdicts: Sequence[bool], confidence: float) -> tuple[float, Interval]:
     passed, total = sum(verdicts), len(verdicts)
-    return passed / total, wilson(passed, total, confidence)
+    return passed / total, clopper_pearson(passed, total, confidence)
 
 
 def consistency(
@@ -248,5 +248,5 @@ def consistency(
     total = sum(map(len, several))
     agreeing = sum(max(sum(said), len(said) - sum(said)) for said in several)
     flipped = sum(1 for said in several if 0 < sum(said) < len(said))
-    interval = wilson(flipped, len(several), confidence)
+    interval = clopper_pearson(flipped, len(several), confidence)
     return Consistency(len(several), total, agreeing / total, flipped / len(several), interval)

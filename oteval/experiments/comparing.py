@@ -2,8 +2,9 @@
 
 Runs are paired by example; an example's repetitions are averaged, since they are not independent.
 A figure of passes and fails is tested with the exact McNemar test, any other (and passes with
-repetitions) by flipping the signs of the examples' differences; intervals come from a bootstrap
-over examples. All p-values of a comparison are adjusted together (Benjamini-Hochberg).
+repetitions) by flipping the signs of the examples' differences; intervals are those of
+`oteval.evaluate.stats.means`, over examples. All p-values of a comparison are adjusted together
+(Benjamini-Hochberg).
 
 The verdict on a figure is ``improved`` or ``regressed`` where the adjusted p-value is at most
 alpha. Otherwise it depends on what could have been seen, the smallest difference that would have
@@ -27,12 +28,13 @@ from ..errors import ConfigError, NothingEvaluated
 from ..evaluate.stats import (
     Interval,
     benjamini_hochberg,
-    bootstrap_mean,
+    difference_interval,
     mcnemar,
     minimal_detectable_difference,
     minimal_detectable_share,
     paired_permutation,
 )
+from ..evaluate.stats.means import FEWEST
 from ..evaluate.stats.rates import mean
 from .results import ExperimentResults, Figure, load_experiment, values_of
 from .storing import StoreLike, opened
@@ -54,7 +56,7 @@ class Difference:
         mean_a: Its mean over the paired examples in the first.
         mean_b: The same in the second.
         delta: The second less the first.
-        interval: The 95% interval of that.
+        interval: The 95% interval of that; None where the examples are too few or too equal.
         pairs: How many examples have it in both.
         lost_a: Runs of the first without it, because something failed or could not be judged.
         lost_b: The same of the second.
@@ -76,7 +78,7 @@ class Difference:
     mean_a: float
     mean_b: float
     delta: float
-    interval: Interval
+    interval: Interval | None
     pairs: int
     lost_a: int
     lost_b: int
@@ -96,7 +98,7 @@ class Difference:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; an infinite smallest difference is None."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found["interval"] = list(self.interval)
+        found["interval"] = list(self.interval) if self.interval else None
         found["detectable"] = self.detectable if math.isfinite(self.detectable) else None
         for name in ("pass_hat", "pass_at"):
             found[name] = {str(k): list(pair) for k, pair in found[name].items()}
@@ -233,8 +235,12 @@ class _Options:
                 return self.margin[key]
         elif self.margin is not None:
             return self.margin
-        shares = min(values) >= 0 and max(values) <= 1
-        return MARGIN if shares else MARGIN * abs(baseline)
+        return MARGIN if _are_scores(values) else MARGIN * abs(baseline)
+
+
+def _are_scores(values: Sequence[float]) -> bool:
+    """Return whether all values are in 0 to 1."""
+    return min(values) >= 0 and max(values) <= 1
 
 
 @dataclass(frozen=True)
@@ -289,7 +295,9 @@ def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Differen
         mean_a=before,
         mean_b=mean(means_b),
         delta=mean(deltas),
-        interval=bootstrap_mean([[delta] for delta in deltas], seed=options.seed),
+        interval=difference_interval(
+            deltas, bounded=_are_scores([*means_a, *means_b]), seed=options.seed
+        ),
         pairs=len(examples),
         lost_a=a.lost,
         lost_b=b.lost,
@@ -311,6 +319,11 @@ def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Differen
 def _detectable(deltas: Sequence[float], passes: bool, options: _Options) -> float:
     """Return the smallest difference that would probably have been found."""
     count = len(deltas)
+    if passes and all(delta in (-1, 0, 1) for delta in deltas):
+        differing = sum(map(bool, deltas)) / count
+        least = minimal_detectable_share(count, differing, alpha=options.alpha, power=options.power)
+        if count < FEWEST:
+            return least
     spread = stdev(deltas) if count > 1 else 0.0
     found = minimal_detectable_difference(spread, count, alpha=options.alpha, power=options.power)
     if passes or not spread:

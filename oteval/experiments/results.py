@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..evaluate.stats import Interval, bootstrap_mean, pass_at_k, pass_hat_k, wilson
+from ..evaluate.stats import Interval, clopper_pearson, mean_interval, pass_at_k, pass_hat_k
 from ..evaluate.stats.rates import mean
 from ..model import Dataset, Example, Experiment, Feedback, Run
 from ..store import Store
@@ -199,7 +199,7 @@ def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
         return figure
     means = [mean(each) for each in values.values()]
     total = len(means)
-    interval = wilson(sum(means), total) if passes else bootstrap_mean([*values.values()])
+    interval = clopper_pearson(sum(means), total) if passes else mean_interval(means)
     figure = replace(figure, mean=mean(means), interval=interval)
     return _with_k(figure, list(values.values())) if passes else figure
 

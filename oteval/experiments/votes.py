@@ -17,9 +17,9 @@ from ..evaluate.stats import (
     Interval,
     Tallied,
     benjamini_hochberg,
+    clopper_pearson,
     paired_permutation,
     rank,
-    wilson,
 )
 from ..evaluate.stats.rates import mean
 from ..model import Run, Vote
@@ -283,7 +283,7 @@ def _pair(
     return Pair(
         *(key, *names, total, sum(wins), sum(losses), total - sum(wins) - sum(losses), errors),
         win_rate=won / total if total else None,
-        interval=wilson(won, total) if total else None,
+        interval=clopper_pearson(won, total) if total else None,
         p_value=p_value,
         p_adjusted=p_value,
         flip_rate=flips / twice if twice else None,

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import NotFound
-from ..jsontext import dumps_exact, restore
+from ..jsontext import dumps, dumps_exact, restore
 from ..model import Dataset, Example
 from .query import number, row
 from .rows import rows_of, table_of
@@ -54,9 +54,9 @@ class Datasets:
                         version,
                         position,
                         example.id,
-                        dumps_exact(example.inputs),
+                        dumps(example.inputs),
                         dumps_exact(example.reference_outputs),
-                        dumps_exact(dict(example.metadata)),
+                        dumps(dict(example.metadata)),
                     )
                     for position, example in enumerate(dataset.examples)
                 ]

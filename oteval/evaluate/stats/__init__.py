@@ -11,11 +11,12 @@ flips of 1,000 differences take some 0.1 s.
 from __future__ import annotations
 
 from .agreement import Confusion, Kappa, cohen_kappa, confusion_matrix
+from .means import difference_interval, mean_interval
 from .multiplicity import benjamini_hochberg
 from .power import minimal_detectable_difference, minimal_detectable_share
 from .ppi import Corrected, ppi_mean
 from .ranking import Ranking, Tallied, bradley_terry, rank
-from .rates import Interval, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
+from .rates import Interval, clopper_pearson, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
 from .resampling import Permutation, bootstrap, bootstrap_mean, paired_permutation
 
 __all__ = [
@@ -30,9 +31,12 @@ __all__ = [
     "bootstrap",
     "bootstrap_mean",
     "bradley_terry",
+    "clopper_pearson",
     "cohen_kappa",
     "confusion_matrix",
+    "difference_interval",
     "mcnemar",
+    "mean_interval",
     "minimal_detectable_difference",
     "minimal_detectable_share",
     "paired_permutation",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from .rates import Interval, mean, quantile_of_normal
+from .means import FEWEST, mean_interval
+from .rates import Interval, clopper_pearson, mean, quantile_of_normal
 
 __all__ = ["Corrected", "ppi_mean"]
 
@@ -17,10 +19,13 @@ class Corrected:
 
     Attributes:
         mean: The estimate.
-        interval: Its interval.
+        interval: Its interval; of values in 0 to 1 it stays within them.
         weight: How much the judge counts (the power-tuning lambda): 0 not at all, 1 fully.
         labelled: How many have a person's label.
         unlabelled: How many have only the judge's.
+        needed: How many more labels it takes before the judge counts; 0 where it does.
+        method: How the interval was made: of the ``labels`` alone (exact), of the labels by the
+            judge's verdict (``stratified``), or ``normal``.
     """
 
     mean: float
@@ -28,6 +33,8 @@ class Corrected:
     weight: float
     labelled: int
     unlabelled: int
+    needed: int = 0
+    method: Literal["labels", "stratified", "normal"] = "normal"
 
 
 def ppi_mean(
@@ -44,8 +51,14 @@ def ppi_mean(
     inference" (2023), section 2 and example 6.1: with Y the labels, f the judge's values,
     mean(Y) + lambda * (mean(f, unlabelled) - mean(f, labelled)); lambda is
     Cov(Y, f) / ((1 + n/N) Var(f)), clipped to 0..1, so that the interval is in the limit never
-    wider than that of the labels alone. The interval is normal: with fewer than some 30 labels
-    it is too narrow.
+    wider than that of the labels alone.
+
+    The normal interval of that estimate is far too narrow where labels are few, or where judge
+    and people rarely differ: it held the truth .06 to .5 of the time at 5 to 40 labels and pass
+    rates near 0 and 1. So with fewer than 40 labels the labels alone count, with an exact
+    interval. From 40 on, passes and fails have a stratified one: the share of passes among what
+    the judge passed, and among what it failed, each with its exact interval, weighted by how much
+    the judge passed of all (G. Y. Zou and A. Donner's MOVER, Statistics in Medicine 27, 2008).
 
     Args:
         labels: People's values (1.0 for a pass).
@@ -62,18 +75,104 @@ def ppi_mean(
         raise ValueError(f"{count} labels against {len(predictions)} predictions of the same")
     if count < 2:
         raise ValueError("two labels are the least to correct with")
+    bounded = min(labels) >= 0 and max(labels) <= 1
+    if count < FEWEST and others:
+        alone = _alone(labels, confidence)
+        return Corrected(mean(labels), alone, 0.0, count, others, FEWEST - count, "labels")
     if not others:
         weight = 0.0
     if weight is None:
         weight = _tuned(labels, predictions, unlabelled)
+    if bounded and not weight:
+        alone = _alone(labels, confidence)
+        return Corrected(mean(labels), alone, weight, count, others, method="labels")
+    estimate, interval = _estimated(labels, predictions, unlabelled, weight, confidence)
+    method: Literal["stratified", "normal"] = "normal"
+    if _verdicts(labels) and _verdicts(predictions) and _verdicts(unlabelled):
+        interval, method = _stratified(labels, predictions, unlabelled, confidence), "stratified"
+    if bounded:
+        # The correction may lead out of the range; the truth cannot.
+        estimate = min(1.0, max(0.0, estimate))
+        low, high = (min(1.0, max(0.0, end)) for end in interval)
+        if method == "normal" and _distinct(labels, predictions) < _OTHERS:
+            low, high = _alone(labels, confidence)
+        interval = Interval(min(low, estimate), max(high, estimate))
+    return Corrected(estimate, interval, weight, count, others, method=method)
+
+
+# So many labels must differ otherwise from the judge than most do, for a normal interval.
+_OTHERS = 8
+
+
+def _verdicts(values: Sequence[float]) -> bool:
+    return all(value in (0, 1) for value in values)
+
+
+def _distinct(labels: Sequence[float], predictions: Sequence[float]) -> int:
+    rest = [round(y - f, 12) for y, f in zip(labels, predictions, strict=True)]
+    return len(rest) - max(map(rest.count, set(rest)))
+
+
+def _alone(labels: Sequence[float], confidence: float) -> Interval:
+    """Return the interval of the labels' mean; everything where they are too few to tell."""
+    if _verdicts(labels):
+        return clopper_pearson(math.fsum(labels), len(labels), confidence)
+    return mean_interval(labels, confidence=confidence) or Interval(-math.inf, math.inf)
+
+
+def _estimated(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    unlabelled: Sequence[float],
+    weight: float,
+    confidence: float,
+) -> tuple[float, Interval]:
+    """Return the estimate of the paper, and its normal interval."""
     rest = [y - weight * f for y, f in zip(labels, predictions, strict=True)]
-    variance = _variance(rest) / count
+    variance = _variance(rest) / len(labels)
     estimate = mean(rest)
-    if others and weight:
+    if unlabelled and weight:
         estimate += weight * mean(unlabelled)
-        variance += weight * weight * _variance(unlabelled) / others
+        variance += weight * weight * _variance(unlabelled) / len(unlabelled)
     reach = quantile_of_normal(0.5 + confidence / 2) * math.sqrt(variance)
-    return Corrected(estimate, Interval(estimate - reach, estimate + reach), weight, count, others)
+    return estimate, Interval(estimate - reach, estimate + reach)
+
+
+def _stratified(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    unlabelled: Sequence[float],
+    confidence: float,
+) -> Interval:
+    """Return the interval of the pass rate from the labels of what the judge passed and failed."""
+    every = len(predictions) + len(unlabelled)
+    given = math.fsum(predictions) + math.fsum(unlabelled)
+    share, share_ends = given / every, clopper_pearson(given, every, confidence)
+    passed, passed_ends = _stratum(labels, predictions, 1, confidence)
+    failed, failed_ends = _stratum(labels, predictions, 0, confidence)
+    estimate = share * passed + (1 - share) * failed
+    slope = passed - failed
+    below = share - share_ends.low if slope >= 0 else share_ends.high - share
+    above = share_ends.high - share if slope >= 0 else share - share_ends.low
+    low = math.hypot(
+        share * (passed - passed_ends.low), (1 - share) * (failed - failed_ends.low), slope * below
+    )
+    high = math.hypot(
+        share * (passed_ends.high - passed),
+        (1 - share) * (failed_ends.high - failed),
+        slope * above,
+    )
+    return Interval(estimate - low, estimate + high)
+
+
+def _stratum(
+    labels: Sequence[float], predictions: Sequence[float], verdict: float, confidence: float
+) -> tuple[float, Interval]:
+    """Return the share of passes among what the judge gave a verdict, and its interval."""
+    found = [y for y, f in zip(labels, predictions, strict=True) if f == verdict]
+    if not found:
+        return 0.5, Interval(0.0, 1.0)
+    return mean(found), clopper_pearson(math.fsum(found), len(found), confidence)
 
 
 def _tuned(

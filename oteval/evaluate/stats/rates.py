@@ -1,14 +1,18 @@
-"""Shares and their tests: Wilson's interval, exact sign and McNemar tests, pass@k and pass^k."""
+"""Shares: exact and Wilson's intervals, exact sign and McNemar tests, pass@k and pass^k."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+from .distributions import beta_quantile
+
 __all__ = [
     "Interval",
+    "clopper_pearson",
     "mcnemar",
     "pass_at_k",
     "pass_hat_k",
@@ -67,6 +71,34 @@ def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval
     return Interval(
         0.0 if successes == 0 else max(0.0, low), 1.0 if successes == total else min(1.0, high)
     )
+
+
+@lru_cache(maxsize=10_000)
+def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> Interval:
+    """Return the exact interval of a share.
+
+    Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated
+    in the case of the binomial", Biometrika 26 (1934). It holds the truth at least as often as it
+    claims, whatever the share; Wilson's does so only on average (.85 at 1 of 8 for a share of
+    .02). A sum of values in 0 to 1 is taken as well: a mean of such values varies no more than a
+    share does.
+
+    Args:
+        successes: How many, or the sum of values in 0 to 1.
+        total: Of how many; 0 gives 0 to 1.
+        confidence: The interval's confidence.
+
+    Raises:
+        ValueError: There are fewer than no successes, or more than there are tries.
+    """
+    if not 0 <= successes <= total + 1e-9:
+        raise ValueError(f"{successes} of {total} is no share")
+    if not total:
+        return Interval(0.0, 1.0)
+    tail, failures = (1 - confidence) / 2, total - successes
+    low = beta_quantile(tail, successes, failures + 1) if successes > 1e-9 else 0.0
+    high = beta_quantile(1 - tail, successes + 1, failures) if failures > 1e-9 else 1.0
+    return Interval(low, high)
 
 
 def sign_test(positive: int, negative: int) -> float:

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
+from .means import mean_interval
 from .rates import Interval, mean, quantile_of_normal, sign_test
 
 __all__ = ["Permutation", "bootstrap", "bootstrap_mean", "paired_permutation"]
@@ -198,6 +199,9 @@ def bootstrap_mean(
 ) -> Interval:
     """Return a bootstrap interval of the mean over examples of their own means.
 
+    Equal means have no spread to draw from. Their interval is that of `mean_interval`, and
+    everything where that cannot tell.
+
     Args:
         clusters: Each example's values; none may be empty.
         confidence: The interval's confidence.
@@ -209,6 +213,8 @@ def bootstrap_mean(
         ValueError: There are no examples, or one has no values.
     """
     means = [mean(values) for values in clusters]
+    if means and max(means) - min(means) <= _CLOSE * max(map(abs, means)):
+        return mean_interval(means, confidence=confidence) or Interval(-math.inf, math.inf)
     return bootstrap(
         means,
         lambda drawn: sum(drawn) / len(drawn),

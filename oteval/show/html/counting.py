@@ -12,7 +12,7 @@ from typing import Any
 from ...config import Gate
 from ...evaluate.gates import GateResult, Tally, worst_first
 from ...evaluate.judge.prices import make_prices
-from ...evaluate.stats import benjamini_hochberg, paired_permutation, wilson
+from ...evaluate.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...pipeline import check_gates
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
@@ -256,7 +256,7 @@ def _counted(seen: _Seen, group: str) -> Evaluator:
     shares = [
         share for verdicts in seen.by_case.values() if (share := _passes(verdicts)) is not None
     ]
-    interval = wilson(min(math.fsum(shares), len(shares)), len(shares))
+    interval = clopper_pearson(min(math.fsum(shares), len(shares)), len(shares))
     return Evaluator(
         name=clean(tally.evaluator),
         group=clean(group),
@@ -306,7 +306,7 @@ def _rate(found: Evaluator) -> tuple[float, float, float, int] | None:
 def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
     if not total:
         return None
-    interval = wilson(passed, total)
+    interval = clopper_pearson(passed, total)
     return passed / total, interval.low, interval.high, total
 
 

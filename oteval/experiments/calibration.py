@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..evaluate.stats import Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
+from ..evaluate.stats.means import FEWEST
 from ..model import Label, Score
 
 __all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consistency"]
@@ -114,6 +115,11 @@ class Calibration:
         """How many runs have both verdicts."""
         return self.kappa.confusion.total
 
+    @property
+    def needed(self) -> int:
+        """How many more labels it takes before the judge's verdicts count in the corrected rate."""
+        return max(0, FEWEST - self.labelled)
+
     def count(self, people: bool, judge: bool) -> int:
         """Return how many runs have a pair of verdicts."""
         labels = self.kappa.confusion.labels
@@ -146,6 +152,8 @@ class Calibration:
             "corrected_pass_rate": corrected.mean if corrected else None,
             "corrected_pass_rate_interval": list(corrected.interval) if corrected else None,
             "judge_weight": corrected.weight if corrected else None,
+            "corrected_pass_rate_method": corrected.method if corrected else None,
+            "more_labels_needed": self.needed,
             "disagreements": [one.as_dict() for one in self.disagreements],
             "consistency": self.consistency.as_dict() if self.consistency else None,
         }

@@ -29,6 +29,7 @@ from ..evaluate.stats import (
     Interval,
     benjamini_hochberg,
     difference_interval,
+    fewest_pairs,
     mcnemar,
     minimal_detectable_difference,
     minimal_detectable_share,
@@ -66,6 +67,7 @@ class Difference:
         p_value: The test's.
         p_adjusted: The same, adjusted for all figures of the comparison.
         detectable: The smallest difference that would have been found four times in five.
+        needed: How many more examples it takes before any difference can be found; mostly 0.
         margin: The difference that matters.
         verdict: ``improved``, ``regressed``, ``no evidence`` or ``inconclusive``.
         lower_is_better: Whether a smaller figure is an improvement.
@@ -91,6 +93,7 @@ class Difference:
     margin: float
     verdict: Verdict
     lower_is_better: bool = False
+    needed: int = 0
     pass_hat: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     pass_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     changed: tuple[tuple[str, float, float], ...] = ()
@@ -310,6 +313,7 @@ def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Differen
         margin=options.margin_of(key, [*means_a, *means_b], before),
         verdict="inconclusive",
         lower_is_better=lower,
+        needed=max(0, fewest_pairs(options.alpha) - len(examples)),
         pass_hat=_by_k(a, b, "pass_hat"),
         pass_at=_by_k(a, b, "pass_at"),
         changed=_changed(examples, means_a, means_b, lower),

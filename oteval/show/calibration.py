@@ -9,14 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..experiments.calibration import Calibration, Consistency, Disagreement
-from ..plural import counted
 from .columns import Column, Columns, one_row
 from .text import clean, short_ids, shorten
 
 __all__ = ["calibration_view"]
 
 _SHOWN = 20
-_FEW = 30
 
 
 def calibration_view(found: Calibration) -> RenderableType:
@@ -28,8 +26,8 @@ def calibration_view(found: Calibration) -> RenderableType:
     parts: list[RenderableType] = [_figures(found), Text(), _confusion(found)]
     if found.disagreements:
         parts += [Text(), *_disagreements(found.disagreements)]
-    if found.labelled < _FEW:
-        parts += [Text(), _warning(found.labelled)]
+    if found.needed:
+        parts += [Text(), _warning(found)]
     return Group(*parts)
 
 
@@ -52,8 +50,7 @@ def _figures(found: Calibration) -> RenderableType:
         rows.append(
             (
                 "pass rate, corrected",
-                f"{corrected.mean:.3f} {_range(corrected.interval)}, all runs; "
-                f"the judge weighs {corrected.weight:.2f}",
+                f"{corrected.mean:.3f} {_range(corrected.interval)}, {_how(found)}",
             )
         )
     if found.consistency is not None:
@@ -64,6 +61,14 @@ def _figures(found: Calibration) -> RenderableType:
     for name, value in rows:
         grid.add_row(name, Text(clean(value)))
     return grid
+
+
+def _how(found: Calibration) -> str:
+    """Return what a corrected rate was made of."""
+    if found.needed:
+        return f"of the labels alone (exact); more labels needed: {found.needed}"
+    weight = found.corrected.weight if found.corrected else 0.0
+    return f"all runs; the judge weighs {weight:.2f}"
 
 
 def _has_pass(found: Calibration) -> bool:
@@ -134,10 +139,11 @@ def _verdict(passed: bool) -> Text:
     return Text("pass", style="green") if passed else Text("fail", style="red")
 
 
-def _warning(labelled: int) -> Text:
+def _warning(found: Calibration) -> Text:
+    few = "labelled run is" if found.labelled == 1 else "labelled runs are"
     return Text(
-        f"{counted(labelled, 'labelled run')} {'is' if labelled == 1 else 'are'} few: intervals "
-        "that rest on a normal distribution (kappa, the corrected rate) are too narrow below "
-        f"about {_FEW}.",
+        f"{found.labelled} {few} few; more labels needed: {found.needed}. Until then the judge "
+        "does not correct the pass rate, and the interval of kappa, which rests on a normal "
+        "distribution, is too narrow.",
         style="yellow",
     )

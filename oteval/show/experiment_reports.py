@@ -14,7 +14,7 @@ from ..experiments import (
     ResultRow,
 )
 from ..plural import counted
-from .experiments import difference_cells, interval_text, k_text, number, p_text
+from .experiments import difference_cells, interval_text, k_text, needed_lines, number, p_text
 from .reports import _cell
 from .run_titles import unique
 from .text import clean, one_line, shorten
@@ -143,7 +143,9 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
         for example, first, second in one.changed[:5]
     ]
     more = ["", f"{'#' * (level + 1)} What got worse", "", *worse] if worse else []
-    return "\n".join([title, "", table, *more]) + "\n"
+    notes = [f"- {_cell(line)}" for line in needed_lines(comparison)]
+    needed = ["", *notes] if notes else []
+    return "\n".join([title, "", table, *needed, *more]) + "\n"
 
 
 def comparative_markdown(results: ComparativeResults) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -122,10 +122,26 @@ def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | N
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Return how two experiments differ: a table of figures, then the examples that changed."""
     parts: list[RenderableType] = [*_sides(comparison), comparison_table(comparison)]
+    parts += [Text(line, style="yellow") for line in needed_lines(comparison)]
     for one in _regressed_first(comparison.differences):
         if one.changed:
             parts += [Text(), _changed_examples(comparison, one)]
     return Group(*parts)
+
+
+def needed_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield a line for each figure of which too few examples were seen to tell anything."""
+    for one in comparison.differences:
+        if one.needed:
+            yield (
+                f"{one_line(one.key)}: no difference can be found with "
+                f"{counted(one.pairs, 'example')}; more examples needed: {one.needed}"
+            )
+        elif one.interval is None:
+            yield (
+                f"{one_line(one.key)}: too few examples, or too equal ones, for an interval; "
+                "more examples needed"
+            )
 
 
 def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:

@@ -9,7 +9,7 @@ from .distributions import binomial_tail, t_quantile
 from .means import FEWEST
 from .rates import quantile_of_normal, sign_test
 
-__all__ = ["minimal_detectable_difference", "minimal_detectable_share"]
+__all__ = ["fewest_pairs", "minimal_detectable_difference", "minimal_detectable_share"]
 
 
 def minimal_detectable_difference(
@@ -29,11 +29,11 @@ def minimal_detectable_difference(
         alpha: The test's level.
         power: How likely the difference shall be found.
     """
-    if pairs < _fewest(alpha):
+    if pairs < fewest_pairs(alpha):
         return math.inf
     if pairs < FEWEST:
         reach = t_quantile(1 - alpha / 2, pairs - 1) + t_quantile(power, pairs - 1)
-        reach *= _FEW_P_VALUES.get(pairs - _fewest(alpha), 1.0)
+        reach *= _FEW_P_VALUES.get(pairs - fewest_pairs(alpha), 1.0)
     else:
         reach = quantile_of_normal(1 - alpha / 2) + quantile_of_normal(power)
     return reach * deviation / math.sqrt(pairs)
@@ -59,7 +59,7 @@ def minimal_detectable_share(
         alpha: The test's level.
         power: How likely the difference shall be found.
     """
-    needed = _fewest(alpha)
+    needed = fewest_pairs(alpha)
     if pairs < needed:
         return math.inf
     low, high = 0.0, 1.0
@@ -75,10 +75,10 @@ def minimal_detectable_share(
 def _power(pairs: int, difference: float, differing: float, alpha: float) -> float:
     """Return how likely an exact McNemar test finds a difference of two pass rates."""
     if differing == difference:
-        return binomial_tail(_fewest(alpha), pairs, differing)
+        return binomial_tail(fewest_pairs(alpha), pairs, differing)
     share = (differing + difference) / (2 * differing)
     found = 0.0
-    for count in range(_fewest(alpha), pairs + 1):
+    for count in range(fewest_pairs(alpha), pairs + 1):
         likely = math.comb(pairs, count) * differing**count * (1 - differing) ** (pairs - count)
         if likely > 1e-9:
             found += likely * binomial_tail(_critical(count, alpha), count, share)
@@ -94,6 +94,6 @@ def _critical(count: int, alpha: float) -> int:
     return least
 
 
-def _fewest(alpha: float) -> int:
+def fewest_pairs(alpha: float) -> int:
     """Return how many differences of one sign a sign test needs to reach a level."""
     return max(1, math.ceil(1 - math.log2(alpha) - 1e-12))

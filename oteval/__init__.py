@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreLocked,
         StoreTooNew,
+        VariableMissing,
     )
     from .evaluate import (
         MatchSpec,
@@ -169,7 +170,7 @@ _HOMES = {
     "errors": (
         *("BudgetSpent", "ConfigError", "InputError", "JudgeError"),
         *("NotAStore", "NotFound", "NothingEvaluated"),
-        *("OtevalError", "StoreError", "StoreLocked", "StoreTooNew"),
+        *("OtevalError", "StoreError", "StoreLocked", "StoreTooNew", "VariableMissing"),
     ),
     "evaluate": (
         *("MatchSpec", "Verdict", "acompare", "compare"),
@@ -341,6 +342,7 @@ __all__ = [
     "ToolCall",
     "Trajectory",
     "Usage",
+    "VariableMissing",
     "Verdict",
     "__version__",
     "acompare",

@@ -2,6 +2,7 @@
 
     OtevalError
     ├── InputError          a file, stream or message that cannot be read
+    │   └── VariableMissing a variable of a judge's prompt has no value
     ├── ConfigError         a configuration file or evaluator argument that is wrong
     ├── StoreError          the database cannot be used
     │   ├── StoreLocked     another process holds it
@@ -34,6 +35,7 @@ __all__ = [
     "StoreLocked",
     "StoreTooNew",
     "TooLarge",
+    "VariableMissing",
 ]
 
 
@@ -43,6 +45,15 @@ class OtevalError(Exception):
 
 class InputError(OtevalError, ValueError):
     """A file, stream or message cannot be read; the message names the place."""
+
+
+class VariableMissing(InputError, KeyError):
+    """A variable that a judge's prompt shows has no value; the message names it.
+
+    It is a `KeyError` too, which openevals raises.
+    """
+
+    __str__ = Exception.__str__
 
 
 class ConfigError(OtevalError, ValueError):

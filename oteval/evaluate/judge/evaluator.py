@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ...errors import BudgetSpent, JudgeError
 from ..functions import code_version
 from ..observed import observed
 from .asking import Answer, Asker
-from .rendering import Prompt, Rendered
+from .rendering import INSTRUCTIONS, Prompt, Rendered
 from .schema import Schema
 from .voting import share, verdict
 
@@ -73,12 +73,13 @@ class JudgeEvaluator:
             itself.
 
         Raises:
-            InputError: What is to be judged is of no known form.
+            InputError: What is to be judged is of no known form, or a variable that the prompt
+                shows has no value (`VariableMissing`).
             JudgeError: There is an output schema, and no answer that fits it.
         """
         rendered = self.told(outputs, reference_outputs, inputs, extra)
         answers = [asker.ask(rendered, self.schema, n) for asker, n in self._votes()]
-        return observed(self.result(answers))
+        return observed(self.result(answers, rendered))
 
     async def ask(
         self,
@@ -91,7 +92,7 @@ class JudgeEvaluator:
         """Do what calling it does, asynchronously, with all votes at once."""
         rendered = self.told(outputs, reference_outputs, inputs, extra)
         calls = (asker.aask(rendered, self.schema, n) for asker, n in self._votes())
-        return observed(self.result(await asyncio.gather(*calls)))
+        return observed(self.result(await asyncio.gather(*calls), rendered))
 
     def told(
         self, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
@@ -104,14 +105,16 @@ class JudgeEvaluator:
     def _votes(self) -> list[tuple[Asker, int]]:
         return [(asker, number) for asker in self.askers for number in range(self.samples)]
 
-    def result(self, answers: Sequence[Answer]) -> Any:
-        """Return what the answers come to."""
+    def result(self, answers: Sequence[Answer], rendered: Rendered) -> Any:
+        """Return what the answers to a question come to."""
         given = [answer for answer in answers if answer.error is None]
         if self.schema.raw:
             if not given:
                 raise answers[0].error or JudgeError("no answer")
             return given[0].value
         metadata = _figures(answers)
+        if rendered.left_out:
+            metadata["left_out"] = [asdict(one) for one in rendered.left_out]
         if 2 * len(given) <= len(answers):
             return self._failed(answers, metadata)
         scores = [answer.value["score"] for answer in given]
@@ -139,7 +142,7 @@ class JudgeEvaluator:
 
     def describe(self) -> dict[str, Any]:
         """Return all that verdicts depend on as JSON values, for the hash that is its version."""
-        template = self.prompt.template
+        template, own = self.prompt.template, self.prompt.instructions
         return {
             "type": "judge",
             "prompt": template if isinstance(template, str) else code_version(template),
@@ -149,6 +152,7 @@ class JudgeEvaluator:
             "schema": [self.schema.name, self.schema.json],
             "judges": [_identity(asker) for asker in self.askers],
             "samples": self.samples,
+            **({} if own == INSTRUCTIONS else {"instructions": sorted(own)}),
         }
 
     def close(self) -> None:

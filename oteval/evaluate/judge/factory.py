@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator, Prepare
 from .making import Options, Question, Settings, make_askers, make_limits
 from .prompts import TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
-from .rendering import DATA_VARIABLES, Prompt, check_prompt
+from .rendering import INSTRUCTIONS, Prompt, check_prompt
 from .schema import Schema, custom_schema, verdict_schema
 from .variables import as_given, as_trajectories, trajectory_text
 
@@ -88,9 +88,16 @@ def _prompt(question: Question, as_text: Callable[[Any], str] | None, options: O
         question.system or "",
         examples,
         options.get("harden", True),
-        DATA_VARIABLES | frozenset(options.get("data_variables", ())),
+        (INSTRUCTIONS | _names("instruction_variables", options.get("instruction_variables")))
+        - _names("data_variables", options.get("data_variables")),
         as_text,
     )
+
+
+def _names(option: str, given: Iterable[str] | None) -> frozenset[str]:
+    if isinstance(given, str):
+        raise ConfigError(f"{option} is {given!r}; expected a list of names")
+    return frozenset(given or ())
 
 
 def _schema(question: Question) -> Schema:
@@ -174,7 +181,9 @@ def create_llm_as_judge(
             prices (dict): By model, ``{"input": ..., "output": ...}`` in US dollars per million
                 tokens.
             harden (bool): Whether what is judged is shown as data between delimiters (True).
-            data_variables (list): More variables of the prompt that hold data.
+            instruction_variables (list): Variables of the prompt that are instructions; all but
+                ``rubric`` are data otherwise. ``few_shot_examples`` stands for the examples.
+            data_variables (list): Variables that are data all the same, such as ``rubric``.
 
     Returns:
         The evaluator.

@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     max_concurrency: int | None
     prices: Mapping[str, Any] | Prices | None
     harden: bool
+    instruction_variables: Iterable[str]
     data_variables: Iterable[str]
 
 

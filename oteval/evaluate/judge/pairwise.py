@@ -16,7 +16,6 @@ __all__ = ["PAIRWISE_PROMPT", "PairwiseJudge", "create_pairwise_llm_as_judge"]
 
 PAIRWISE_PROMPT = resources.files(__package__).joinpath("prompts/pairwise.txt").read_text("utf-8")
 
-_DATA = ("output_a", "output_b")
 # In this order, so that the middle one of several votes is what lies between.
 _SCORES: Mapping[float, tuple[float, float]] = {1: (1.0, 0.0), 2: (0.5, 0.5), 3: (0.0, 1.0)}
 
@@ -106,7 +105,6 @@ def create_pairwise_llm_as_judge(
     Raises:
         ConfigError: An argument is wrong; the text names it.
     """
-    options["data_variables"] = [*options.get("data_variables", ()), *_DATA]
     made = create_llm_as_judge(
         prompt=prompt,
         model=model,

@@ -1,28 +1,35 @@
 """What a judge is told: a prompt, filled in with what is to be judged, as OpenAI messages.
 
 A prompt is a text (`templates`), a LangChain prompt, or a callable that returns messages. Texts and
-LangChain prompts get the variables that hold data as blocks (`transcript`); a callable gets the
-values as they were given, and a trajectory as its text.
+LangChain prompts get variables as blocks of data (`transcript`), but for those that are declared as
+instructions; a callable gets the values as they were given, and a trajectory as its text.
+
+A variable that a prompt shows must have a value, and an empty text is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from ...errors import ConfigError, InputError
+from ...errors import ConfigError, VariableMissing
 from ...jsontext import dumps
 from ...model import Message
 from ..messages import ROLES, convert, field, to_messages
 from .attachments import parts_of
-from .templates import STANDARD, fields_of, fill
-from .transcript import block, frame, new_nonce, task_again
+from .prompts import optional_of
+from .templates import closest, fields_of, fill, missing, problem_of
+from .transcript import LeftOut, block, frame, new_nonce, task_again
 
-__all__ = ["DATA_VARIABLES", "Prompt", "Rendered", "check_prompt", "plain"]
+__all__ = ["EXAMPLES", "INSTRUCTIONS", "Prompt", "Rendered", "check_prompt", "plain"]
 
-DATA_VARIABLES = frozenset({"inputs", "outputs", "reference_outputs", "thread", "context"})
-"""The variables whose values come from what is judged and not from whoever sets the task."""
+INSTRUCTIONS = frozenset({"rubric"})
+"""The variables that are instructions of whoever sets the task, unless said otherwise."""
+
+EXAMPLES = "few_shot_examples"
+"""The name by which examples of verdicts are declared as instructions."""
 
 ChatMessages = list[dict[str, Any]]
 
@@ -34,10 +41,12 @@ class Rendered:
     Attributes:
         messages: OpenAI's form.
         nonce: What the delimiters of the data carry, or "".
+        left_out: What the data does not show.
     """
 
     messages: ChatMessages
     nonce: str
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Prompt:
         system: A system message to put first, or "".
         few_shot: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
         harden: Whether data stands in blocks, with a frame after them.
-        data_variables: The variables that hold data.
+        instructions: The variables that are instructions, and `EXAMPLES` if the examples are.
         as_text: Makes the text of a value that holds data where it does not stand in a block.
     """
 
@@ -57,7 +66,7 @@ class Prompt:
     system: str = ""
     few_shot: tuple[Mapping[str, Any], ...] = ()
     harden: bool = True
-    data_variables: frozenset[str] = DATA_VARIABLES
+    instructions: frozenset[str] = INSTRUCTIONS
     as_text: Callable[[Any], str] | None = None
 
     def render(self, values: Mapping[str, Any], attachments: Any = None) -> Rendered:
@@ -68,64 +77,107 @@ class Prompt:
             attachments: What `attachments.parts_of` takes.
 
         Raises:
+            VariableMissing: The prompt shows a variable that has no value.
             InputError: A value, an attachment or what the prompt returns is of no known form.
         """
-        nonce = new_nonce()
+        nonce, left_out = new_nonce(), list[LeftOut]()
+        texts = {name: self._text(name, value, nonce, left_out) for name, value in values.items()}
         parts = parts_of(attachments)
+        task = ""
         if isinstance(self.template, str):
-            messages, task = self._of_text(values, parts, nonce)
+            self._refuse_missing(values, attachments)
+            messages, task = self._of_text(values, texts, parts)
         elif _is_langchain(self.template):
-            messages, task = self._of_langchain(values, nonce), ""
+            messages = self._of_langchain(values, texts)
             _append(messages, parts)
         else:
-            messages, task = self._of_callable(values), ""
+            messages = self._of_callable(values)
             _append(messages, parts)
         if self.system:
             messages.insert(0, {"role": "system", "content": self.system})
+        examples_are_data = self.harden and EXAMPLES not in self.instructions
         if self.few_shot:
-            _append(messages, [_text_part(_examples(self.few_shot))])
+            shown = [_example(example) for example in self.few_shot]
+            text = (
+                f"Examples of how to judge:\n\n{block(EXAMPLES, shown, nonce, left_out)}"
+                if examples_are_data
+                else _examples(shown)
+            )
+            _append(messages, [_text_part(text)])
         if f" {nonce}]]" in dumps(messages):
-            _append(messages, [_text_part(frame(nonce, task))])
-        return Rendered(messages, nonce)
+            named = EXAMPLES if self.few_shot and examples_are_data else ""
+            closing = frame(nonce, task, examples=named, left_out=left_out)
+            _append(messages, [_text_part(closing)])
+        return Rendered(messages, nonce, tuple(left_out))
+
+    def _refuse_missing(self, values: Mapping[str, Any], attachments: Any) -> None:
+        given = {name for name, value in values.items() if value is not None}
+        if attachments is not None:
+            given.add("attachments")
+        optional = optional_of(self.template)
+        problem = problem_of(self.template, given, optional)
+        if problem:
+            raise VariableMissing(problem)
+        # A misspelt keyword for a variable that may be empty would be lost without a word.
+        shown = fields_of(self.template)
+        for name in sorted(given - shown):
+            meant = closest(name, (optional & shown) - given)
+            if meant:
+                raise VariableMissing(
+                    f"the prompt does not show {{{name}}}: did you mean {{{meant}}}?"
+                )
 
     def _of_text(
-        self, values: Mapping[str, Any], parts: list[dict[str, Any]], nonce: str
+        self,
+        values: Mapping[str, Any],
+        texts: Mapping[str, Callable[[], str]],
+        parts: list[dict[str, Any]],
     ) -> tuple[ChatMessages, str]:
-        texts = {name: self._late(name, value, nonce) for name, value in values.items()}
-        task = fill(self.template, {**_named(values, self.data_variables, texts)})
+        named: dict[str, str | Callable[[], str]] = {
+            name: text
+            if name in self.instructions or values[name] is None
+            else f"(the data called {name})"
+            for name, text in texts.items()
+        }
+        task = task_again(fill(self.template, named))
         if not parts:
             content: Any = fill(self.template, texts)
-            return [{"role": "user", "content": content}], task_again(task)
+            return [{"role": "user", "content": content}], task
         before, _, after = self.template.partition("{attachments}")
         filled = [
             _text_part(fill(text, texts)) if text.strip() else None for text in (before, after)
         ]
         content = [part for part in (filled[0], *parts, filled[1]) if part]
-        return [{"role": "user", "content": content}], task_again(task)
+        return [{"role": "user", "content": content}], task
 
-    def _late(self, name: str, value: Any, nonce: str) -> str | Callable[[], str]:
-        """Return what makes a variable's text; most values are in no prompt."""
-        if value is None or value == "":
-            return ""
-        if name not in self.data_variables:
-            return lambda: value if isinstance(value, str) else dumps(plain(value))
-        if self.harden:
-            return lambda: block(name, plain(value), nonce)
-        return lambda: (self.as_text or _as_text)(value)
+    def _text(
+        self, name: str, value: Any, nonce: str, left_out: list[LeftOut]
+    ) -> Callable[[], str]:
+        """Return what makes a variable's text, once: most values are in no prompt."""
 
-    def _of_langchain(self, values: Mapping[str, Any], nonce: str) -> ChatMessages:
-        wanted = set(getattr(self.template, "input_variables", ()) or values)
-        texts = {name: self._late(name, value, nonce) for name, value in values.items()}
-        given = {
-            name: text if isinstance(text, str) else text()
-            for name, text in texts.items()
-            if name in wanted
-        }
-        given.update({name: "" for name in wanted if name in STANDARD and name not in given})
+        def make() -> str:
+            if value is None:
+                return ""
+            if name in self.instructions:
+                return value if isinstance(value, str) else dumps(plain(value))
+            if self.harden:
+                return block(name, plain(value), nonce, left_out)
+            return (self.as_text or _as_text)(value)
+
+        return cache(make)
+
+    def _of_langchain(
+        self, values: Mapping[str, Any], texts: Mapping[str, Callable[[], str]]
+    ) -> ChatMessages:
+        wanted = list(getattr(self.template, "input_variables", ()) or values)
+        given = {name for name, value in values.items() if value is not None}
+        for name in wanted:
+            if name not in given:
+                raise VariableMissing(missing(name, given))
         try:
-            prompted = self.template.invoke(given)
+            prompted = self.template.invoke({name: texts[name]() for name in wanted})
         except KeyError as error:
-            raise InputError(f"the prompt needs a variable: {_line(error)}") from error
+            raise VariableMissing(f"the prompt needs a variable: {_line(error)}") from error
         return _as_dicts(prompted.to_messages(), "the prompt's messages")
 
     def _of_callable(self, values: Mapping[str, Any]) -> ChatMessages:
@@ -156,6 +208,11 @@ def check_prompt(prompt: Any, system: Any, few_shot: Any) -> None:
         raise ConfigError("prompt is empty; say what to judge and by what")
     if system is not None and not isinstance(prompt, str):
         raise ConfigError("system goes with a prompt that is a text; put it among the messages")
+    if isinstance(prompt, str):
+        # Names that are known now, whatever the evaluator is called with.
+        problem = problem_of(prompt, fields_of(prompt))
+        if problem:
+            raise ConfigError(problem)
     for index, example in enumerate(few_shot or ()):
         if not isinstance(example, Mapping) or "outputs" not in example:
             raise ConfigError(f"few_shot_examples[{index}]: a dict with 'outputs' is needed")
@@ -168,19 +225,6 @@ def shown(prompt: Any) -> set[str] | None:
 
 def _is_langchain(prompt: Any) -> bool:
     return not isinstance(prompt, str) and hasattr(prompt, "invoke") and hasattr(prompt, "ainvoke")
-
-
-def _named(
-    values: Mapping[str, Any],
-    data: frozenset[str],
-    texts: Mapping[str, str | Callable[[], str]],
-) -> dict[str, str | Callable[[], str]]:
-    """Return the variables' texts with the names of data in place of the data."""
-    empty = {name for name, value in values.items() if value is None or value == ""}
-    return {
-        name: text if name not in data or name in empty else f"(the data called {name})"
-        for name, text in texts.items()
-    }
 
 
 def plain(value: Any) -> Any:
@@ -234,14 +278,18 @@ def _append(messages: ChatMessages, parts: Sequence[dict[str, Any]]) -> None:
     last["content"] = [*before, *parts]
 
 
+def _example(example: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a judge is shown of an example, in the order in which verdicts are made."""
+    names = ("inputs", "outputs", "reference_outputs", "reasoning", "score")
+    return {name: plain(example[name]) for name in names if example.get(name) is not None}
+
+
 def _examples(examples: Sequence[Mapping[str, Any]]) -> str:
     """Return examples of verdicts, each on lines of JSON."""
     lines = ["Examples of how to judge:"]
     for number, example in enumerate(examples, 1):
         lines.append(f"\nExample {number}")
-        for name in ("inputs", "outputs", "reference_outputs", "reasoning", "score"):
-            if example.get(name) is not None:
-                lines.append(f"{name}: {dumps(plain(example[name]))}")
+        lines += [f"{name}: {dumps(value)}" for name, value in example.items()]
     return "\n".join(lines)
 
 

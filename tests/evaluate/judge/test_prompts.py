@@ -18,6 +18,7 @@ from oteval import (
     create_trajectory_llm_as_judge,
 )
 from oteval.evaluate.judge import PROMPTS
+from oteval.evaluate.judge.prompts import optional_of
 from oteval.evaluate.judge.templates import fields_of, fill
 
 
@@ -59,6 +60,11 @@ def told(prompt: Any, call: dict[str, Any], **options: Any) -> Heard:
         ("{outputs!r:>5}", {"outputs": "b"}, "  'b'"),
         ('{{"score": 1}} {outputs}', {"outputs": "b"}, '{"score": 1} b'),
         ('{"score": {"a": 1}} {outputs}', {"outputs": "b"}, '{"score": {"a": 1}} b'),
+        (
+            '{"score": {"a": 1}} {{score}} {outputs}',
+            {"outputs": "b"},
+            '{"score": {"a": 1}} {score} b',
+        ),
         ("say {score} of {outputs}", {"outputs": "b"}, "say {score} of b"),
         ("a { b } {} {0} {outputs}", {"outputs": "b"}, "a { b } {} {0} b"),
         ("} {outputs} {", {"outputs": "b"}, "} b {"),
@@ -72,6 +78,113 @@ def test_templates_are_filled_in(template: str, values: dict[str, str], expected
     assert fill(template, values) == expected
 
 
+@pytest.mark.parametrize(
+    ("prompt", "call", "named"),
+    [
+        ("{outptus}", {"outputs": "x"}, r"\{outptus\}.*did you mean \{outputs\}\?"),
+        ("{outputs} {rubrik}", {"outputs": "x", "rubric": "r"}, r"\{rubrik\}.*\{rubric\}\?"),
+        ("{outputs} {score}", {"outputs": "x"}, r"\{score\}.*give score=.*\{\{score\}\}"),
+        ('{"a": {"b": 1}} {outputs} {score}', {"outputs": "x"}, r"\{score\}, which has no value"),
+        ("{outputs} {inputs}", {"outputs": "x"}, r"\{inputs\}.*inputs=\"\" if it is empty"),
+        ("{outputs} {inputs}", {"outputs": "x", "inputs": None}, r"\{inputs\}"),
+        ("{outputs}", {"inputs": "x"}, r"\{outputs\}"),
+        ("{outputs} {reference_outputs}", {"outputs": "x"}, r"\{reference_outputs\}"),
+        ("{outputs} {rubric}", {"outputs": "x"}, r"\{rubric\}"),
+        ("{outputs} {context}", {"outputs": "x"}, r"\{context\}"),
+        ("{outputs} {attachments}", {"outputs": "x"}, r"\{attachments\}"),
+        ("{outputs} {tone}", {"outputs": "x", "tone": None}, r"\{tone\}"),
+        (oteval.CONCISENESS_PROMPT, {"outputs": "x"}, r"\{inputs\}"),
+        (oteval.CONCISENESS_PROMPT, {"outputs": "x", "inputs": "y", "rubrik": "z"}, r"\{rubrik\}"),
+    ],
+)
+@pytest.mark.parametrize("harden", [True, False])
+def test_a_variable_without_a_value_is_an_error_that_names_it(
+    prompt: str, call: dict[str, Any], named: str, harden: bool
+):
+    """Nobody is asked about what is not there; the error is a KeyError, as in openevals."""
+    heard = Heard()
+    evaluate = create_llm_as_judge(prompt=prompt, judge=heard, harden=harden)
+
+    with pytest.raises(InputError, match=named) as told:
+        evaluate(**call)
+
+    assert isinstance(told.value, KeyError)
+    assert "\n" not in str(told.value)
+    assert heard.messages == []
+
+
+def test_a_trajectory_judge_needs_what_its_prompt_shows():
+    """The default prompt compares: without a reference there is nothing to compare with."""
+    evaluate = create_trajectory_llm_as_judge(judge=Heard())
+    outputs = [{"role": "user", "content": "hi"}]
+
+    for reference in (None, ""):
+        with pytest.raises(InputError, match="reference_outputs"):
+            evaluate(outputs=outputs, reference_outputs=reference)
+    assert evaluate(outputs=outputs, reference_outputs=outputs)["score"] is True
+
+
+def test_a_graph_judge_is_shown_a_thread():
+    """What the prompt calls optional may be missing."""
+    evaluate = oteval.create_graph_trajectory_llm_as_judge(judge=Heard())
+
+    assert evaluate(outputs={"steps": [["__start__", "agent"]]})["score"] is True
+
+
+@pytest.mark.parametrize(
+    ("prompt", "named"),
+    [
+        ("{{outputs}}", r"\{\{outputs\}\}, which is text: write \{outputs\}"),
+        ("{{ outputs }}", r"write \{outputs\}"),
+        ("{outputs} {inputs[question]}", r"\{inputs\[question\]\}, which is not filled in"),
+        ("{outputs} {inputs.question}", r"write \{inputs\}"),
+        ("{outputs} { inputs }", r"write \{inputs\}"),
+    ],
+)
+def test_a_variable_that_would_be_text_is_refused(prompt: str, named: str):
+    """When the evaluator is made: the judge would read the braces."""
+    with pytest.raises(ConfigError, match=named):
+        create_llm_as_judge(prompt=prompt, judge=Heard())
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        'Answer like {"score": {"a": 1}}. {outputs}',
+        "def f() { return } {outputs}",
+        "Say {{score}}. {outputs}",
+        "{} {0} {outputs}",
+        "{outputs!r} {outputs:>9}",
+        "{{outputs}} is what {outputs} stands for",
+    ],
+)
+def test_braces_that_are_no_variables_are_text(prompt: str):
+    """A prompt may show JSON or code."""
+    assert "data of mine" in told(prompt, {"outputs": "data of mine"}).text
+
+
+def test_langchain_prompts_need_their_variables_too():
+    """Also the common ones."""
+    prompt = ChatPromptTemplate([("human", "{outputs} {reference_outputs}")])
+
+    with pytest.raises(KeyError, match="reference_outputs"):
+        create_llm_as_judge(prompt=prompt, judge=Heard())(outputs="x")
+
+
+def test_a_prompt_says_which_of_its_variables_are_optional():
+    """A line that says "if it is known" and the like makes the variable after it optional."""
+    both = oteval.TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
+
+    assert optional_of(both) == {"rubric", "inputs"}
+    assert optional_of(f"{both} And mind {{tone}}.") == {"rubric", "inputs"}
+    assert optional_of(oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT) == {
+        "rubric",
+        "inputs",
+        "reference_outputs",
+    }
+    assert optional_of("The request, if it is known:\n\n{inputs}") == set()
+
+
 def test_the_variables_of_a_template_are_known():
     """In either kind of template the names are found."""
     assert fields_of("{a} {{b}} {c!r}") == {"a", "c"}
@@ -79,8 +192,8 @@ def test_the_variables_of_a_template_are_known():
 
 
 def test_values_that_are_no_text_are_json():
-    """Dicts and messages of LangChain become JSON; None is nothing."""
-    call = {"inputs": {"q": 1}, "outputs": [AIMessage("hi")], "reference_outputs": None}
+    """Dicts and messages of LangChain become JSON; an empty text is nothing."""
+    call = {"inputs": {"q": 1}, "outputs": [AIMessage("hi")], "reference_outputs": ""}
 
     heard = told("{inputs}|{outputs}|{reference_outputs}|", call)
 
@@ -117,10 +230,11 @@ def test_functions_may_return_a_text_or_messages_of_langchain():
 
 
 def test_langchain_prompts_are_filled_in_with_blocks():
-    """Their variables are the same, missing ones empty, and data is hardened there too."""
-    prompt = ChatPromptTemplate([("system", "Be {mood}."), ("human", "{inputs}{outputs}")])
+    """Their variables are the same, and data is hardened there too."""
+    prompt = ChatPromptTemplate([("system", "Be {mood}."), ("human", "{outputs}{inputs}")])
+    call = {"outputs": "o", "mood": "kind", "inputs": ""}
 
-    heard = told(prompt, {"outputs": "o", "mood": "kind"}, harden=True)
+    heard = told(prompt, call, harden=True, instruction_variables=["mood"])
 
     assert heard.messages[0] == {"role": "system", "content": "Be kind."}
     assert heard.text.startswith("[[data outputs ")

@@ -1,11 +1,14 @@
 """The prompts that come with oteval, a text file each, in this folder.
 
 Each shows ``{inputs}``, ``{outputs}`` (graphs: ``{thread}``), ``{reference_outputs}`` where it has
-one, and ``{rubric}``, which is empty unless the evaluator is called with ``rubric=``.
+one, and ``{rubric}``. A variable is optional, and empty where it has no value, if the line before
+it says so ("if it is known"); ``{rubric}`` always is.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib import resources
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "TRAJECTORY_ACCURACY_PROMPT",
     "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
     "USER_SATISFACTION_PROMPT",
+    "optional_of",
 ]
 
 
@@ -63,3 +67,23 @@ PROMPTS = {
     "user_satisfaction": USER_SATISFACTION_PROMPT,
 }
 """The prompts by the name that ``prompt:`` in oteval.yaml takes."""
+
+
+_OPTIONAL = re.compile(r"\bif (?:it|that|there) is\b[^\n]*:\n\n\{(\w+)\}")
+
+
+def optional_of(prompt: str) -> frozenset[str]:
+    """Return the variables of a prompt that may have no value.
+
+    Args:
+        prompt: A text; one that is built around a prompt of this folder has its optional variables.
+    """
+    if not any(bundled in prompt for bundled in _bundled()):
+        return frozenset()
+    return frozenset({"rubric", *_OPTIONAL.findall(prompt)})
+
+
+@cache
+def _bundled() -> tuple[str, ...]:
+    files = resources.files(__name__).iterdir()
+    return tuple(f.read_text("utf-8").strip() for f in files if f.name.endswith(".txt"))

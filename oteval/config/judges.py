@@ -49,6 +49,11 @@ class JudgeRule(BaseRule):
     variables: dict[str, str] = Field(
         default_factory=dict, description="More variables of the prompt, such as rubric."
     )
+    instruction_variables: list[str] = Field(
+        default_factory=list,
+        description="Variables that are instructions; all but rubric are data otherwise. "
+        "few_shot_examples stands for few_shot.",
+    )
     few_shot: list[dict[str, Any]] = Field(
         default_factory=list, description="Examples with inputs, outputs, reasoning and score."
     )
@@ -71,7 +76,7 @@ class JudgeRule(BaseRule):
         default_factory=dict, description="More of the request, such as max_tokens."
     )
     timeout: str | float = Field(
-        60.0, description="How long to wait for an answer, each try: seconds, or 90s, 2m."
+        60.0, description="How long a request may take with its retries: seconds, or 90s, 2m."
     )
     max_retries: int = Field(2, ge=0, description="How often to try again.")
     max_concurrency: int = Field(8, ge=1, description="How many runs to ask about at once.")

@@ -62,9 +62,10 @@ class Pace:
 class Purse:
     """What an evaluator has spent on a day; several threads ask it.
 
-    A call's cost is known only afterwards, so what the dearest call of the day cost is set aside
-    for each that goes on: concurrent calls do not overrun the budget unless one is dearer still.
-    Until a first call has told, calls go one by one.
+    A call's cost is known only afterwards, so what the dearest call of the day cost, or what the
+    call is expected to cost if that is more, is set aside for each that goes on: concurrent calls
+    do not overrun the budget unless one is dearer still. Until a first call has told what calls
+    cost, they go one by one; a call that failed tells nothing.
 
     Args:
         limit: US dollars a day, or None for no limit.
@@ -80,6 +81,7 @@ class Purse:
         self._spent = 0.0
         self._dearest = 0.0
         self._under_way = 0
+        self._expected = 0.0
 
     def begin(self, now: int) -> None:
         """Let a new day begin; called by the thread that owns the store, before any `admit`."""
@@ -91,27 +93,39 @@ class Purse:
                 self._dearest = max(self._dearest, each)
                 self._has_told |= each > 0
 
-    def admit(self) -> str:
-        """Set money aside for a call; return "" or why there is none."""
+    def admit(self, expected: float = 0.0) -> str:
+        """Set money aside for a call; return "" or why there is none.
+
+        Args:
+            expected: What the call costs at least.
+        """
         with self._lock:
             self._lock.wait_for(lambda: self._has_told or not self._under_way)
             if self._limit is not None:
-                reserved = (self._under_way + 1) * self._dearest
+                reserved = max((self._under_way + 1) * self._dearest, self._expected + expected)
                 if self._spent >= self._limit or self._spent + reserved > self._limit:
                     return (
                         f"the budget of ${self._limit:g} for {self._day} (UTC) is spent "
                         f"(${self._spent:.4g}); done the next day"
                     )
             self._under_way += 1
+            self._expected += expected
             return ""
 
-    def paid(self, cost: float) -> None:
-        """Take note of what an admitted call cost."""
+    def paid(self, cost: float, expected: float = 0.0, *, has_failed: bool = False) -> None:
+        """Take note of what an admitted call cost.
+
+        Args:
+            cost: US dollars.
+            expected: What `admit` was told.
+            has_failed: Whether its cost tells nothing of what calls cost.
+        """
         with self._lock:
             self._under_way -= 1
+            self._expected = max(self._expected - expected, 0.0)
             self._spent += cost
             self._dearest = max(self._dearest, cost)
-            self._has_told = True
+            self._has_told |= cost > 0 or not has_failed
             self._lock.notify_all()
 
     @property

@@ -95,6 +95,17 @@ def run(live: LiveRule, task: Task, now: int) -> Outcome:
     return Outcome(task, score, cost_of(score), time.monotonic() - began)
 
 
+def expected_cost(live: LiveRule, task: Task) -> float:
+    """Return what judging a trajectory costs at least (US dollars), as far as can be known."""
+    expected = getattr(live.scorer.judge, "expected_cost", None)
+    return 0.0 if expected is None else float(expected(task.trajectory.own_messages))
+
+
+def _tells_nothing(score: Score) -> bool:
+    """Return whether a score's cost says nothing about the cost of calls."""
+    return score.status != "ok" or bool(score.metadata.get("cached"))
+
+
 def _blank(live: LiveRule, task: Task, now: int, **fields: Any) -> Score:
     root = task.trajectory.root_span
     return Score(
@@ -186,7 +197,8 @@ class Lane:
         while (task := self._tasks.get()) is not None:
             if self._stop.wait(self._pace.wait_time()):
                 return
-            why = self.purse.admit()
+            expected = expected_cost(self.live, task)
+            why = self.purse.admit(expected)
             if why:
                 score = self._deferred(task, "budget", why)
                 self._done.put(Outcome(task, score, was_asked=False))
@@ -194,7 +206,7 @@ class Lane:
             with self._lock:
                 worker.task, worker.began = task, time.monotonic()
             outcome = run(self.live, task, self.clock())
-            self.purse.paid(outcome.cost)
+            self.purse.paid(outcome.cost, expected, has_failed=_tells_nothing(outcome.score))
             with self._lock:
                 worker.task = None
                 if worker.is_left:

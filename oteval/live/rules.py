@@ -20,9 +20,10 @@ from ..config import (
     parse_config,
     read_config,
 )
-from ..errors import OtevalError
+from ..errors import ConfigError, OtevalError
 from ..evaluate.scorer import Scorer
 from ..pipeline import prepare
+from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References
 from ..pipeline.scoring import Prepared
 from ..store import Store
@@ -211,5 +212,9 @@ class Rules:
             # A function's module is imported once, so its version is that of the code it runs.
             scorer = next((old.scorer for old in before if old.rule == rule), one.scorer)
             one = replace(one, scorer=scorer)
+            try:
+                refuse_unpriced(rule, config.budgets.get(rule.name))
+            except ConfigError as error:
+                raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
             live.append(_live_rule(rule, one, config.budgets.get(rule.name)))
         return live

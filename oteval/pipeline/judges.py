@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..config import BaseRule, JudgeRule, MatchRule, PythonRule
+from ..config import BaseRule, JudgeRule, Limits, MatchRule, PythonRule
 from ..evaluate import create_trajectory_match_evaluator
 from ..evaluate.functions import code_version, load_function
 from ..evaluate.scorer import FunctionJudge, Judge, MatchJudge
 from ..store import Store
 from .check_judges import CHECK_MAKERS
 
-__all__ = ["Made", "judge_of"]
+__all__ = ["Made", "judge_of", "refuse_unpriced"]
 
 
 class Made(NamedTuple):
@@ -51,6 +51,18 @@ def judge_of(
     if type(rule) in CHECK_MAKERS:
         return Made(*CHECK_MAKERS[type(rule)](rule, base))
     return _MAKERS[type(rule)](rule, base)
+
+
+def refuse_unpriced(rule: BaseRule, limits: Limits | None) -> None:
+    """Refuse limits on the costs of a rule that asks models without a known price.
+
+    Raises:
+        ConfigError: A price is missing; the text says how to give it.
+    """
+    if isinstance(rule, JudgeRule):
+        from .llm_judges import check_prices  # slow to import, as above
+
+        check_prices(rule, limits)
 
 
 def _python(rule: PythonRule, base: Path) -> Made:

@@ -9,17 +9,21 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from ..config import Limits
 from ..config.judges import JudgeRule, JuryMember
 from ..errors import ConfigError
 from ..evaluate.judge import PROMPTS, Budget, JudgeCall, create_trajectory_llm_as_judge
-from ..evaluate.judge.rendering import shown
-from ..evaluate.judge.scoring import LlmJudge
+from ..evaluate.judge.prices import make_prices
+from ..evaluate.judge.prompts import optional_of
+from ..evaluate.judge.rendering import EXAMPLES
+from ..evaluate.judge.scoring import FILLED_IN, LlmJudge
+from ..evaluate.judge.templates import closest, fields_of, problem_of
 from ..evaluate.scorer import Result
 from ..model import Message, Reference, Trajectory
 from ..store import Store
 from ..store.judge_calls import CallsOf
 
-__all__ = ["make_llm_judge"]
+__all__ = ["check_prices", "make_llm_judge"]
 
 _DAY_NS = 86_400 * 10**9
 # The run that a judge is being asked about.
@@ -70,10 +74,12 @@ def make_llm_judge(
     Raises:
         ConfigError: The prompt cannot be had, or an argument is wrong.
     """
+    prompt = _prompt(rule, base)
+    check_prices(rule)
     calls = None if store is None else store.judge_calls.of(rule.name, JudgeCall, again=again)
     budget = _budget(rule, 0.0 if calls is None else calls.spent(_midnight()))
     evaluator = create_trajectory_llm_as_judge(
-        prompt=_prompt(rule, base),
+        prompt=prompt,
         model=rule.model,
         jury=None if rule.jury is None else [_member(one) for one in rule.jury],
         system=rule.system,
@@ -84,6 +90,7 @@ def make_llm_judge(
         few_shot_examples=rule.few_shot or None,
         samples=rule.samples,
         harden=rule.harden,
+        instruction_variables=rule.instruction_variables,
         base_url=rule.base_url,
         api_key=os.environ.get(rule.api_key_env) or None,
         temperature=rule.temperature,
@@ -94,7 +101,7 @@ def make_llm_judge(
         max_retries=rule.max_retries,
         max_concurrency=rule.max_concurrency,
         max_cost=budget,
-        prices={name: price.model_dump(exclude_none=True) for name, price in rule.prices.items()},
+        prices=_prices(rule),
         cache=None if calls is None else _StoredCalls(calls),
     )
     judge = _StoredJudge(evaluator, rule.threshold, rule.variables, rule.max_concurrency)
@@ -106,22 +113,84 @@ def make_llm_judge(
     return judge, described
 
 
+def check_prices(rule: JudgeRule, limits: Limits | None = None) -> None:
+    """Refuse limits on what a rule costs where a model's price is not known.
+
+    Args:
+        rule: The rule.
+        limits: What ``budgets`` says of it.
+
+    Raises:
+        ConfigError: A price is missing; the text says how to give it.
+    """
+    settings = [
+        name for name in ("max_cost", "max_cost_per_day") if getattr(rule, name) is not None
+    ]
+    if limits is not None and limits.max_cost_per_day is not None:
+        settings.append(f"budgets.{rule.name}.max_cost_per_day")
+    if not settings:
+        return
+    prices = _prices(rule)
+    members = [one if isinstance(one, str) else one.model for one in rule.jury or ()]
+    for model in members or [rule.model or ""]:
+        name = model.removeprefix("openai:")
+        if make_prices(prices).of(name) is None:
+            price = f"{{{name!r}: {{input: ..., output: ...}}}}"
+            raise ConfigError(
+                f"{settings[0]} needs the price of {name!r}: add prices: {price} in US dollars per "
+                "million tokens"
+            )
+
+
+def _prices(rule: JudgeRule) -> dict[str, dict[str, float]]:
+    return {name: price.model_dump(exclude_none=True) for name, price in rule.prices.items()}
+
+
 def _prompt(rule: JudgeRule, base: Path) -> str:
     """Return the text of a prompt: one that comes with oteval, a file's, or the rule's own."""
     name = rule.prompt
     if name in PROMPTS:
         with_reference = f"{name}_with_reference"
         use = with_reference if rule.reference is not None and with_reference in PROMPTS else name
-        return PROMPTS[use]
-    text = name if "\n" in name or "{" in name else _file(name, base)
-    names = shown(text) or set()
-    if not names & {"outputs", "thread"}:
-        raise ConfigError("prompt: it does not show {outputs}; write that where the run belongs")
-    if rule.reference is not None and "reference_outputs" not in names:
-        raise ConfigError(
-            "prompt: it does not show {reference_outputs}, though there is a reference"
-        )
+        text = PROMPTS[use]
+    else:
+        text = name if "\n" in name or "{" in name else _file(name, base)
+    _check_variables(rule, text)
     return text
+
+
+def _check_variables(rule: JudgeRule, text: str) -> None:
+    """Refuse a prompt that shows what has no value, and variables that it does not show."""
+    shown = fields_of(text)
+    if name := next((name for name in rule.variables if name in FILLED_IN), ""):
+        raise ConfigError(f"variables: {name!r} is filled in from the run; choose another name")
+    if not shown & {"outputs", "thread"}:
+        near = closest("outputs", shown)
+        hint = f" in place of {{{near}}}" if near else " where the run belongs"
+        raise ConfigError(f"prompt: it does not show {{outputs}}; write that{hint}")
+    given = FILLED_IN - {"reference_outputs"} | {"inputs", *rule.variables}
+    if rule.reference is not None:
+        given |= {"reference_outputs"}
+        if "reference_outputs" not in shown:
+            raise ConfigError(
+                "prompt: it does not show {reference_outputs}, though there is a reference"
+            )
+    elif "reference_outputs" in shown - optional_of(text):
+        raise ConfigError(
+            "prompt: it shows {reference_outputs}, which has no value without a reference; add "
+            "reference: or take it out of the prompt"
+        )
+    if problem := problem_of(text, given, optional_of(text)):
+        raise ConfigError(f"prompt: {problem} (values stand under variables:)")
+    for place, names in (
+        ("variables", list(rule.variables)),
+        ("instruction_variables", [n for n in rule.instruction_variables if n != EXAMPLES]),
+    ):
+        for name in names:
+            if name not in shown:
+                near = closest(name, shown)
+                hint = f"did you mean {near!r}?" if near else f"write {{{name}}} where it belongs"
+                raise ConfigError(f"{place}: the prompt does not show {name!r}; {hint}")
 
 
 def _file(name: str, base: Path) -> str:

@@ -18,7 +18,7 @@ from ..evaluate.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .judges import judge_of
+from .judges import judge_of, refuse_unpriced
 from .references import References, graph_references_of, references_of
 from .workers import Workers
 
@@ -72,6 +72,7 @@ def prepare(config: Config, store: Store, base: Path, *, again: bool = False) ->
         try:
             references = _references(rule, store, base)
             judge, description = judge_of(rule, base, store, again=again)
+            refuse_unpriced(rule, config.budgets.get(rule.name))
         except OtevalError as error:
             raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
         described = {**description, "reference": references.fingerprint, "scope": rule.scope}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from oteval import ConfigError
 from oteval.evaluate.judge.asking import MEMORY
 
 from ..evaluate.judge.server import Server, error, serving, verdict
@@ -100,3 +101,33 @@ def test_a_day_s_budget_holds_and_turns_with_the_day(
     assert first == {"ok": 2, "not_evaluated": 2}
     assert asked == 2
     assert Counter(s.status for s in driver.scores("quality")) == {"ok": 4}
+
+
+def test_failures_do_not_open_a_day_s_budget(
+    driver: Driver, server: Server, module: Callable[[str], str]
+) -> None:
+    """After failed calls, concurrent ones still spend no more than the day allows."""
+    driver.rules(rules(server, module(OK), ", max_cost_per_day: 0.25, max_concurrency: 8"))
+    driver.start()
+    server.script = lambda *_: error(503, "down")
+    came(driver, 1)
+    driver.run(6)
+    server.script = lambda *_: verdict(True, delay=0.05)
+    came(driver, *range(2, 12))
+    driver.run(6)
+
+    counted = Counter(score.status for score in driver.scores("quality"))
+
+    assert counted["ok"] == 2
+    assert counted["ok"] + counted["not_evaluated"] + counted["error"] == 11
+
+
+def test_a_limit_without_a_price_is_refused(
+    driver: Driver, server: Server, module: Callable[[str], str]
+) -> None:
+    """A server does not start with a budget that it cannot keep."""
+    text = rules(server, module(OK), ", max_cost_per_day: 0.25").replace("{m:", "{other:")
+    driver.rules(text)
+
+    with pytest.raises(ConfigError, match="max_cost_per_day needs the price of 'm': add prices"):
+        driver.start()

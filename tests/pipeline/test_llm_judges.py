@@ -276,7 +276,24 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
         ({"prompt": "nowhere.txt"}, "is no file, and no prompt of oteval's"),
         ({"prompt": "Is it {good}?"}, r"does not show \{outputs\}"),
         ({"prompt": "{outputs}", "reference": "r.json"}, r"does not show \{reference_outputs\}"),
-        ({"max_cost": 1.0}, "max_cost needs the price of 'm'"),
+        ({"max_cost": 1.0}, r"max_cost needs the price of 'm': add prices: \{'m': \{input:"),
+        ({"max_cost_per_day": 1.0}, "max_cost_per_day needs the price of 'm': add prices"),
+        (
+            {"max_cost": 1.0, "model": None, "jury": ["openai:gpt-5", {"model": "b"}]},
+            "needs the price of 'b'",
+        ),
+        ({"prompt": "{outptus}\n"}, r"does not show \{outputs\}; write that in place of \{outptus"),
+        (
+            {"prompt": "{outputs} {rubrik}"},
+            r"\{rubrik\}, which has no value: did you mean \{rubric",
+        ),
+        ({"prompt": "{outputs} {rubric}"}, r"shows \{rubric\}, which has no value"),
+        ({"prompt": "{outputs} {reference_outputs}"}, r"has no value without a reference; add"),
+        ({"prompt": "{outputs} {context}"}, r"shows \{context\}, which has no value"),
+        ({"variables": {"rubrik": "x"}}, "does not show 'rubrik'; did you mean 'rubric'?"),
+        ({"variables": {"outputs": "x"}}, "'outputs' is filled in from the run"),
+        ({"instruction_variables": ["tone"]}, "instruction_variables: the prompt does not show"),
+        ({"prompt": "hallucination", "variables": {"contxt": "x"}}, "did you mean 'context'"),
         ({"model": None}, "give either model or jury"),
         ({"threshold": 0.5}, "threshold goes with continuous or choices"),
         ({"continuous": True, "choices": [1]}, "exclude each other"),
@@ -296,6 +313,52 @@ def test_rules_that_are_wrong_are_refused_in_one_line(
     with pytest.raises(ConfigError, match=reason) as told:
         prepare(config(known), store, tmp_path)
     assert "\n" not in str(told.value)
+
+
+def test_a_budget_under_budgets_needs_a_price_too(store: Store):
+    """The error names the setting and says what to add."""
+    limits = {"quality": {"max_cost_per_day": 1.0}}
+    text = json.dumps({"evaluators": [rule(None)], "budgets": limits})
+
+    with pytest.raises(ConfigError, match=r"budgets.quality.max_cost_per_day needs the price of"):
+        prepare(parse_config(text), store, Path())
+
+
+def test_the_question_is_shown_where_the_prompt_needs_it(store: Store, server: Server):
+    """A prompt with inputs gets what the user asked; without a question nobody is asked."""
+    keep(store, run(1, Message("user", "why?"), Message("assistant", "so")))
+    keep(store, run(2, Message("assistant", "unasked")))
+
+    found = scored(store, rule(server, prompt="{inputs}\n{outputs}", max_concurrency=1))
+
+    by_status = {one.status: one for one in found}
+    (request,) = server.requests
+    assert '\n"why?"\n[[end inputs' in shown(request)
+    assert set(by_status) == {"ok", "not_evaluated"}
+    assert "{inputs}" in by_status["not_evaluated"].comment
+
+
+def test_a_run_without_a_graph_is_not_judged_by_its_path(store: Store, server: Server):
+    """A verdict on an empty path would be made up."""
+    keep(store, *runs(1))
+
+    (found,) = scored(store, rule(server, prompt="graph_trajectory_accuracy"))
+
+    assert found.status == "not_evaluated"
+    assert "{thread}" in found.comment
+    assert not server.requests
+
+
+def test_variables_are_data_unless_declared(store: Store, server: Server):
+    """Also those of the configuration; a rubric is an instruction."""
+    keep(store, *runs(1))
+    known = {"prompt": "{rubric}\n{tone}\n{outputs}", "variables": {"rubric": "r", "tone": "kind"}}
+
+    scored(store, rule(server, **known))
+    scored(store, rule(server, **known, instruction_variables=["tone"]))
+
+    assert '"kind"\n[[end tone' in shown(server.requests[0])
+    assert "r\nkind\n[[data outputs" in shown(server.requests[1])
 
 
 def test_juries_and_samples_vote(store: Store, server: Server):

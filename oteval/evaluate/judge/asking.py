@@ -183,6 +183,8 @@ class Asker:
 
     def _shared(self, answer: Answer | None, schema: Schema) -> Answer | None:
         """Return the answer to an equal question; None where there is none and one has to ask."""
+        if answer is not None and self.limits.cache is not None:
+            self.limits.cache.get(answer.call.key)  # it may note for whom answers are kept
         if answer is None or answer.error is not None:
             return None if answer is None else replace(answer, cached=True)
         return self._checked(answer.call, schema)

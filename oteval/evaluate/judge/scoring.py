@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import JudgeError
+from ...jsontext import dumps
 from ...model import Message, Reference, Trajectory
 from ..scorer import CONTENT_GAPS, NotEvaluated, Result
+from .estimates import text_tokens
 from .evaluator import JudgeEvaluator
+from .prompts import optional_of
+from .templates import fields_of
 
-__all__ = ["LlmJudge", "VerdictMissing"]
+__all__ = ["FILLED_IN", "LlmJudge", "VerdictMissing"]
+
+FILLED_IN = frozenset({"outputs", "reference_outputs", "thread"})
+"""The variables that are filled in from a run, beside ``inputs`` where the prompt needs it."""
 
 
 class VerdictMissing(JudgeError):
@@ -53,10 +60,12 @@ class LlmJudge:
         """
         _refuse_unseen(trajectory, messages)
         found = self.evaluator(
-            outputs=list(messages),
-            reference_outputs=list(reference.messages) if reference else None,
-            thread=_thread(trajectory, messages),
-            **self.variables,
+            **{
+                "outputs": list(messages),
+                "reference_outputs": list(reference.messages) if reference else None,
+                **self._shown_apart(trajectory, messages),
+                **self.variables,
+            }
         )
         metadata = found["metadata"]
         if found["score"] is None:
@@ -64,6 +73,30 @@ class LlmJudge:
                 raise NotEvaluated(metadata["error"])
             raise VerdictMissing(metadata["error"], metadata)
         return self._result(found)
+
+    def _shown_apart(self, trajectory: Trajectory, messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the question and the graph's path, where the prompt shows them.
+
+        Raises:
+            NotEvaluated: The run has not what the prompt shows.
+        """
+        template = self.evaluator.prompt.template
+        needed = fields_of(template) - optional_of(template) - set(self.variables)
+        found: dict[str, Any] = {"thread": _thread(trajectory, messages)}
+        if "thread" in needed and found["thread"] is None:
+            raise NotEvaluated("the prompt shows {thread}, and the run has no steps of a graph")
+        if "inputs" in needed:
+            found["inputs"] = next((m.content for m in messages if m.role == "user"), None)
+            if not found["inputs"]:
+                raise NotEvaluated("the prompt shows {inputs}, and no question was captured")
+        return found
+
+    def expected_cost(self, messages: Sequence[Message]) -> float:
+        """Return what reading a run costs at least, in US dollars, before anybody is asked."""
+        tokens = text_tokens(dumps([message.as_dict() for message in messages]))
+        prices = (a.limits.prices.of(a.backend.model) for a in self.evaluator.askers)
+        costs = (price.cost(tokens, 0) for price in prices if price is not None)
+        return sum(costs) * self.evaluator.samples
 
     def _result(self, found: Mapping[str, Any]) -> Result:
         score = found["score"]

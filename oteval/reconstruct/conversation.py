@@ -17,7 +17,7 @@ from ..model import Gap, Span, SpanRef, Trajectory, Usage, trajectory_id
 from .dropped_calls import with_dropped_calls
 from .duplicates import call_keys
 from .filling import Builder, agent_name, choose, fill, known_before
-from .gaps import gap
+from .gaps import gap, with_one_missing_parent
 from .merge import Entry, Thread, answered, chain_of, spoken
 from .readings import ModelCall
 from .runs import Run
@@ -104,7 +104,7 @@ def _begin(run: Run, before: Builder | None, first: Sequence[Entry]) -> Builder:
             thread = thread.fork(before.end)  # another run went on from there already
         else:
             choose(before, first)
-        first = with_dropped_calls(thread, first)
+        first = thread.with_inner(with_dropped_calls(thread, first))
         found = thread.overlap(first)
         goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
         if goes_on and (found.known or not _is_before(run, thread)):
@@ -219,7 +219,11 @@ def _parent_call_id(parent: Builder, run: Run) -> str:
 
 def _gaps(builder: Builder) -> tuple[Gap, ...]:
     found = [gap for run in builder.runs for gap in run.gaps]
-    return tuple(dict.fromkeys([*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]))
+    found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]
+    if sum(one.code == "missing_parent" for one in found) > 1:
+        parents = {span.span_id: span.parent_id for run in builder.runs for span in run.spans}
+        found = with_one_missing_parent(found, parents, builder.root.root.span.span_id)
+    return tuple(dict.fromkeys(found))
 
 
 def _left_out(builder: Builder) -> list[Gap]:

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ..model import Gap, Message, Rewrite, Trajectory
+from ..jsontext import canonical
+from ..model import Gap, Message, Rewrite, ToolCall, Trajectory
 from .dropped_calls import with_dropped_calls
 from .gaps import gap
 from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, answered, key_of, spoken
 from .readings import AgentRun, ModelCall, ToolRun
 from .runs import Run
-from .tools import complete
+from .tools import complete, made_result
 
 __all__ = ["Builder", "agent_name", "choose", "fill", "known_before"]
 
@@ -122,6 +123,7 @@ def fill(builder: Builder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
     for call, sent in zip(run.model_calls, inputs, strict=True):
         _show_system(builder, run, call)
         _add_input(builder, call, sent)
+        _add_inner(builder, run, call)
         _add_output(builder, call)
     _use_agent(builder, run)
     if not run.model_calls and not (run.agent and run.agent.transcript):
@@ -155,7 +157,7 @@ def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None
         return
     choose(builder, sent)
     thread = builder.thread
-    sent = with_dropped_calls(thread, sent)
+    sent = thread.with_inner(with_dropped_calls(thread, sent))
     if call.whole and len(sent) < len(thread.spoken):
         _drop_guess(builder, before_ns=call.span.start_ns)  # the same question again
     found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
@@ -247,6 +249,56 @@ def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[E
     builder.thread, builder.start, builder.history = thread.fork(length), 0, None
 
 
+def _add_inner(builder: Builder, run: Run, call: ModelCall) -> None:
+    """Add the calls of tools that ran inside of a model call, which shows only its last answer.
+
+    A model client that calls tools by itself writes one span around it all.
+    """
+    ran = run.within.get(call.span.span_id)
+    if not ran or not call.output or not call.whole:
+        return
+    shown = _shown_calls(call)
+    answers = (*call.output, *call.choices)
+    asked = {asked.name for message in answers for asked in message.tool_calls}
+    ran = [
+        tool
+        for tool in ran
+        if tool.span.start_ns < call.span.end_ns
+        and tool.name not in asked
+        and _identity(tool) not in shown
+    ]
+    for group in _at_once(ran):
+        builder.thread.extend(_exchange(group))
+        builder.thread.has_inner = True
+
+
+def _shown_calls(call: ModelCall) -> set[str]:
+    return {
+        identity
+        for message in (*call.input, *call.output)
+        for asked in message.tool_calls
+        for identity in (asked.id, f"{asked.name}\0{canonical(asked.arguments)}")
+    }
+
+
+def _identity(tool: ToolRun) -> str:
+    return tool.call_id or f"{tool.name}\0{canonical(tool.arguments)}"
+
+
+def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
+    """Return a message that asks for some tool runs, and their results."""
+    span = group[0].span
+    calls = tuple(
+        ToolCall(tool.name, tool.arguments, tool.call_id, tool.span.span_id) for tool in group
+    )
+    asked = Message("assistant", tool_calls=calls, span_id=span.span_id, trace_id=span.trace_id)
+    results = [(made_result(tool), tool.span.end_ns) for tool in group]
+    return [
+        Entry(message, key_of(message), time_ns, is_inner=True)
+        for message, time_ns in ((asked, span.start_ns), *results)
+    ]
+
+
 def _add_output(builder: Builder, call: ModelCall) -> None:
     span = call.span
     is_open = not call.whole
@@ -315,6 +367,20 @@ def _use_said(builder: Builder, agent: AgentRun) -> None:
 
 def _make_calls(builder: Builder, runs: Sequence[ToolRun]) -> None:
     """Show the tool runs of a run without model spans; those that overlap were one message."""
+    tail = builder.tail
+    made = []
+    for group in _at_once(runs):
+        span = group[0].span
+        message = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
+        made.append(Entry(message, "", span.start_ns, is_open=True))
+    place = len(tail)
+    if tail and tail[-1].message.role == "assistant":
+        place -= 1
+    builder.thread.put(builder.start, [*tail[:place], *made, *tail[place:]])
+
+
+def _at_once(runs: Sequence[ToolRun]) -> list[list[ToolRun]]:
+    """Return tool runs in order of start, those that overlap together."""
     groups: list[list[ToolRun]] = []
     end_ns = 0
     for run in runs:
@@ -323,16 +389,7 @@ def _make_calls(builder: Builder, runs: Sequence[ToolRun]) -> None:
         else:
             groups.append([run])
         end_ns = max(end_ns, run.span.end_ns)
-    tail = builder.tail
-    made = []
-    for group in groups:
-        span = group[0].span
-        message = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
-        made.append(Entry(message, "", span.start_ns, is_open=True))
-    place = len(tail)
-    if tail and tail[-1].message.role == "assistant":
-        place -= 1
-    builder.thread.put(builder.start, [*tail[:place], *made, *tail[place:]])
+    return groups
 
 
 def _place_own(builder: Builder) -> None:

@@ -6,9 +6,11 @@ not. Codes are stable: people filter and alert on them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ..model import Gap
 
-__all__ = ["CODES", "gap"]
+__all__ = ["CODES", "gap", "with_one_missing_parent"]
 
 CODES: dict[str, str] = {
     "attributes_dropped": (
@@ -35,7 +37,7 @@ CODES: dict[str, str] = {
         "this model call no longer held {count} earlier messages; both versions are kept"
     ),
     "internal_error": "oteval failed on this trace ({reason}); please report it",
-    "missing_parent": "the parent span {parent} is not in the trace; it was taken as a root",
+    "missing_parent": "{count} parent spans are not in the trace ({parent})",
     "missing_tool_result": "no result of the call of {tool} is in the trace",
     "model_call_failed": "the model call failed: {reason}",
     "negative_duration": "the span ends before it starts",
@@ -56,7 +58,7 @@ CODES: dict[str, str] = {
 
 
 # What an explanation names where nothing else is said.
-_DEFAULTS = {"missing": "message content"}
+_DEFAULTS = {"missing": "message content", "count": 1}
 
 
 def gap(code: str, span_id: str = "", **values: object) -> Gap:
@@ -74,6 +76,28 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     return Gap(code, " ".join(CODES[code].format(**shown).split()), span_id)
 
 
+def with_one_missing_parent(
+    gaps: Sequence[Gap], parents: Mapping[str, str], root_id: str
+) -> list[Gap]:
+    """Return gaps with one for all missing parents, which counts them.
+
+    Args:
+        gaps: The gaps of one trajectory.
+        parents: The parents of its spans, by the spans' ids.
+        root_id: Its root span. Where that is one of those whose parent is missing, the gap is its.
+    """
+    missing = [found for found in gaps if found.code == "missing_parent"]
+    if len(missing) < 2:
+        return list(gaps)
+    first = next((found for found in missing if found.span_id == root_id), missing[0])
+    named = list(dict.fromkeys(parents.get(found.span_id, "") for found in missing))
+    shown = ", ".join(filter(None, named[:_MOST_PARENTS]))
+    one = gap("missing_parent", first.span_id, count=len(named), parent=shown)
+    kept = [one if found is missing[0] else found for found in gaps]
+    return [found for found in kept if found is one or found.code != "missing_parent"]
+
+
+_MOST_PARENTS = 3
 # A tool's name or an error's text may be as long as an attribute.
 _LONGEST = 1000
 

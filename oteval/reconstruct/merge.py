@@ -18,7 +18,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..jsontext import canonical, dumps
 from ..model import Message
@@ -70,6 +70,8 @@ class Entry:
         time_ns: When it was sent or received.
         is_open: Whether the answer was not wholly captured, and may have asked for more calls.
         is_guess: Whether only a call without its answer says that there was this message.
+        is_inner: Whether it was said inside of a model call's span, so that later inputs may lack
+            it.
     """
 
     message: Message
@@ -77,6 +79,7 @@ class Entry:
     time_ns: int
     is_open: bool = False
     is_guess: bool = False
+    is_inner: bool = False
 
     @property
     def is_spoken(self) -> bool:
@@ -85,7 +88,9 @@ class Entry:
 
     def is_same(self, other: Entry) -> bool:
         """Return whether another message, wholly known, is this one."""
-        return self.key == other.key if self.key else self.message.role == other.message.role
+        if not self.key:
+            return self.message.role == other.message.role
+        return self.key == other.key or _asks_the_same(self.message, other.message)
 
 
 def spoken(messages: Iterable[Message], time_ns: int, *, by_ids: bool = False) -> list[Entry]:
@@ -103,14 +108,36 @@ def spoken(messages: Iterable[Message], time_ns: int, *, by_ids: bool = False) -
     ]
 
 
+def _asks_the_same(one: Message, other: Message) -> bool:
+    """Return whether two messages ask for the same, but that one has not got the arguments.
+
+    Streamed calls may be recorded before their arguments are there.
+    """
+    if not one.tool_calls or len(one.tool_calls) != len(other.tool_calls):
+        return False
+    if (one.role, one.content or "") != (other.role, other.content or ""):
+        return False
+    pairs = list(zip(one.tool_calls, other.tool_calls, strict=True))
+    return all(a.name == b.name and _may_be_equal(a.arguments, b.arguments) for a, b in pairs)
+
+
+def _may_be_equal(one: Any, other: Any) -> bool:
+    return one in ({}, None) or other in ({}, None) or canonical(one) == canonical(other)
+
+
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
-    """Return an answer with the ids of its calls that only its echo in a later input has."""
+    """Return an answer with what only its echo in a later input has: ids and arguments of calls."""
     calls = entry.message.tool_calls
-    if all(call.id for call in calls):
+    if all(call.id and call.arguments not in ({}, None) for call in calls):
         return entry
     pairs = zip(calls, echo.message.tool_calls, strict=True)
-    named = tuple(call if call.id else replace(call, id=other.id) for call, other in pairs)
-    return replace(entry, message=replace(entry.message, tool_calls=named))
+    told = tuple(
+        replace(call, id=call.id or other.id, arguments=call.arguments or other.arguments)
+        for call, other in pairs
+    )
+    if told == calls:
+        return entry
+    return replace(entry, message=replace(entry.message, tool_calls=told))
 
 
 def _link(chain: str, entry: Entry) -> str:
@@ -162,6 +189,7 @@ class Thread:
         links: The chain up to each of those, as far as it has been asked for.
         answers: The numbers of those that are the assistant's.
         changed: The first entry that was put in another's place since this was last set.
+        has_inner: Whether any entry was said inside of a model call's span.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -169,12 +197,14 @@ class Thread:
     links: list[str] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     changed: int = 0
+    has_inner: bool = False
 
     def fork(self, length: int) -> Thread:
         """Return a thread of its own with the first `length` entries."""
         count = bisect_left(self.spoken, length)
         answers = self.answers[: bisect_left(self.answers, count)]
-        return Thread(self.entries[:length], self.spoken[:count], self.links[:count], answers)
+        entries, links = self.entries[:length], self.links[:count]
+        return Thread(entries, self.spoken[:count], links, answers, has_inner=self.has_inner)
 
     def chain(self) -> str:
         """Return the hash over the messages up to the last of the assistant, or ""."""
@@ -183,6 +213,28 @@ class Thread:
             before = self.links[-1] if self.links else ""
             self.links.append(_link(before, self._entry(at)))
         return self.links[last] if last >= 0 else ""
+
+    def with_inner(self, sent: Sequence[Entry]) -> Sequence[Entry]:
+        """Return an input with the messages that were said inside of a model call's span.
+
+        A model client that calls tools itself may leave these out of the history.
+
+        Args:
+            sent: The input, which begins with the thread's first messages or is returned as it is.
+        """
+        if not self.has_inner:
+            return sent
+        told: list[Entry] = []
+        for entry in sent:
+            while len(told) < len(self.spoken):
+                known = self._entry(len(told))
+                if known.is_same(entry):
+                    break
+                if not known.is_inner:
+                    return sent
+                told.append(known)
+            told.append(entry)
+        return told
 
     def overlap(self, sent: Sequence[Entry]) -> Overlap:
         """Return how an input lies over the thread.

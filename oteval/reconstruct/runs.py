@@ -43,6 +43,7 @@ class Run:
         unread: Those that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.
+        within: Tool runs inside the span of a model call, by that span's id.
         visits: The nodes of a graph that ran in it, in order of start.
         node: The node of the parent's graph that it was started in, or "".
         duplicate_traces: The traces that only tell again what the run's own do.
@@ -61,6 +62,7 @@ class Run:
     unread: list[Span] = field(default_factory=list)
     has_children: bool = False
     nested: list[tuple[ModelCall, ModelCall]] = field(default_factory=list)
+    within: dict[str, list[ToolRun]] = field(default_factory=dict)
     visits: list[Visit] = field(default_factory=list)
     node: str = ""
     duplicate_traces: dict[str, None] = field(default_factory=dict)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .. import semconv
-from ..model import Gap, LogRecord, Span
+from ..model import LogRecord, Span
 from .dialects import read_span
 from .duplicates import fold_nested, join_streams
 from .gaps import gap
+from .orphans import adopted
+from .outer_agents import without_wrappers
 from .readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from .runs import Run, Visit
 from .tree import Node, build, order
@@ -79,7 +81,8 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         spans: The trace's spans.
         logs: The trace's log records by span id, in order of time.
     """
-    found = [run for root in build(spans) for run in _runs_of_tree(root, logs)]
+    roots = adopted(build(spans), logs)
+    found = [run for root in roots for run in _runs_of_tree(root, logs)]
     found.sort(key=lambda run: order(run.root.span))
     runs = _without_empty(found)
     for run in runs:
@@ -126,7 +129,7 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[R
         run.conversation_id = _conversation_of(run)
         run.model_calls.sort(key=lambda call: order(call.span))
         run.tool_runs.sort(key=lambda tool: order(tool.span))
-    return _without_wrappers(found)
+    return without_wrappers(found)
 
 
 def _conversation_of(run: Run) -> str:
@@ -162,6 +165,8 @@ def _place_tool(node: Node, reading: ToolRun, above: _Place) -> _Place:
         inner = above.tool.inner
         return above if inner is None else _Place(inner, _Tool(node, reading), node=above.node)
     above.run.tool_runs.append(reading)
+    if above.call is not None:
+        above.run.within.setdefault(above.call.span.span_id, []).append(reading)
     return _Place(above.run, _Tool(node, reading), node=above.node)
 
 
@@ -205,24 +210,8 @@ def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
     return tool.inner
 
 
-def _without_wrappers(found: list[Run]) -> list[Run]:
-    """Return the runs with those that only hold others replaced by what they hold."""
-    kept = []
-    gaps: list[Gap] = []
-    for run in found:
-        while run.parent is not None and run.parent.is_wrapper:
-            run.parent_tool = run.parent_tool or run.parent.parent_tool
-            run.parent = run.parent.parent
-        if run.is_wrapper:
-            gaps.extend(run.gaps)
-        else:
-            kept.append(run)
-    kept[0].gaps.extend(gaps)
-    return kept
-
-
 def _note_missing_models(run: Run) -> None:
-    if run.model_calls or (run.visits and run.has_children):
+    if run.model_calls or (run.has_children and (run.visits or not run.tool_runs)):
         return
     span_id = run.root.span.span_id
     marks = _marks(run)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..jsontext import canonical
 from ..model import Gap, Message, ToolCall
@@ -21,7 +21,7 @@ from .gaps import gap
 from .merge import Entry, key_of
 from .readings import ToolRun
 
-__all__ = ["Completed", "complete"]
+__all__ = ["Completed", "complete", "made_result"]
 
 # How a failed call's result begins, where no span of the tool says whether it failed.
 _ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
@@ -222,14 +222,15 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
         # A message of which only the role was known stays open to what a later input says of it;
         # one that is known by its calls' ids keeps them.
         key = key_of(message) if is_by_words else key
-    rendered = [Entry(message, key, entry.time_ns, entry.is_open)]
+    rendered = [replace(entry, message=message, key=key)]
     paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
     for result in exchange.results:
         answer = paired.get(id(result))
         rendered.append(_result(result, answer) if answer else result)
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
-            rendered.append(_made_result(answer.run, call))
+            made = made_result(answer.run, call.id)
+            rendered.append(Entry(made, "", answer.run.span.end_ns))
         elif answer.run is None and (
             answer.result is None or answer.result.message.content is None
         ):
@@ -245,11 +246,16 @@ def _call(answer: _Answered) -> ToolCall:
     return replace(
         call,
         id=call.id or run.call_id,
-        arguments=run.arguments if call.arguments is None else call.arguments,
+        arguments=call.arguments if _is_known(call.arguments, run) else run.arguments,
         span_id=run.span.span_id,
         start_ns=run.span.start_ns,
         end_ns=run.span.end_ns,
     )
+
+
+def _is_known(arguments: Any, run: ToolRun) -> bool:
+    """Return whether a call's arguments are those it ran with; streams may leave them empty."""
+    return run.arguments is None or (arguments is not None and arguments != {})
 
 
 def _result(entry: Entry, answer: _Answered) -> Entry:
@@ -267,17 +273,22 @@ def _result(entry: Entry, answer: _Answered) -> Entry:
             span_id=run.span.span_id,
             trace_id=run.span.trace_id,
         )
-    return Entry(done, entry.key, entry.time_ns)
+    return replace(entry, message=done)
 
 
-def _made_result(run: ToolRun, call: ToolCall) -> Entry:
-    message = Message(
+def made_result(run: ToolRun, call_id: str = "") -> Message:
+    """Return the message of a result that only the tool's span holds.
+
+    Args:
+        run: The tool run.
+        call_id: The id of the call, where the message that asks for it names one.
+    """
+    return Message(
         "tool",
         run.result,
-        tool_call_id=call.id,
+        tool_call_id=call_id or run.call_id,
         name=run.name,
         is_error=run.is_error,
         span_id=run.span.span_id,
         trace_id=run.span.trace_id,
     )
-    return Entry(message, "", run.span.end_ns)

@@ -20,5 +20,12 @@ with all packages around it, in every project where oteval is installed.
 from __future__ import annotations
 
 from .cases import log_feedback, log_inputs, log_outputs, log_reference_outputs
+from .recordings import without_nonces
 
-__all__ = ["log_feedback", "log_inputs", "log_outputs", "log_reference_outputs"]
+__all__ = [
+    "log_feedback",
+    "log_inputs",
+    "log_outputs",
+    "log_reference_outputs",
+    "without_nonces",
+]

@@ -23,17 +23,22 @@ GUIDE = (ROOT / "docs" / "testing.md").read_text()
 
 
 class _Model(BaseHTTPRequestHandler):
-    """Answers chat completions: looks the order up, refunds it, says so; and repeats secrets."""
+    """Answers chat completions: looks the order up, refunds it, says so; and repeats secrets.
+
+    It calls tools only where they are offered, and answers a judge's question with a verdict.
+    """
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         done = sum(message["role"] == "tool" for message in body["messages"])
+        offered = [tool["function"]["name"] for tool in body.get("tools", [])]
         answers = [
             _call("look_up_order", {"order": 17}),
             _call("refund", {"order": 17, "amount": 40}),
             {"role": "assistant", "content": f"Refunded 40. (key {SECRET})"},
         ]
-        choice = {"index": 0, "finish_reason": "stop", "message": answers[done]}
+        said = answers[done] if offered == ["look_up_order", "refund"] else _VERDICT
+        choice = {"index": 0, "finish_reason": "stop", "message": said}
         value = {
             "id": "c",
             "object": "chat.completion",
@@ -51,6 +56,9 @@ class _Model(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""
+
+
+_VERDICT = {"role": "assistant", "content": '{"reasoning": "It is done.", "score": true}'}
 
 
 def _call(name: str, arguments: dict[str, int]) -> dict[str, object]:
@@ -109,8 +117,9 @@ def test_no_secret_is_recorded(example: Project, model: ThreadingHTTPServer):
 
     example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
 
-    (cassette,) = example.path.glob("cassettes/**/*.yaml")
-    text = cassette.read_text()
+    cassettes = list(example.path.glob("cassettes/**/*.yaml"))
+    text = "".join(cassette.read_text() for cassette in cassettes)
+    assert len(cassettes) == 2
     assert "look_up_order" in text
     assert "Refunded 40" in text
     assert SECRET not in text
@@ -130,6 +139,23 @@ def test_a_changed_prompt_is_not_answered_from_the_record(
 
     printed = example.run("--block-network", env={"OPENAI_BASE_URL": url})
 
+    assert example.status == 1
+    assert "2 failed" in printed
+
+
+def test_a_judge_is_played_back_by_its_whole_prompt(example: Project, model: ThreadingHTTPServer):
+    """The number of a call is left out of the record; another task is not answered from it."""
+    url = f"http://127.0.0.1:{model.server_port}/v1"
+    example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
+    (cassette,) = example.path.glob("cassettes/**/test_refund_is_done.yaml")
+    recorded = cassette.read_text()
+
+    changed = (example.path / "test_refunds.py").read_text()
+    changed = changed.replace("prompt=TASK_COMPLETION_PROMPT", 'prompt="Is it done? {outputs}"')
+    (example.path / "test_refunds.py").write_text(changed)
+    printed = example.run("--block-network", "-k", "is_done", env={"OPENAI_BASE_URL": url})
+
+    assert "outputs 0000000000000000]]" in recorded
     assert example.status == 1
     assert "1 failed" in printed
 

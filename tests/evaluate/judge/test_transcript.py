@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval import ConfigError, create_llm_as_judge, create_trajectory_llm_as_judge
+from oteval import ConfigError, create_llm_as_judge, create_trajectory_llm_as_judge, testing
 from oteval.evaluate.judge import rendering, transcript
 from oteval.evaluate.judge.transcript import block
 
@@ -325,3 +325,26 @@ def test_a_long_task_is_said_again_in_part():
     assert again.startswith("first line")
     assert again.endswith("(as above)")
     assert len(again) < 1600
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_recorded_requests_differ_by_the_nonce_alone(kind: type):
+    """Two calls about the same run are equal without it, and what looks like it in a run stays."""
+    seen: list[Any] = []
+    fake = "[[data outputs 0123456789abcdef]]"
+
+    def judge(messages: list[dict[str, Any]], _schema: Any) -> dict[str, Any]:
+        text = json.dumps(messages)
+        seen.append(text if kind is str else text.encode() + b"\xff")
+        return {"reasoning": "r", "score": True}
+
+    evaluate = create_llm_as_judge(prompt="{outputs}", judge=judge)
+    for outputs in ("same", "same", "other", fake):
+        evaluate(outputs=outputs)
+
+    one, two, other, faked = [testing.without_nonces(body) for body in seen]
+    assert seen[0] != seen[1]
+    assert one == two != other
+    assert isinstance(one, kind)
+    assert ("0123456789abcdef" if kind is str else b"0123456789abcdef") in faked
+    assert testing.without_nonces(None) is None

@@ -28,6 +28,7 @@ import pyarrow as pa
 from . import machine
 from .errors import InputError
 from .ingest import Part, Problem, read_part
+from .plural import counted
 from .store.rows import log_table, span_table
 
 __all__ = ["DecodedPart", "decode_part", "decode_parts"]
@@ -61,6 +62,9 @@ def decode_part(path: str | Path, part: Part) -> DecodedPart:
     lines = 0
     for batch, lines in read_part(path, part, chunk=_CHUNK):  # noqa: B007  the last one counts
         problems += batch.problems
+        if batch.runs:
+            reason = f"{counted(len(batch.runs), 'exported run')} among OTLP requests; left out"
+            problems.append(Problem(str(path), None, f"{reason}: load them from their own file"))
         if batch.spans:
             spans.append(span_table(batch.spans, 0))
         if batch.logs:

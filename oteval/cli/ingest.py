@@ -28,7 +28,8 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
     Jaeger      JSON: downloaded, answers of its API, spans out of Elasticsearch
     Tempo       JSON answers of its API
     ClickHouse  otel_traces and otel_logs: Parquet, JSONEachRow
-    oteval      the Parquet files of oteval export
+    Python SDK  what ConsoleSpanExporter and ConsoleLogRecordExporter print
+    oteval      the files of oteval export: Parquet; JSON lines, which are runs without spans
 
     Plain, gzip or zstd; what a file is, its content says. What the database has is not stored
     again. Bad lines and rows are named and skipped. Exit status 2 when a file could not be read
@@ -41,7 +42,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
             )
         report = load_files(store, paths)
         with progress("reconstructing", " traces") as update:
-            changed = refresh(store, update)
+            changed = report.new_runs + refresh(store, update)
     if as_json:
         for file in report.files:
             print_json(_as_dict(file))
@@ -74,7 +75,7 @@ def _complain(file: FileReport) -> None:
         warn(f"{file.path}: span {name} came again with other content; the first is kept")
     if file.error:
         warn(file.error)
-    elif not file.spans and not file.logs and not file.problem_count:
+    elif not (file.spans or file.logs or file.runs or file.problem_count):
         warn(f"{file.path}: holds no spans and no log records")
 
 
@@ -83,6 +84,7 @@ def _as_dict(file: FileReport) -> dict[str, object]:
         "path": file.path,
         "spans": file.spans,
         "logs": file.logs,
+        "runs": file.runs,
         "stored": file.written.stored,
         "duplicate": file.written.duplicate,
         "conflicts": file.written.conflicts,

@@ -1,7 +1,8 @@
 """What a parsed JSON document holds, in whichever container: told by its keys, in one place.
 
 A document is an OTLP request (also in Tempo's and Jaeger's wrappers), a trace or a span of
-Jaeger's, a row of ClickHouse's, or a list of any of them. No files, clock or network here.
+Jaeger's, a row of ClickHouse's, a span or log record of the Python SDK's console exporters, a run
+of `oteval export --jsonl`, or a list of any of them. No files, clock or network here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InputError
-from . import clickhouse, jaeger
+from . import clickhouse, console, exported, jaeger
 from .otlp import Decoded, decode_json
 from .otlp.decoded import shown
 from .otlp.json_fields import Object
@@ -45,6 +46,12 @@ def _one(document: Any, depth: int) -> Decoded:
         jaeger.decode_trace(document, out)
     elif jaeger.is_span(document):
         jaeger.decode_span(document, out)
+    elif exported.is_run(document):
+        out.runs.append(exported.decode_run(document))
+    elif console.is_span(document):
+        console.decode_span(document, out)
+    elif console.is_log(document):
+        console.decode_log(document, out)
     elif clickhouse.is_span(document):
         clickhouse.decode_span(document, out)
     elif clickhouse.is_log(document):
@@ -84,6 +91,7 @@ def _several(documents: list[Any], depth: int) -> Decoded:
             continue
         out.spans += found.spans
         out.logs += found.logs
+        out.runs += found.runs
         out.problems += found.problems
     if refused and refused == len(documents):
         raise InputError(out.problems[0])

@@ -21,7 +21,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from oteval.errors import InputError
-from oteval.model import LogRecord, Span
+from oteval.model import LogRecord, ScoredRun, Span
 
 from . import json_stream, parquet, protobuf_stream
 from .compression import Readable, Source
@@ -36,8 +36,9 @@ _HEAD = 1 << 16
 _BATCH_BYTES = 32 << 20
 _BATCH_PROBLEMS = 1000
 _READ = (
-    "read are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, and ClickHouse's "
-    "otel_traces and otel_logs as JSON lines or Parquet; plain, gzip or zstd"
+    "read are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, ClickHouse's "
+    "otel_traces and otel_logs as JSON lines or Parquet, what the Python SDK's console exporters "
+    "print, and lines of oteval export --jsonl; plain, gzip or zstd"
 )
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
@@ -83,15 +84,17 @@ class Batch:
         logs: Log records, in the file's order.
         problems: What was not read since the batch before.
         bytes_read: Bytes of the file, as it is on disk, that were read so far.
+        runs: Runs that were reconstructed before, in the file's order.
     """
 
     spans: list[Span] = field(default_factory=list)
     logs: list[LogRecord] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     bytes_read: int = 0
+    runs: list[ScoredRun] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.spans or self.logs or self.problems)
+        return bool(self.spans or self.logs or self.runs or self.problems)
 
 
 def size(path: str | Path) -> int | None:
@@ -150,9 +153,10 @@ def read_stream(
                 first = first or item
                 batch.problems.append(item)
             else:
-                found = found or bool(item.spans or item.logs or not item.problems)
+                found = found or bool(item.spans or item.logs or item.runs or not item.problems)
                 batch.spans += item.spans
                 batch.logs += item.logs
+                batch.runs += item.runs
             if _is_full(batch, chunk, source.decompressed - batch_start):
                 batch.bytes_read = source.bytes_read
                 yield batch
@@ -167,7 +171,8 @@ def read_stream(
 
 
 def _is_full(batch: Batch, chunk: int, size: int) -> bool:
-    if len(batch.spans) + len(batch.logs) >= chunk or len(batch.problems) >= _BATCH_PROBLEMS:
+    count = len(batch.spans) + len(batch.logs) + len(batch.runs)
+    if count >= chunk or len(batch.problems) >= _BATCH_PROBLEMS:
         return True
     return size >= _BATCH_BYTES and bool(batch)
 

@@ -13,7 +13,7 @@ from ..model import Attributes, Event, Link, LogRecord, Span
 from ..semconv import named_event
 from .otlp.json_values import bytes_value, double_value
 
-__all__ = ["log_record_of", "span_of"]
+__all__ = ["attributes_of", "log_record_of", "span_of", "value_of"]
 
 # OTLP's SpanFlags: whether it is known that the parent is remote, and that it is.
 _KNOWS_REMOTE, _IS_REMOTE = 0x100, 0x200
@@ -40,13 +40,13 @@ def span_of(span: Any) -> Span:
         span.end_time or 0,
         span.status.status_code.value,
         span.status.description or "",
-        _attributes(span.attributes),
+        attributes_of(span.attributes),
         tuple(_event(event) for event in span.events),
         tuple(_link(link) for link in span.links),
         scope.name if scope else "",
         (scope.version or "") if scope else "",
-        _attributes(scope.attributes if scope else None),
-        _attributes(span.resource.attributes),
+        attributes_of(scope.attributes if scope else None),
+        attributes_of(span.resource.attributes),
         ",".join(f"{key}={value}" for key, value in state.items()) if state else "",
         flags,
         span.dropped_attributes,
@@ -63,7 +63,7 @@ def log_record_of(emitted: Any) -> LogRecord:
             ``opentelemetry.sdk._logs.ReadWriteLogRecord`` or ``ReadableLogRecord``.
     """
     record, scope = emitted.log_record, emitted.instrumentation_scope
-    attributes = _attributes(record.attributes)
+    attributes = attributes_of(record.attributes)
     event_name = record.event_name or ""
     event_name = event_name or named_event(attributes)
     return LogRecord(
@@ -74,33 +74,35 @@ def log_record_of(emitted: Any) -> LogRecord:
         event_name,
         record.severity_number.value if record.severity_number is not None else 0,
         record.severity_text or "",
-        _value(record.body),
+        value_of(record.body),
         attributes,
         scope.name if scope else "",
         (scope.version or "") if scope else "",
-        _attributes(emitted.resource.attributes if emitted.resource else None),
+        attributes_of(emitted.resource.attributes if emitted.resource else None),
         emitted.dropped_attributes,
     )
 
 
 def _event(event: Any) -> Event:
     dropped = getattr(event, "dropped_attributes", 0)
-    return Event(event.name, event.timestamp, _attributes(event.attributes), dropped)
+    return Event(event.name, event.timestamp, attributes_of(event.attributes), dropped)
 
 
 def _link(link: Any) -> Link:
     context = link.context
     ids = (f"{context.trace_id:032x}", f"{context.span_id:016x}")
-    return Link(*ids, _attributes(link.attributes))
+    return Link(*ids, attributes_of(link.attributes))
 
 
-def _attributes(attributes: Mapping[str, Any] | None) -> Attributes:
+def attributes_of(attributes: Mapping[str, Any] | None) -> Attributes:
+    """Return attributes as OTLP would bring them."""
     if not attributes:
         return {}
-    return {key: _value(value) for key, value in attributes.items()}
+    return {key: value_of(value) for key, value in attributes.items()}
 
 
-def _value(value: Any) -> Any:
+def value_of(value: Any) -> Any:
+    """Return an attribute's value as OTLP would bring it."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -108,7 +110,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, bytes):
         return bytes_value(value)
     if isinstance(value, Mapping):
-        return {str(key): _value(item) for key, item in value.items()}
+        return {str(key): value_of(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [_value(item) for item in value]
+        return [value_of(item) for item in value]
     return str(value)

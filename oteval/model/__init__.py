@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id, question_of
 from .label import Label
-from .score import Reference, Score, Status
+from .score import Reference, Score, ScoredRun, Status
 from .telemetry import Attributes, Event, Link, LogRecord, Span
 from .trajectory import (
     Gap,
@@ -45,6 +45,7 @@ __all__ = [
     "Role",
     "Run",
     "Score",
+    "ScoredRun",
     "Span",
     "SpanRef",
     "Status",

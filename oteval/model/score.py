@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..jsontext import canonical
-from .trajectory import Message
+from .trajectory import Message, Trajectory
 
-__all__ = ["Reference", "Score", "Status"]
+__all__ = ["Reference", "Score", "ScoredRun", "Status"]
 
 Status = Literal["ok", "error", "not_evaluated"]
 
@@ -98,3 +98,16 @@ class Score:
             "comment": self.comment or None,
             "metadata": dict(self.metadata),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRun:
+    """A run with its scores, as ``oteval export --jsonl`` writes them.
+
+    Attributes:
+        trajectory: The run.
+        scores: Its scores.
+    """
+
+    trajectory: Trajectory
+    scores: tuple[Score, ...] = ()

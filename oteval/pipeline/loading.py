@@ -11,7 +11,7 @@ from pathlib import Path
 from ..decoding import DecodedPart, decode_parts
 from ..errors import InputError
 from ..ingest import Batch, Part, Problem, Table, read, size, split
-from ..model import Span
+from ..model import ScoredRun, Span
 from ..store import Store, Written
 from ..store.exported import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .memory import rare_cycle_search
@@ -44,6 +44,7 @@ class FileReport:
         path: The file.
         spans: Spans read.
         logs: Log records read.
+        runs: Runs read that were reconstructed before.
         written: How many of both were new, and how many the store had.
         problems: Parts that were not read; the first 1,000.
         problem_count: How many there were.
@@ -53,6 +54,7 @@ class FileReport:
     path: str
     spans: int = 0
     logs: int = 0
+    runs: int = 0
     written: Written = field(default_factory=Written)
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
@@ -71,8 +73,8 @@ class LoadReport:
 
     @property
     def read(self) -> int:
-        """How many spans and log records were read."""
-        return sum(file.spans + file.logs for file in self.files)
+        """How many spans, log records and runs were read."""
+        return sum(file.spans + file.logs + file.runs for file in self.files)
 
     @property
     def stored(self) -> int:
@@ -83,6 +85,11 @@ class LoadReport:
     def duplicate(self) -> int:
         """How many the store had already."""
         return sum(file.written.duplicate for file in self.files)
+
+    @property
+    def new_runs(self) -> int:
+        """How many runs are new that were reconstructed elsewhere."""
+        return sum(file.written.runs for file in self.files)
 
     @property
     def bad(self) -> int:
@@ -135,6 +142,7 @@ def _take_batches(writer: _Writer, file: FileReport) -> Iterator[int]:
     for batch in read(file.path, chunk=CHUNK, tables=EXPORTED):
         file.spans += len(batch.spans)
         file.logs += len(batch.logs)
+        file.runs += len(batch.runs)
         _note(file, batch.problems)
         writer.take(batch)
         yield batch.bytes_read
@@ -175,6 +183,8 @@ class _Writer:
                 self._insert()
         if batch.logs:
             self._submit(self._executor.submit(self._store.spans.write, (), batch.logs))
+        if batch.runs:
+            self._submit(self._executor.submit(_add_runs, self._store, batch.runs))
 
     def take_part(self, found: DecodedPart) -> None:
         spans = found.spans
@@ -203,3 +213,11 @@ class _Writer:
             self._written.add(self._batch.written)
         while self._queued:
             self._written.add(self._queued.popleft().result())
+
+
+def _add_runs(store: Store, runs: Sequence[ScoredRun]) -> Written:
+    """Store runs that were reconstructed before, with their scores, unless they are known."""
+    by_id = {run.trajectory.id: run for run in reversed(runs)}
+    added = store.trajectories.add([run.trajectory for run in by_id.values()])
+    store.scores.write([score for name in added for score in by_id[name].scores])
+    return Written(len(added), len(runs) - len(added), runs=len(added))

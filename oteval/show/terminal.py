@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -45,35 +45,38 @@ def trajectory_view(
     """
     parts: list[RenderableType] = [_header(trajectory)]
     if whole:
-        for run in _turns(trajectory):
-            parts.append(_turn_rule(run))
-            parts.extend(_numbered(run, length))
+        parts.extend(_conversation(trajectory, length))
     else:
         parts.extend(_earlier(trajectory))
-        parts.extend(_numbered(trajectory, length))
+        tools = _tool_names(trajectory.own_messages)
+        for index, message in enumerate(trajectory.own_messages, trajectory.new_from):
+            parts.append(_message(index, message, length, tools))
     parts.extend(_rewrites(trajectory))
     parts.extend(_gaps(trajectory.gaps))
     parts.extend(_scores(scores))
     return Group(*parts)
 
 
-def _turns(trajectory: Trajectory) -> list[Trajectory]:
-    """Return the runs of a conversation up to one, the first first."""
+def _conversation(trajectory: Trajectory, length: int) -> Iterator[RenderableType]:
+    """Yield all messages up to a run's end, each turn under its number."""
     runs = [trajectory]
     while (before := runs[-1].history) is not None:
         runs.append(before)
-    return runs[::-1]
+    turns = {run.new_from: run for run in reversed(runs)}
+    tools = _tool_names(trajectory.messages)
+    for index, message in enumerate(trajectory.messages):
+        if index in turns:
+            yield _turn_rule(turns[index])
+        yield _message(index, message, length, tools)
 
 
 def _turn_rule(run: Trajectory) -> RenderableType:
     return Rule(Text(f"turn {run.turn}", style="dim"), style="dim", align="left")
 
 
-def _numbered(run: Trajectory, length: int) -> Iterator[RenderableType]:
-    tools = {call.id: call.name for one in run.own_messages for call in one.tool_calls if call.id}
-    for index, message in enumerate(run.own_messages, run.new_from):
-        tool = message.name or tools.get(message.tool_call_id, "")
-        yield _message(index, message, length, tool)
+def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the names of the tools that were called, by the calls' ids."""
+    return {call.id: call.name for one in messages for call in one.tool_calls if call.id}
 
 
 def _earlier(run: Trajectory) -> Iterator[RenderableType]:
@@ -119,7 +122,7 @@ def _header(t: Trajectory) -> RenderableType:
     return Group(Rule(style="dim"), title, Padding(grid, (0, 0, 1, 2)))
 
 
-def _message(index: int, message: Message, length: int, tool: str) -> RenderableType:
+def _message(index: int, message: Message, length: int, tools: Mapping[str, str]) -> RenderableType:
     style = ROLE_STYLES.get(message.role, "bold")
     if message.is_error:
         style = "bold red"
@@ -127,6 +130,7 @@ def _message(index: int, message: Message, length: int, tool: str) -> Renderable
     if message.is_error:
         head.append("failed  ", "bold red")
     if message.role == "tool":
+        tool = message.name or tools.get(message.tool_call_id, "")
         head.append(clean(f"{tool} {message.tool_call_id}".strip()), "dim")
     body: list[RenderableType] = []
     if message.content:

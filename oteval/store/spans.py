@@ -43,16 +43,19 @@ class Written:
         duplicate: How many the store had.
         conflicts: ``trace/span`` ids of duplicates whose content differs from what is stored; the
             first 20.
+        runs: How many of the new ones are runs that were reconstructed elsewhere.
     """
 
     stored: int = 0
     duplicate: int = 0
     conflicts: list[str] = field(default_factory=list)
+    runs: int = 0
 
     def add(self, other: Written) -> None:
         """Count another write in."""
         self.stored += other.stored
         self.duplicate += other.duplicate
+        self.runs += other.runs
         self.conflicts = (self.conflicts + other.conflicts)[:MAX_CONFLICTS]
 
 

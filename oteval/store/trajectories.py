@@ -209,6 +209,25 @@ class Trajectories:
         self._insert(fresh, replaced)
         return [row["trajectory_id"] for row in fresh]
 
+    def add(self, trajectories: Sequence[Trajectory]) -> list[str]:
+        """Store trajectories that were reconstructed elsewhere, unless the ids are known.
+
+        Nothing is replaced: what the store's own spans came to says more.
+
+        Returns:
+            The ids of those that are new.
+        """
+        wanted = pa.table({"id": pa.array([one.id for one in trajectories], _TEXT)})
+        self._connection.register("wanted", wanted)
+        rows = self._connection.execute(
+            "SELECT trajectory_id FROM trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id"
+        ).fetchall()
+        self._connection.unregister("wanted")
+        known = {name for (name,) in rows}
+        fresh = [{**_row(one), "rev": 1} for one in trajectories if one.id not in known]
+        self._insert(fresh, ())
+        return [row["trajectory_id"] for row in fresh]
+
     def _known(
         self, trace_ids: Sequence[str], times: Sequence[Range]
     ) -> dict[str, tuple[int, str | None]]:

@@ -6,7 +6,7 @@ import reprlib
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from oteval.model import Attributes, LogRecord, Span
+from oteval.model import Attributes, LogRecord, ScoredRun, Span
 
 MAX_TIME = 2**63 - 1
 """The last nanosecond that a store's signed 64-bit column holds, in the year 2262."""
@@ -24,11 +24,13 @@ class Decoded:
         spans: The spans, in the order of the request.
         logs: The log records, in the order of the request.
         problems: One line for each thing that was left out, naming it and why.
+        runs: Runs that were reconstructed before, in files of `oteval export --jsonl`.
     """
 
     spans: list[Span] = field(default_factory=list)
     logs: list[LogRecord] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    runs: list[ScoredRun] = field(default_factory=list)
 
 
 class Origin(NamedTuple):

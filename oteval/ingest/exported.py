@@ -1,0 +1,173 @@
+"""Lines of ``oteval export --jsonl`` (and ``oteval trajectories --json``): runs with their scores.
+
+A line is a run as it was reconstructed, without its spans. It says nothing of the service, the
+tools offered and the attributes, which is therefore not known of a run read back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError
+from ..jsontext import dumps, loads
+from ..model import Gap, Message, Score, ScoredRun, SpanRef, ToolCall, Trajectory, Usage
+from .otlp.decoded import shown
+from .otlp.json_fields import kind_of
+
+__all__ = ["decode_run", "is_run"]
+
+_KEYS = frozenset({"trajectory_id", "root_span", "trace_ids", "messages", "new_from"})
+_MOST = (1 << 63) - 1
+
+
+def is_run(document: Mapping[str, Any]) -> bool:
+    """Whether an object is a line of the export."""
+    return document.keys() >= _KEYS
+
+
+def decode_run(document: Mapping[str, Any]) -> ScoredRun:
+    """Return the run of a line.
+
+    Raises:
+        InputError: A field is missing or has another shape; the message names it.
+    """
+    read = _Reader(document)
+    root = _Reader(read.get("root_span", dict), "root_span.")
+    messages = tuple(_message(one, at) for at, one in enumerate(read.get("messages", list)))
+    new_from = read.integer("new_from")
+    if new_from > len(messages):
+        raise InputError(f"new_from {new_from} is beyond the {len(messages)} messages")
+    usage = _Reader(read.get("usage", dict), "usage.")
+    names = Usage.__dataclass_fields__
+    run = Trajectory(
+        read.get("trajectory_id", str),
+        SpanRef(root.get("trace_id", str), root.get("span_id", str)),
+        trace_ids=read.texts("trace_ids"),
+        tail=messages,
+        new_from=new_from,
+        conversation_id=read.text("conversation_id"),
+        turn=read.integer("turn"),
+        agent=read.text("agent"),
+        parent_id=read.text("parent_id"),
+        steps=tuple(tuple(map(str, step)) for step in read.get("steps", list)),
+        models=read.texts("models"),
+        usage=Usage(**{name: usage.integer(name) for name in names}),
+        start_ns=read.integer("start_ns"),
+        end_ns=read.integer("end_ns"),
+        gaps=tuple(_gap(one) for one in read.get("gaps", list)),
+    )
+    if not run.id or not run.root_span.trace_id:
+        raise InputError("trajectory_id and root_span.trace_id must not be empty")
+    scores = document.get("scores") or []
+    return ScoredRun(run, tuple(_score(_Reader(one, "scores."), run) for one in scores))
+
+
+class _Reader:
+    """Fields of an object, checked for their types."""
+
+    def __init__(self, document: Any, place: str = "") -> None:
+        if not isinstance(document, Mapping):
+            raise InputError(f"{place.rstrip('.')} is {kind_of(document)} instead of an object")
+        self._document = document
+        self._place = place
+
+    def get(self, key: str, kind: type) -> Any:
+        """Return a value of a type."""
+        value = self._document.get(key)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            wanted = {str: "text", list: "a list", dict: "an object", int: "a whole number"}[kind]
+            raise InputError(f"{self._place}{key} is {kind_of(value)} instead of {wanted}")
+        return value
+
+    def text(self, key: str) -> str:
+        """Return a text, "" for null or nothing."""
+        return "" if self._document.get(key) is None else str(self.get(key, str))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return tuple(map(str, self.get(key, list)))
+
+    def integer(self, key: str) -> int:
+        """Return a whole number that a store can hold, not below 0."""
+        value = int(self.get(key, int))
+        if not 0 <= value <= _MOST:
+            raise InputError(f"{self._place}{key} {shown(value)} is no number from 0 to {_MOST}")
+        return value
+
+
+def _message(document: Any, at: int) -> Message:
+    read = _Reader(document, f"messages[{at}].")
+    content = document.get("content")
+    parts: Sequence[Any] = ()
+    if isinstance(content, list):
+        is_text = bool(content) and isinstance(content[0], dict) and "text" in content[0]
+        is_text = is_text and content[0].get("type") == "text"
+        parts = content[1:] if is_text else content
+        content = content[0]["text"] if is_text else None
+    if content is not None and not isinstance(content, str):
+        raise InputError(f"messages[{at}].content is {kind_of(content)}")
+    calls = document.get("tool_calls") or []
+    return Message(
+        read.get("role", str),
+        content,
+        tuple(_call(one, f"messages[{at}].tool_calls.") for one in calls),
+        read.text("tool_call_id"),
+        read.text("name"),
+        is_error=document.get("is_error") is True,
+        parts=tuple(part for part in parts if isinstance(part, dict)),
+    )
+
+
+def _call(document: Any, place: str) -> ToolCall:
+    read = _Reader(document, place)
+    function = _Reader(read.get("function", dict), f"{place}function.")
+    return ToolCall(
+        function.get("name", str), _arguments(function.text("arguments")), read.text("id")
+    )
+
+
+def _arguments(text: str) -> Any:
+    """Return the arguments that a JSON text spells out, else the text; None where it is ""."""
+    if not text:
+        return None
+    try:
+        value = loads(text)
+        # Integers beyond 64 bits, which `loads` rounds, are kept as they are.
+        return value if dumps(value) == text else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _gap(document: Any) -> Gap:
+    read = _Reader(document, "gaps.")
+    return Gap(read.get("code", str), read.text("detail"), read.text("span_id"))
+
+
+def _score(read: _Reader, run: Trajectory) -> Score:
+    fields = read._document
+    number, passed, status = (fields.get(key) for key in ("score", "passed", "status"))
+    if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
+        raise InputError(f"scores.score is {kind_of(number)} instead of a number")
+    if passed is not None and not isinstance(passed, bool):
+        raise InputError(f"scores.passed is {kind_of(passed)} instead of true or false")
+    if status not in ("ok", "error", "not_evaluated"):
+        raise InputError(f"scores.status {shown(status)} is none of ok, error, not_evaluated")
+    try:
+        return Score(
+            run.id,
+            run.root_span.trace_id,
+            run.root_span.span_id,
+            read.get("evaluator", str),
+            read.get("version", str),
+            status,
+            score=None if number is None else float(number),
+            label=read.text("label"),
+            passed=passed,
+            comment=read.text("comment"),
+            metadata=fields.get("metadata") or {},
+            time_ns=run.end_ns,
+        )
+    except ValueError as error:
+        raise InputError(f"scores: {error}") from None

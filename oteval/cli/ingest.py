@@ -84,7 +84,7 @@ def _as_dict(file: FileReport) -> dict[str, object]:
         "path": file.path,
         "spans": file.spans,
         "logs": file.logs,
-        "runs": file.runs,
+        **({"runs": file.runs} if file.runs else {}),
         "stored": file.written.stored,
         "duplicate": file.written.duplicate,
         "conflicts": file.written.conflicts,

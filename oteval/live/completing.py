@@ -124,6 +124,17 @@ class Completing:
         names = [one.completed.trace_id for one in due]
         places = KnownPlaces(self._store, self.tracker, due, self._mark)
         found = refresh_traces(self._store, names, places)
+        # What was reconstructed with them need not be again: a conversation comes whole each time.
+        also = self.tracker.due_among(set(found.trace_ids) - set(names), now)
+        try:
+            self._complete([*due, *also], now, found)
+        except BaseException:
+            self.tracker.reopen(also)
+            raise
+
+    def _complete(self, due: Sequence[Due], now: int, found: Refreshed) -> None:
+        """Note that traces are complete that were reconstructed."""
+        names = [one.completed.trace_id for one in due]
         complete = [one.completed for one in due]
         # Runs of other traces may have changed with them: of a conversation, for instance.
         others = sorted(set(found.trace_ids) - set(names))

@@ -141,6 +141,19 @@ class Tracker:
             found.append(Due(Completed(name, state.last, reason, state.first), state))
         return found
 
+    def due_among(self, names: Iterable[str], now: int) -> list[Due]:
+        """Return those of some traces that are complete, no longer open."""
+        found: list[Due] = []
+        for name in names:
+            state = self._open.get(name)
+            if state is None:
+                continue
+            due_ns, reason = self._due_ns(state)
+            if due_ns <= now:
+                del self._open[name]
+                found.append(Due(Completed(name, state.last, reason, state.first), state))
+        return sorted(found, key=lambda due: due.state.first)
+
     def reopen(self, due: Sequence[Due]) -> None:
         """Take traces back that could not be dealt with."""
         for one in due:

@@ -8,7 +8,7 @@ is to do is known by the store alone; what is kept here is only a shorter way to
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..evaluate.scorer import is_drawn
@@ -69,6 +69,7 @@ class Scoring:
         self._states: dict[tuple[str, str], RuleState] = {}
         self._purses: dict[str, Purse] = {}
         self._unwritten: list[Outcome] = []
+        self._kept: dict[str, Trajectory] = {}
         self.settled = 0
         self._is_reload_wanted = False
         self._checked = self._settled_ns = clock()
@@ -289,10 +290,13 @@ class Scoring:
                 room -= 1
             more |= work.lane is None and len(work) > 0
         if not taken:
+            self._kept = {}
             return False
         trajectories = self._store.trajectories.at(
-            {item.trajectory_id: item.start_ns for _, item in taken}
+            {item.trajectory_id: item.start_ns for _, item in taken}, self._kept
         )
+        # While there is more, it is likely of the same conversations: these need not be read again.
+        self._kept = _with_histories(trajectories) if more else {}
         for work, item in taken:
             self._judge(work, item, trajectories.get(item.trajectory_id), now)
         return more
@@ -374,3 +378,14 @@ class Scoring:
         done = [state.settled for state in self._states.values()]
         self.settled = min(done, default=self._completing.number)
         self._settled_ns = now
+
+
+def _with_histories(trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:
+    """Return trajectories by id, and all that they follow."""
+    found: dict[str, Trajectory] = {}
+    for trajectory in trajectories.values():
+        one: Trajectory | None = trajectory
+        while one is not None and one.id not in found:
+            found[one.id] = one
+            one = one.history
+    return found

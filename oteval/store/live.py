@@ -297,7 +297,7 @@ class Live:
             )
             SELECT DISTINCT completion, trajectory_id, rev, trace_id, start_ns FROM ({runs})
             JOIN wanted_traces USING (trace_id)
-            ORDER BY completion, trajectory_id
+            ORDER BY completion, start_ns, trajectory_id
             """,  # noqa: S608
             {"after": after, "since": since_ns, "limit": _MANY if limit is None else limit},
         ).fetchall()

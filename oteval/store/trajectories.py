@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -70,6 +71,9 @@ TRAJECTORY_SCHEMA = pa.schema(
 _PAGE, _FIRST = 1000, 100
 _PAGE_BYTES = 64 << 20
 _MOST = (1 << 63) - 1
+# From so many runs behind another on, those that it follows are looked for together: at first in
+# the minutes before it, then in stretches of time (ns) that grow by this factor.
+_SHALLOW, _STRETCH, _LONGER = 3, 600_000_000_000, 8
 # What a name may mean, tried in this order: a short id of a trajectory, as tables show it, is
 # never in doubt because of a trace that begins alike.
 _MEANT_BY = (
@@ -168,6 +172,15 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         call_keys=tuple(row["call_keys"] or ()),
         rev=row["rev"],
     )
+
+
+class _Link(NamedTuple):
+    """What a run follows."""
+
+    rev: int
+    start_ns: int
+    history_id: str | None
+    history_ns: int | None
 
 
 class Trajectories:
@@ -329,30 +342,78 @@ class Trajectories:
         found = self._with_history(names)
         return {name: found[name] for name in names if name in found}
 
-    def at(self, begun: Mapping[str, int]) -> dict[str, Trajectory]:
+    def at(
+        self, begun: Mapping[str, int], kept: Mapping[str, Trajectory] | None = None
+    ) -> dict[str, Trajectory]:
         """Return current trajectories by id, as `of` does, without looking through all.
 
         Args:
             begun: When they begin (ns), by id; those that have another beginning by now are left
                 out.
+            kept: Trajectories that were read before, by id. Those of them that others follow and
+                that have not changed are not read again.
         """
         rows: dict[str, Mapping[str, Any]] = {}
+        built: dict[str, Trajectory] = {}
         wanted: dict[str, int | None] = dict(begun)
-        while wanted:
-            found = self._rows_at({name: ns for name, ns in wanted.items() if ns is not None})
+        for level in itertools.count():
+            if not wanted:
+                break
+            known = {name: ns for name, ns in wanted.items() if ns is not None}
+            if level >= _SHALLOW:
+                # A query for each run of a long conversation would take longer than its rows do.
+                line = self._line_of(known, rows.keys())
+                built |= _unchanged(line, kept or {})
+                known |= {name: link.start_ns for name, link in line.items()}
+            found = self._rows_at({name: ns for name, ns in known.items() if name not in built})
             # A history may begin elsewhere by now, or no longer be there.
-            lost = [name for name in wanted if name not in found and name not in begun]
+            lost = [n for n in wanted if n not in found and n not in begun and n not in built]
             found.update(self._rows_anywhere(lost) if lost else {})
             rows.update(found)
             wanted = {
                 row["history_id"]: row["history_ns"]
                 for row in found.values()
-                if row["history_id"] is not None and row["history_id"] not in rows
+                if row["history_id"] is not None
+                and row["history_id"] not in rows
+                and row["history_id"] not in built
             }
-        built: dict[str, Trajectory] = {}
         for name in rows:
             _build(name, rows, built)
         return {name: built[name] for name in begun if name in built}
+
+    def _line_of(self, begun: Mapping[str, int], known: Container[str]) -> dict[str, _Link]:
+        """Return the runs that some follow, also by way of others, and those themselves.
+
+        They are looked for in stretches of time before those, each longer than the last. A run
+        that began elsewhere, before it changed, ends its line.
+
+        Args:
+            begun: When the runs begin (ns), by id.
+            known: Runs that need not be looked for.
+        """
+        line: dict[str, _Link] = {}
+        ends, stretch = dict(begun), _STRETCH
+        until = max(begun.values(), default=0)
+        while ends:
+            first = max(EVERYWHERE.first, min(until, *ends.values()) - stretch)
+            rows = self._connection.execute(
+                "SELECT trajectory_id, rev, start_ns, history_id, history_ns FROM trajectories "
+                "ANTI JOIN superseded USING (trajectory_id, rev) WHERE start_ns BETWEEN ? AND ?",
+                [first, until],
+            ).fetchall()
+            links = {name: _Link(*link) for name, *link in rows}
+            names, ends = list(ends), {}
+            for at in names:
+                while (link := links.get(at)) and at not in line and at not in known:
+                    line[at] = link
+                    if link.history_id is None or link.history_ns is None:
+                        break
+                    if link.history_ns < first:
+                        ends[link.history_id] = link.history_ns
+                        break
+                    at = link.history_id
+            until, stretch = first - 1, stretch * _LONGER
+        return line
 
     def _rows_at(self, begun: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
         """Return the current rows with some ids that begin when they are said to."""
@@ -420,6 +481,18 @@ class Trajectories:
     def export(self) -> pa.RecordBatchReader:
         """Return the current trajectories, to be read batch by batch."""
         return reader(self._connection, "SELECT * FROM current_trajectories")
+
+
+def _unchanged(line: Mapping[str, _Link], kept: Mapping[str, Trajectory]) -> dict[str, Trajectory]:
+    """Return those of some trajectories, read before, that are as they were, with their history."""
+    found: dict[str, Trajectory] = {}
+    for name, link in sorted(line.items(), key=lambda item: item[1].start_ns):
+        known = kept.get(name)
+        if known is None or known.rev != link.rev:
+            continue
+        if known.history is (found.get(link.history_id) if link.history_id else None):
+            found[name] = known
+    return found
 
 
 def _next_size(size: int, table: pa.Table) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from ..errors import StoreLocked
@@ -41,8 +43,9 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
                 f"{db}: oteval serve has it open; send the traces to that, or give another --db"
             )
         report = load_files(store, paths)
+        plain: list[str] = []
         with progress("reconstructing", " traces") as update:
-            changed = report.new_runs + refresh(store, update)
+            changed = report.new_runs + refresh(store, update, plain.extend)
     if as_json:
         for file in report.files:
             print_json(_as_dict(file))
@@ -53,7 +56,18 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
             console.print(
                 f"{counted(changed, 'trajectory')} new or changed; oteval trajectories lists them"
             )
+        if plain:
+            console.print(_without_agent(plain))
     return 2 if any(file.error for file in report.files) else 0
+
+
+def _without_agent(traces: Sequence[str]) -> str:
+    """Return the line about traces of which nothing but requests and the like was recorded."""
+    holds = "holds" if len(traces) == 1 else "hold"
+    return (
+        f"{counted(len(traces), 'trace')} without an agent: {holds} only HTTP requests, database "
+        f"calls and the like (oteval explain {traces[0]})"
+    )
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:

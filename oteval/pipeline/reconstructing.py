@@ -57,19 +57,27 @@ class Refreshed(NamedTuple):
         trace_ids: Every trace.
         times: The times (ns) in which their spans begin.
         fresh: The trajectories of which there is a new revision.
+        plain: The traces without any agent: nothing but requests and database calls.
     """
 
     trace_ids: list[str]
     times: list[Range]
     fresh: list[str]
+    plain: Sequence[str] = ()
 
 
-def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None) -> int:
+def refresh(
+    store: Store,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_plain: Callable[[Sequence[str]], None] | None = None,
+) -> int:
     """Reconstruct the traces that spans or log records came to since last time.
 
     Args:
         store: The store.
         on_progress: Called with the number of traces done and to do.
+        on_plain: Called with the traces of each page that hold nothing but requests and database
+            calls, and so give no trajectory.
 
     Returns:
         How many trajectories are new or changed.
@@ -78,7 +86,10 @@ def refresh(store: Store, on_progress: Callable[[int, int], None] | None = None)
     total = store.pending.count() if on_progress else 0
     with rare_cycle_search():
         for page in store.pending.pages():
-            changed += _reconstruct_page(store, page)
+            found = _refreshed(store, page, page, _Anywhere(store))
+            changed += len(found.fresh)
+            if on_plain and found.plain:
+                on_plain(found.plain)
             done += len(page)
             if on_progress:
                 on_progress(done, max(done, total))
@@ -119,11 +130,6 @@ def explain(store: Store, name: str) -> Explanation:
     return explain_trace(trace_id, loaded.spans, loaded.logs)
 
 
-def _reconstruct_page(store: Store, page: Sequence[str]) -> int:
-    """Reconstruct a page of traces with all that hang together with them."""
-    return len(_refreshed(store, page, page, _Anywhere(store)).fresh)
-
-
 def _refreshed(
     store: Store, asked: Sequence[str], page: Sequence[str], places: Places
 ) -> Refreshed:
@@ -151,9 +157,12 @@ def _refreshed(
             sorted({name for part in parts for name in part.trace_ids}),
             joined(time for part in parts for time in part.times),
             [name for part in parts for name in part.fresh],
+            [name for part in parts for name in part.plain],
         )
     fresh = store.trajectories.write(found, loaded.trace_ids, loaded.times)
-    return Refreshed(loaded.trace_ids, loaded.times, fresh)
+    told = {name for one in found for name in (one.root_span.trace_id, *one.trace_ids)}
+    plain = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in told)
+    return Refreshed(loaded.trace_ids, loaded.times, fresh, list(plain))
 
 
 def _talks(page: Sequence[str], places: Places) -> list[list[str]]:

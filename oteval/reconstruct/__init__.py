@@ -16,6 +16,7 @@ from .dialects import DIALECTS, gathered
 from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
+from .infrastructure import is_infrastructure
 from .runs import Run
 from .scopes import runs_of
 from .tree import order
@@ -42,7 +43,8 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
 
     Returns:
         One trajectory per agent run, in order of start. A trace without any gives one trajectory
-        without messages, whose gaps say why.
+        without messages, whose gaps say why; a trace of nothing but requests and database calls
+        gives none.
     """
     return trajectories_of(without_duplicates(_runs(_Traces(spans, logs))))
 
@@ -82,7 +84,9 @@ class _Traces:
 def _runs(traces: _Traces) -> list[Run]:
     runs: list[Run] = []
     for trace_id, members in traces.spans.items():
-        runs.extend(runs_of(members, traces.logs_of(trace_id)))
+        logs = traces.logs_of(trace_id)
+        if not is_infrastructure(members, logs):
+            runs.extend(runs_of(members, logs))
     return runs
 
 

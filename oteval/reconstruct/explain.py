@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import Gap, LogRecord, Span, Trajectory, trajectory_id
-from ..semconv import first
 from .conversation import trajectories_of
 from .dialects import read_span
 from .duplicates import without_duplicates
+from .gaps import gap
+from .infrastructure import infrastructure_of
 from .readings import AgentRun, ModelCall, Reading, ToolRun
 from .runs import Run
 from .tree import Node, build
@@ -19,14 +20,6 @@ from .tree import Node, build
 __all__ = ["Explanation", "SpanAccount", "account_for"]
 
 _KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
-# What a span that no dialect claims may be, by the attributes that tell.
-_HTTP = ("http.request.method", "http.method")
-_URL = ("url.full", "http.url", "http.target", "url.path")
-_OTHERS = {
-    "a database call": ("db.system", "db.system.name"),
-    "a remote call": ("rpc.system", "rpc.system.name"),
-    "messaging": ("messaging.system",),
-}
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class SpanAccount:
             "trajectory_id": self.trajectory_id or None,
             "messages": list(self.messages),
             "note": self.note,
-            "gaps": [gap.as_dict() for gap in self.gaps],
+            "gaps": [one.as_dict() for one in self.gaps],
         }
 
 
@@ -82,19 +75,22 @@ class Explanation:
         accounts: Its spans, parents before children.
         log_records: How many log records it has.
         trajectories: The trajectories that its spans are in.
+        hints: What is missing of a trace that has no trajectory.
     """
 
     trace_id: str
     accounts: tuple[SpanAccount, ...]
     log_records: int
     trajectories: tuple[Trajectory, ...]
+    hints: tuple[Gap, ...] = ()
 
     @property
     def gaps(self) -> dict[tuple[str, str], list[str]]:
         """The spans of each gap, by its code and what it says."""
         found: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for gap in dict.fromkeys(gap for t in self.trajectories for gap in t.gaps):
-            found[(gap.code, gap.detail)].append(gap.span_id)
+        told = [*(one for t in self.trajectories for one in t.gaps), *self.hints]
+        for one in dict.fromkeys(told):
+            found[(one.code, one.detail)].append(one.span_id)
         return dict(found)
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,7 +135,8 @@ def account_for(
             found = read_span(node.span, logs.get(node.span.span_id, ()))
             accounts.append(book.account(node, depths[id(node)], *found))
     count = sum(len(records) for records in logs.values())
-    return Explanation(trace_id, tuple(accounts), count, tuple(trajectories))
+    hints = () if trajectories or not spans else (gap("no_model_spans", accounts[0].span.span_id),)
+    return Explanation(trace_id, tuple(accounts), count, tuple(trajectories), hints)
 
 
 class _Book:
@@ -167,8 +164,8 @@ class _Book:
             if message.trace_id == self.trace_id:
                 place = self.messages.setdefault(message.span_id, (trajectory.id, []))
                 place[1].append(index)
-        for gap in trajectory.gaps:
-            self.gaps[gap.span_id].append(gap)
+        for found in trajectory.gaps:
+            self.gaps[found.span_id].append(found)
 
     def account(self, node: Node, depth: int, dialect: str, reading: Reading) -> SpanAccount:
         """Return what became of one span."""
@@ -202,13 +199,7 @@ class _Book:
 
 
 def _other(span: Span) -> str:
-    if any(key in span.attributes for key in _HTTP):
-        where = str(first(span.attributes, _URL) or "").partition("?")[0]
-        return f"ignored: an HTTP request{where and f' to {where}'}, without what was said"
-    for text, keys in _OTHERS.items():
-        if any(key in span.attributes for key in keys):
-            return f"ignored: {text}"
-    return "ignored: no dialect knows it"
+    return f"ignored: {infrastructure_of(span) or 'no dialect knows it'}"
 
 
 def _holds(reading: Reading) -> str:

@@ -16,6 +16,7 @@ from ..model import LogRecord, Span
 from .dialects import read_span
 from .duplicates import fold_nested, join_streams
 from .gaps import gap
+from .infrastructure import foreign_marks
 from .orphans import adopted
 from .outer_agents import without_wrappers
 from .readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
@@ -23,22 +24,6 @@ from .runs import Run, Visit
 from .tree import Node, build, order
 
 __all__ = ["runs_of"]
-
-# Attribute prefixes by which model spans that no dialect reads are known.
-FOREIGN = (
-    "agentops.",
-    "braintrust.input",
-    "braintrust.output",
-    "gen_ai.completion",
-    "gen_ai.prompt",
-    "helicone.",
-    "langtrace.",
-    "langwatch.",
-    "llm.",
-    "lmnr.span.",
-    "promptflow.",
-    "weave.",
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -216,7 +201,7 @@ def _note_missing_models(run: Run) -> None:
     span_id = run.root.span.span_id
     marks = _marks(run)
     if marks and run.agent is None:
-        count = sum(1 for span in run.unread if _foreign_marks(span))
+        count = sum(1 for span in run.unread if foreign_marks(span))
         what = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
         run.gaps.append(gap("unknown_dialect", span_id, count=count, what=what))
     else:
@@ -224,8 +209,4 @@ def _note_missing_models(run: Run) -> None:
 
 
 def _marks(run: Run) -> list[str]:
-    return sorted({mark for span in run.unread for mark in _foreign_marks(span)})
-
-
-def _foreign_marks(span: Span) -> set[str]:
-    return {mark for mark in FOREIGN for key in span.attributes if key.startswith(mark)}
+    return sorted({mark for span in run.unread for mark in foreign_marks(span)})

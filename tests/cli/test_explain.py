@@ -30,8 +30,14 @@ def test_missing_content_names_the_variable_that_brings_it(oteval: Run):
 
 
 def test_http_spans_alone_say_what_to_install(oteval: Run):
-    """Without model spans, the page says that there are none and names an instrumentation."""
-    text = explained(oteval, TRACES / "httpx_only.json")
+    """The summary names a trace of requests alone; its page says what to instrument."""
+    loaded = oteval("ingest", TRACES / "httpx_only.json")
+    summary = " ".join(loaded.out.split())
+    assert "5 traces without an agent: hold only HTTP requests, database calls" in summary
+    assert oteval("trajectories", "--json").rows == []
+
+    trace = summary.partition("(oteval explain ")[2].partition(")")[0]
+    text = " ".join(oteval("explain", trace).out.split())
 
     assert "ignored: an HTTP request" in text
     assert "no span of a model call was found" in text

@@ -238,7 +238,7 @@ def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
     found = {t.root_span.trace_id: t for t in store.trajectories.read()}
     assert [gap.code for gap in found[bad].gaps] == ["internal_error"]
     assert "KeyError: 'surprise'" in found[bad].gaps[0].detail
-    assert len(found) == 8
+    assert len(found) == 3  # the traces of nothing but requests give none
     assert not any(
         t.gaps[0].code == "internal_error" for n, t in found.items() if n != bad and t.gaps
     )

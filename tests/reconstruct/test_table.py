@@ -58,7 +58,7 @@ TABLE = {
     "google_adk_native": Row("google-adk", Right(0, 0, 0, 3), "content_not_captured"),
     "google_adk_schema1": Row("google-adk"),
     "haystack_native": Row("haystack"),
-    "httpx_only": Row("", None, "no_model_spans"),
+    "httpx_only": Row("", None),  # nothing but requests: no trajectory
     "langfuse_sdk": Row("langfuse"),
     "langgraph_genai": Row("genai"),
     "langgraph_langsmith": Row("langsmith"),

@@ -1,0 +1,71 @@
+"""Spans of requests and database calls, which applications write beside those of their agents.
+
+A trace of nothing else has no agent, and so no trajectory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..model import LogRecord, Span
+from ..semconv import first
+from .dialects import read_span
+
+__all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_infrastructure"]
+
+# Attribute prefixes by which model spans that no dialect reads are known.
+FOREIGN = (
+    "agentops.",
+    "braintrust.input",
+    "braintrust.output",
+    "gen_ai.completion",
+    "gen_ai.prompt",
+    "helicone.",
+    "langtrace.",
+    "langwatch.",
+    "llm.",
+    "lmnr.span.",
+    "promptflow.",
+    "weave.",
+)
+_HTTP = ("http.request.method", "http.method")
+_URL = ("url.full", "http.url", "http.target", "url.path")
+# In order: a database call over the network is a database call.
+_KINDS = (
+    ("a database call", ("db.",)),
+    ("messaging", ("messaging.",)),
+    ("a remote call", ("rpc.",)),
+    ("an HTTP request", ("http.", "asgi.", "url.")),
+    ("a network call", ("dns.", "net.", "network.", "server.address", "tls.")),
+)
+
+
+def infrastructure_of(span: Span) -> str:
+    """Return what a span is that no dialect reads, in words, or "" where nothing tells."""
+    if any(key in span.attributes for key in _HTTP):
+        where = str(first(span.attributes, _URL) or "").partition("?")[0]
+        return f"an HTTP request{where and f' to {where}'}, without what was said"
+    for text, prefixes in _KINDS:
+        if any(key.startswith(prefixes) for key in span.attributes):
+            return text
+    return ""
+
+
+def foreign_marks(span: Span) -> set[str]:
+    """Return the prefixes by which a span looks like a model span that no dialect reads."""
+    return {mark for mark in FOREIGN for key in span.attributes if key.startswith(mark)}
+
+
+def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> bool:
+    """Return whether a trace holds nothing but requests, database calls and the like.
+
+    Args:
+        spans: The trace's spans.
+        logs: The trace's log records by span id.
+    """
+    return all(
+        infrastructure_of(span)
+        and not foreign_marks(span)
+        and not read_span(span, logs.get(span.span_id, ()))[0]
+        for span in spans
+    )

@@ -14,7 +14,7 @@ from .errors import ConfigError
 from .model import Trajectory
 from .patterns import PatternError, compile_pattern
 
-__all__ = ["EVERYTHING", "Condition", "Selection", "parse_condition"]
+__all__ = ["EVERYTHING", "Condition", "Selection", "parse_asked", "parse_condition"]
 
 _CONDITION = re.compile(r"\s*([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)\s*(.*?)\s*$", re.DOTALL)
 
@@ -34,6 +34,7 @@ FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "input_tokens": lambda t: t.usage.input_tokens,
     "output_tokens": lambda t: t.usage.output_tokens,
     "seconds": lambda t: (t.end_ns - t.start_ns) / 1e9,
+    "asked": lambda t: (t.question.content,) if t.question else (),
 }
 
 
@@ -118,6 +119,26 @@ def parse_condition(text: str) -> Condition:
     return Condition(name, operator, value)
 
 
+def parse_asked(text: str) -> Condition:
+    """Return the condition on a run's question that a text spells out.
+
+    ``~refund`` searches a regular expression; any other text is the whole question, after "=" also
+    one that begins with "~" or "=".
+
+    Raises:
+        ConfigError: The text is empty, or its regular expression cannot be used.
+    """
+    operator, value = (text[0], text[1:]) if text.startswith(("~", "=")) else ("=", text)
+    if not value.strip():
+        raise ConfigError(f"asked {text!r}: write a question, or ~ and a regular expression")
+    if operator == "~":
+        try:
+            compile_pattern(value)
+        except PatternError as error:
+            raise ConfigError(f"asked {text!r}: {error}") from error
+    return Condition("asked", operator, value)
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """A choice of trajectories; all that is given must hold, an empty field does not restrict.
@@ -132,6 +153,7 @@ class Selection:
         models: Models, any of them.
         attributes: Attribute values of the root span or its resource; a tuple means any of them.
         conditions: Further comparisons.
+        asked: What the question must be, any of them; a run without a captured question is none.
         excluded: What must not hold.
         limit: At most so many, the latest.
     """
@@ -145,6 +167,7 @@ class Selection:
     models: tuple[str, ...] = ()
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
+    asked: tuple[Condition, ...] = ()
     excluded: Selection | None = None
     limit: int | None = None
 
@@ -157,6 +180,8 @@ class Selection:
             if actual is None or not any(_equal(actual, value) for value in wanted):
                 return False
         if not all(condition.holds(trajectory) for condition in self.conditions):
+            return False
+        if self.asked and not any(condition.holds(trajectory) for condition in self.asked):
             return False
         return self.excluded is None or not self.excluded.matches(trajectory)
 
@@ -174,7 +199,7 @@ class Selection:
     @property
     def needs_python(self) -> bool:
         """Whether something restricts it that is no column of the store."""
-        return bool(self.attributes or self.conditions or self.excluded)
+        return bool(self.attributes or self.conditions or self.asked or self.excluded)
 
 
 EVERYTHING = Selection()

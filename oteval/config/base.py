@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..selection import Condition, Selection, parse_condition
+from ..selection import Condition, Selection, parse_asked, parse_condition
 
 __all__ = [
     "BaseRule",
@@ -50,6 +50,10 @@ class Where(Strict):
     service: Texts | None = Field(None, description="service.name of the resource, or a list.")
     model: Texts | None = Field(None, description="Model that answered, or a list.")
     conversation: Texts | None = Field(None, description="Conversation id, or a list.")
+    asked: Texts | None = Field(
+        None,
+        description="The question, or a list: its whole text, or '~' and a regular expression.",
+    )
     attributes: dict[str, str | int | float | bool | list[str]] = Field(
         default_factory=dict, description="Attributes of the root span or its resource."
     )
@@ -65,6 +69,13 @@ class Where(Strict):
             parse_condition(text)
         return value
 
+    @field_validator("asked")
+    @classmethod
+    def _check_asked(cls, value: Texts | None) -> Texts | None:
+        for text in _texts(value):
+            parse_asked(text)
+        return value
+
     def selection(self) -> Selection:
         """Return the selection it spells out."""
         conditions: tuple[Condition, ...] = tuple(parse_condition(text) for text in self.conditions)
@@ -78,6 +89,7 @@ class Where(Strict):
                 for key, value in self.attributes.items()
             },
             conditions=conditions,
+            asked=tuple(parse_asked(text) for text in _texts(self.asked)),
             excluded=self.not_.selection() if self.not_ else None,
         )
 
@@ -96,10 +108,16 @@ class StoredReference(Strict):
 
 
 class DatasetReference(Strict):
-    """References by case: a JSON-lines file, each line with the key's value and messages."""
+    """References by case: a JSON-lines file, each line with the key's value and messages.
+
+    A run's case is what an attribute names; with the key ``question``, what was asked.
+    """
 
     dataset: str = Field(description="A JSON-lines file: {KEY: value, messages: [...]} a line.")
-    key: str = Field("test.case.id", description="The attribute that names a run's case.")
+    key: str = Field(
+        "test.case.id",
+        description="The attribute that names a run's case, or question: what was asked.",
+    )
 
 
 class ExampleReference(Strict):

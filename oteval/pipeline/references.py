@@ -18,6 +18,11 @@ from ..store import Store
 __all__ = ["References", "graph_references_of", "read_json", "read_messages", "references_of"]
 
 
+# The key of a dataset that is no attribute but what a run was asked.
+QUESTION = "question"
+_LONGEST_CASE = 80
+
+
 class References:
     """Where an evaluator's reference for a trajectory comes from.
 
@@ -59,11 +64,26 @@ class _Dataset(References):
         self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        case = trajectory.attributes.get(self.key)
+        if self.key == QUESTION and trajectory.question is not None:
+            case = trajectory.question.content
+        else:
+            case = trajectory.attributes.get(self.key)
+        if case is None and self.key == QUESTION:
+            return None, "the trace does not hold the run's question, which names its case"
         if case is None:
             return None, f"the run has no attribute {self.key!r} that names its case"
-        found = self.by_case.get(str(case))
-        return found, "" if found else f"{self.path.name} has no case {case!r}"
+        name = _case_name(case, self.key)
+        found = self.by_case.get(name)
+        return found, "" if found else f"{self.path.name} has no case {_shown(name)}"
+
+
+def _case_name(value: Any, key: str) -> str:
+    """Return a case as cases are compared; in a question, white space does not count."""
+    return " ".join(str(value).split()) if key == QUESTION else str(value)
+
+
+def _shown(case: str) -> str:
+    return repr(case if len(case) <= _LONGEST_CASE else f"{case[:_LONGEST_CASE]}…")
 
 
 def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
@@ -75,9 +95,10 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
         case = _json(line, place)
         if not isinstance(case, dict) or key not in case or kind not in case:
             raise ConfigError(f"{place}: a case needs {key!r} and {kind!r}")
-        name = str(case[key])
+        name = _case_name(case[key], key)
         if name in found:
-            raise ConfigError(f"{place}: case {name!r} stands there already: {found[name].source}")
+            known = found[name].source
+            raise ConfigError(f"{place}: case {_shown(name)} stands there already: {known}")
         found[name] = _READ[kind](name, case[kind], place)
     if not found:
         raise ConfigError(f"{path}: holds no cases")

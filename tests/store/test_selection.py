@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oteval.errors import ConfigError
 from oteval.model import Message, Trajectory, Usage
-from oteval.selection import FIELDS, Selection, parse_condition
+from oteval.selection import FIELDS, Selection, parse_asked, parse_condition
 from oteval.store import Store
 
 from ..make import asks, call, gap, keep, run
@@ -39,6 +39,7 @@ CONDITIONS = [
     *("errors>0", "turn>=2", "turn<2", "gap=content_not_captured", "gap!=redacted", "dialect~gen"),
     *("input_tokens<=5", "output_tokens=0", "seconds<1", "parent=", "conversation=c1"),
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
+    *("asked=q", "asked~q"),
 ]
 
 some = st.lists
@@ -54,6 +55,7 @@ selections = st.builds(
     attributes=st.dictionaries(
         st.sampled_from(["env", "n"]), st.sampled_from([("prod",), ("3", "dev")]), max_size=1
     ),
+    asked=some(st.sampled_from(["~q", "q", "~nothing"]).map(parse_asked), max_size=2).map(tuple),
     conditions=some(st.sampled_from(CONDITIONS).map(parse_condition), max_size=2).map(tuple),
 )
 

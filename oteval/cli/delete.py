@@ -122,9 +122,9 @@ def _say_remains(plan: DeletionPlan, unlinked: int) -> None:
             warn(f"{counted(count, what.removesuffix('s'))} made from these runs keep their copies")
     if plan.neighbours:
         others = counted(len(plan.neighbours), "other trace")
-        warn(f"{others} of the same conversations remain and may repeat what was said")
+        warn(f"{others} of the same conversations may repeat what was said")
     if unlinked:
-        warn(f"{counted(unlinked, 'cached judgement')} cannot be linked to a run and remain")
+        warn(f"{counted(unlinked, 'cached judgement')} not linked to a run: kept")
     warn("run `oteval compact` to erase the deleted rows from the file")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ..config import DEFAULT_PATH
+from ..config import DEFAULT_PATH, load_tokens
 from ..errors import ConfigError
 from .common import db_option, warn
 
@@ -38,6 +38,17 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without tokens.")
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="The certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="Its key, PEM.")
+@click.option(
+    "--tls-client-ca",
+    type=click.Path(dir_okay=False),
+    help="Take only clients with a certificate of these authorities, PEM.",
+)
+@click.option(
+    "--tokens",
+    "tokens_path",
+    type=click.Path(dir_okay=False),
+    help="A YAML file of tokens by name; read again when it changes.",
+)
 @click.option("--quota", default="4GB", show_default=True, help="The most that may wait on disk.")
 @click.option("--max-request", default="64MB", show_default=True, help="The most of one request.")
 @click.option(
@@ -63,6 +74,8 @@ def serve(
     insecure: bool,
     tls_cert: str | None,
     tls_key: str | None,
+    tls_client_ca: str | None,
+    tokens_path: str | None,
     quota: str,
     max_request: str,
     grace: float,
@@ -72,26 +85,31 @@ def serve(
 
     Point any OTLP exporter or Collector at it. What is acknowledged is on disk. The other commands
     work while it runs. OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN are the tokens that senders and
-    readers must have; without them it listens on this machine only. SIGHUP has it read the
-    configuration again, SIGTERM ends it.
+    readers must have, beside those of --tokens; without them it listens on this machine only.
+    SIGHUP has it read the configuration and the tokens again, SIGTERM ends it.
     """
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:
             raise ConfigError(
                 f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
             )
-    from ..ingest.receiver.auth import Tokens
+    from ..ingest.receiver.auth import Access
     from ..live.server import Tls, split_address
     from ..live.server import serve as run
     from ..live.settings import Settings
 
-    tokens = Tokens(
-        os.environ.get("OTEVAL_INGEST_TOKEN", ""), os.environ.get("OTEVAL_READ_TOKEN", "")
+    access = Access.of(
+        ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),
+        read=os.environ.get("OTEVAL_READ_TOKEN", ""),
     )
+    entries = load_tokens(tokens_path) if tokens_path else []
+    permissions = {token.may for token in access.tokens} | {entry.may for entry in entries}
     if bool(tls_cert) != bool(tls_key):
         raise ConfigError("give both --tls-cert and --tls-key, or neither")
+    if tls_client_ca and not tls_cert:
+        raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key")
     for option, address in (("--http", http), ("--grpc", grpc)):
-        if address and not insecure and not (tokens.ingest and tokens.read):
+        if address and not insecure and permissions != {"ingest", "read"}:
             _refuse_open(option, split_address(address)[0])
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
@@ -107,11 +125,12 @@ def serve(
         limit=_bytes("--max-request", max_request, 1 << 10),
         grace=grace,
         log_format=log_format,
+        tokens=str(Path(tokens_path).absolute()) if tokens_path else "",
     )
     if settings.limit > settings.quota // 4:
         raise ConfigError("--max-request may be a quarter of --quota at most")
-    tls = Tls(tls_cert, tls_key) if tls_cert and tls_key else None
-    run(settings, tokens, tls, lambda line: warn(f"listening on {line}"))
+    tls = Tls(tls_cert, tls_key, tls_client_ca or "") if tls_cert and tls_key else None
+    run(settings, access, tls, lambda line: warn(f"listening on {line}"))
     return 0
 
 
@@ -123,7 +142,7 @@ def _refuse_open(option: str, host: str) -> None:
     if not is_local:
         raise ConfigError(
             f"{option} {host or '*'} can be reached from elsewhere: set OTEVAL_INGEST_TOKEN and "
-            "OTEVAL_READ_TOKEN, or give --insecure"
+            "OTEVAL_READ_TOKEN or give --tokens for both, or give --insecure"
         )
 
 

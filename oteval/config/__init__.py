@@ -23,6 +23,7 @@ from .rules import (
     Where,
     seconds,
 )
+from .tokens import TokenEntry, load_tokens
 from .yaml_text import read_yaml
 
 __all__ = [
@@ -47,8 +48,10 @@ __all__ = [
     "Retention",
     "Rule",
     "StoredReference",
+    "TokenEntry",
     "Where",
     "load_config",
+    "load_tokens",
     "parse_config",
     "read_config",
     "read_yaml",

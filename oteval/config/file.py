@@ -35,7 +35,15 @@ from .rules import (
 )
 from .yaml_text import read_yaml
 
-__all__ = ["DEFAULT_PATH", "Config", "Gate", "load_config", "parse_config", "read_config"]
+__all__ = [
+    "DEFAULT_PATH",
+    "Config",
+    "Gate",
+    "explain_error",
+    "load_config",
+    "parse_config",
+    "read_config",
+]
 
 DEFAULT_PATH = "oteval.yaml"
 
@@ -123,7 +131,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(_explain(first, root, source)) from error
+        raise ConfigError(explain_error(first, root, source)) from error
     _check_names(config, root, source)
     return config
 
@@ -153,7 +161,7 @@ def _check_name(
         )
 
 
-def _explain(error: Any, root: yaml.Node | None, source: str) -> str:
+def explain_error(error: Any, root: yaml.Node | None, source: str) -> str:
     """Return one line that names the line, the key and what to do."""
     places = list(enumerate(error["loc"]))
     path = [step for at, step in places if step not in _TAGS and (at != 2 or step not in RULES)]

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 from .. import machine
 from ..errors import ConfigError
 from ..ingest.receiver.answers import Refused
-from ..ingest.receiver.auth import Tokens
+from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.hosts import LocalNames, is_local
 from ..ingest.receiver.http import HttpReceiver, Server, refusal
@@ -42,6 +42,7 @@ from .readiness import lateness
 from .redaction_rules import RedactionRules
 from .settings import Settings
 from .supervisor import Supervisor
+from .token_rules import TokenRules
 
 __all__ = ["Tls", "serve"]
 
@@ -56,11 +57,14 @@ class Tls:
     Attributes:
         certificate: The file of the chain, PEM.
         key: The file of the key, PEM.
+        client_ca: The file of the authorities of which clients must have a certificate, PEM; ""
+            for none.
     """
 
-    def __init__(self, certificate: str, key: str) -> None:
+    def __init__(self, certificate: str, key: str, client_ca: str = "") -> None:
         self.certificate = certificate
         self.key = key
+        self.client_ca = client_ca
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return them as gRPC takes them.
@@ -70,14 +74,15 @@ class Tls:
         """
         try:
             pair = (Path(self.key).read_bytes(), Path(self.certificate).read_bytes())
+            authorities = Path(self.client_ca).read_bytes() if self.client_ca else None
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror}") from error
-        return grpc.ssl_server_credentials([pair])
+        return grpc.ssl_server_credentials([pair], authorities, bool(authorities))
 
 
 def serve(
     settings: Settings,
-    tokens: Tokens,
+    access: Access,
     tls: Tls | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
@@ -85,7 +90,7 @@ def serve(
 
     Args:
         settings: How.
-        tokens: Who may send, and read.
+        access: Who may send and read.
         tls: The certificate, for TLS.
         on_ready: Called with one line that says where it listens.
 
@@ -97,7 +102,7 @@ def serve(
     sys.setswitchinterval(0.001)
     # Nobody else may read what is written, whatever the shell says of new files.
     os.umask(0o077)
-    asyncio.run(_Front(settings, tokens, tls).run(on_ready))
+    asyncio.run(_Front(settings, access, tls).run(on_ready))
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -113,8 +118,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class _Front:
-    def __init__(self, settings: Settings, tokens: Tokens, tls: Tls | None) -> None:
-        self._settings, self._tokens, self._tls = settings, tokens, tls
+    def __init__(self, settings: Settings, access: Access, tls: Tls | None) -> None:
+        self._settings, self._access, self._tls = settings, access, tls
+        self._tokens = TokenRules(settings.tokens, access)
         self._stopping = asyncio.Event()
         self._redaction: RedactionRules
         self._figures = Figures(self._stand)
@@ -142,11 +148,12 @@ class _Front:
             addresses["grpc"] = f"{split_address(settings.grpc)[0]}:{grpc_server.port}"
         self._back = Supervisor(replace(settings, notice=addresses), self._spool.stored)
         supervising = asyncio.create_task(self._back.run())
-        receiver = HttpReceiver(self._intake, self._tokens, limit=settings.limit)
+        receiver = HttpReceiver(self._intake, self._access, limit=settings.limit)
         server = Server(
             self._guarded(receiver.application(self._routes())),
             certificate=self._tls.certificate if self._tls else None,
             key=self._tls.key if self._tls else None,
+            client_ca=(self._tls.client_ca or None) if self._tls else None,
             connections=self._connections,
         )
         self._catch_signals()
@@ -192,7 +199,7 @@ class _Front:
         try:
             return GrpcReceiver(
                 self._intake,
-                self._tokens,
+                self._access,
                 self._settings.grpc,
                 limit=self._settings.limit,
                 credentials=self._tls.credentials() if self._tls else None,
@@ -212,9 +219,9 @@ class _Front:
 
     def _needs_token(self, path: str) -> bool:
         if path.startswith("/v1/"):
-            return bool(self._tokens.ingest)
+            return self._access.needs("ingest")
         is_read = path == "/metrics" or path.startswith("/api/")
-        return bool(self._tokens.read) and is_read
+        return self._access.needs("read") and is_read
 
     def _routes(self) -> list[Route]:
         return [
@@ -257,7 +264,8 @@ class _Front:
 
     def _may_not_read(self, request: Request) -> Response | None:
         try:
-            self._tokens.check_read(request.headers.get("authorization"))
+            peer = request.client.host if request.client else ""
+            self._access.admit_reader(request.headers.get("authorization"), peer)
         except Refused as refused:
             return refusal(refused)
         return None
@@ -277,9 +285,10 @@ class _Front:
         return {
             "is_ready": not known,
             "reasons": known,
-            "warnings": _warnings(back, self._redaction.error),
+            "warnings": _warnings(back, self._redaction.error, self._tokens.error),
             "is_storing": bool(back),
             "redaction": self._redaction.state(),
+            "tokens": self._tokens.state(),
             "restarts": self._back.restarts,
             "spool_bytes": self._spool.size(),
             "spool_quota": self._spool.quota,
@@ -297,6 +306,7 @@ class _Front:
     def _reload(self) -> None:
         self._redaction.reload()
         self._intake.redactor = self._redaction.redactor
+        self._tokens.reload()
         self._back.hang_up()
 
     async def _watch_config(self) -> None:
@@ -304,6 +314,7 @@ class _Front:
         while True:
             await asyncio.sleep(_CHECK)
             try:
+                await asyncio.to_thread(self._tokens.check)
                 if await asyncio.to_thread(self._redaction.check):
                     _log.info("the redaction rules of %s are in force", self._settings.config)
             except Exception:
@@ -311,13 +322,15 @@ class _Front:
             self._intake.redactor = self._redaction.redactor
 
 
-def _warnings(back: Mapping[str, Any], configuration: str) -> list[str]:
+def _warnings(back: Mapping[str, Any], configuration: str, tokens: str) -> list[str]:
     """Return what is wrong though traces are taken and stored."""
     found = [f"lost: {loss}" for loss in back.get("losses", ())]
     if damaged := back.get("stored", {}).get("lost_bytes"):
         found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
     if configuration:
         found.append(f"the old rules stay in force: {configuration}")
+    if tokens:
+        found.append(f"the tokens in force stay so: {tokens}")
     return found + list(back.get("scoring", {}).get("problems", ()))
 
 

@@ -27,6 +27,7 @@ class Settings:
         grace: How many seconds are given to what is not stored yet when the server stops.
         log_format: ``json`` or ``text``.
         memory: How many MB the database may take; doubled when they do not suffice.
+        tokens: The file of tokens, "" for none.
         notice: What the file beside the database says of the server.
     """
 
@@ -40,6 +41,7 @@ class Settings:
     grace: float = 10.0
     log_format: str = "text"
     memory: int = 256
+    tokens: str = ""
     notice: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from oteval.ingest.receiver import http as receiver_http
-from oteval.ingest.receiver.auth import Tokens
+from oteval.ingest.receiver.auth import Access
 from oteval.ingest.receiver.grpc import GrpcReceiver
 from oteval.ingest.receiver.http import HttpReceiver, Server
 from oteval.ingest.receiver.intake import Intake
@@ -42,7 +42,7 @@ METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 class _Running:
     """A receiver with both its servers, in threads of this process."""
 
-    def __init__(self, folder: Path, tokens: Tokens, quota: int = 64 << 20) -> None:
+    def __init__(self, folder: Path, access: Access, quota: int = 64 << 20) -> None:
         self.folder = folder
         self.seen: list[tuple[str, str]] = []
         self.spool = Spool(folder, quota=quota, reserve=0)
@@ -51,9 +51,9 @@ class _Running:
         )
         self._sock = socket.create_server(("127.0.0.1", 0))
         self.port = self._sock.getsockname()[1]
-        receiver = HttpReceiver(self.intake, tokens, limit=LIMIT, body_timeout=0.5)
+        receiver = HttpReceiver(self.intake, access, limit=LIMIT, body_timeout=0.5)
         self._server = Server(receiver.application())
-        self._grpc = GrpcReceiver(self.intake, tokens, "127.0.0.1:0", limit=LIMIT)
+        self._grpc = GrpcReceiver(self.intake, access, "127.0.0.1:0", limit=LIMIT)
         self._grpc.start()
         self.grpc_port = self._grpc.port
         self._thread = threading.Thread(
@@ -106,7 +106,7 @@ class _Running:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[_Running]:
-    found = _Running(tmp_path / "spool", Tokens())
+    found = _Running(tmp_path / "spool", Access())
     yield found
     found.close()
 
@@ -324,7 +324,7 @@ def test_a_body_that_never_ends(running: _Running) -> None:
 
 def test_tokens(tmp_path: Path) -> None:
     """Without the ingest token nothing is taken, over either protocol; a read token is none."""
-    running = _Running(tmp_path / "spool", Tokens("in", "out"))
+    running = _Running(tmp_path / "spool", Access.of(ingest="in", read="out"))
     try:
         without = running.post(traces(1))
         with_read = running.post(traces(1), authorization="Bearer out")
@@ -343,7 +343,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 def test_a_full_spool_asks_to_come_again(tmp_path: Path) -> None:
     """503 with Retry-After over HTTP, RESOURCE_EXHAUSTED with RetryInfo over gRPC."""
-    running = _Running(tmp_path / "spool", Tokens(), quota=4096)
+    running = _Running(tmp_path / "spool", Access(), quota=4096)
     try:
         while (answer := running.post(traces(50)))[0] == 200:
             pass

@@ -310,21 +310,26 @@ def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
     assert "not an oteval database" in serve_once(tmp_path, "--db", "bad.duckdb", *free)
 
 
+def make_certificate(folder: Path) -> None:
+    """Make ``cert.pem`` and ``key.pem``, of this machine and its own authority."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
 def test_tokens_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over TLS, the ingest token sends and the read token reads, and neither does the other's."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
-            *("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    make_certificate(tmp_path)
     tokens = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
     server = Served(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", environment=tokens)
     url, cert = f"https://127.0.0.1:{server.http}", str(tmp_path / "cert.pem")
@@ -372,3 +377,41 @@ def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.Monkey
 
     with pytest.raises(ConfigError, match=r'pip install "oteval\[serve\]"'):
         cli.main(["serve"], standalone_mode=False)
+
+
+def test_only_clients_with_a_certificate_are_served(tmp_path: Path) -> None:
+    """With --tls-client-ca a client without one gets no connection, over either protocol."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    make_certificate(tmp_path)
+    files = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-client-ca", "cert.pem")
+    server = Served(tmp_path, *files)
+    url, cert, key = f"https://127.0.0.1:{server.http}", tmp_path / "cert.pem", tmp_path / "key.pem"
+    import ssl
+
+    import grpc
+    import httpx
+
+    try:
+        trusting = ssl.create_default_context(cafile=str(cert))
+        with httpx.Client(verify=trusting) as client, pytest.raises(httpx.TransportError):
+            client.get(f"{url}/healthz")
+        trusting.load_cert_chain(cert, key)
+        with httpx.Client(verify=trusting) as client:
+            known = client.get(f"{url}/healthz")
+        answers = []
+        for own in ((), (key.read_bytes(), cert.read_bytes())):
+            credentials = grpc.ssl_channel_credentials(cert.read_bytes(), *own)
+            with grpc.secure_channel(f"localhost:{server.grpc}", credentials) as channel:
+                send = channel.unary_unary(
+                    "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+                )
+                try:
+                    answers.append(bytes(send(b"", timeout=20)))
+                except grpc.RpcError as error:
+                    answers.append(error.code())
+    finally:
+        server.stop()
+
+    assert known.status_code == 200
+    assert answers == [grpc.StatusCode.UNAVAILABLE, b""]

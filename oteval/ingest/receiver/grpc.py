@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import grpc
 from grpc import aio
@@ -19,7 +20,7 @@ from grpc import aio
 from ..spool import Kind, SpoolFull
 from .answers import Refused, status_message, success, too_busy
 from .arrivals import Arrival, Arrivals
-from .auth import Tokens
+from .auth import Access
 from .intake import Intake, Taken
 from .limits import MAX_BYTES, is_compressed, plain_grpc, too_large
 
@@ -41,6 +42,7 @@ _CODES = {
     401: grpc.StatusCode.UNAUTHENTICATED,
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     413: grpc.StatusCode.INVALID_ARGUMENT,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _DETAILS = "grpc-status-details-bin"
@@ -57,7 +59,7 @@ class GrpcReceiver:
     def __init__(
         self,
         intake: Intake,
-        tokens: Tokens,
+        access: Access,
         address: str,
         *,
         limit: int = MAX_BYTES,
@@ -69,7 +71,7 @@ class GrpcReceiver:
 
         Args:
             intake: Where requests go.
-            tokens: Who may send.
+            access: Who may send.
             address: ``host:port``; port 0 takes any.
             limit: The most bytes of a request, decompressed.
             credentials: For TLS.
@@ -80,7 +82,7 @@ class GrpcReceiver:
             OSError: The address cannot be used.
         """
         self._intake = intake
-        self._tokens = tokens
+        self._access = access
         self._limit = limit
         self._timeout = message_timeout
         self._connections = connections
@@ -157,8 +159,8 @@ class GrpcReceiver:
         start = time.perf_counter()
         outcome, good, rejected = "ok", 0, 0
         try:
-            self._tokens.check_ingest(authorization)
-            taken = await self._take(kind, context)
+            token = self._access.admit_sender(authorization, _host(context.peer()))
+            taken = await self._take(kind, context, token.attributes)
             if taken is None:
                 return b""
             good, rejected, text = taken.checked
@@ -178,7 +180,9 @@ class GrpcReceiver:
         finally:
             self._intake.observe(kind, outcome, good, rejected, time.perf_counter() - start)
 
-    async def _take(self, kind: str, context: aio.ServicerContext[Any, Any]) -> Taken | None:
+    async def _take(
+        self, kind: str, context: aio.ServicerContext[Any, Any], attributes: Mapping[str, str]
+    ) -> Taken | None:
         arrival: Arrival | None = None
         try:
             async with self._arrivals.arriving() as arrival:
@@ -190,9 +194,11 @@ class GrpcReceiver:
                 return None
             name: Kind = "logs" if kind == "logs" else "traces"
             if len(message) <= _SMALL and not is_compressed(message):
-                taken = self._intake.take(name, "protobuf", message)
+                taken = self._intake.take(name, "protobuf", message, attributes)
             else:
-                taken = await self._loop.run_in_executor(self._pool, self._large, name, message)
+                taken = await self._loop.run_in_executor(
+                    self._pool, self._large, name, message, attributes
+                )
             try:
                 await asyncio.wrap_future(taken.durable)
             except SpoolFull as error:
@@ -202,11 +208,11 @@ class GrpcReceiver:
             if arrival is not None:
                 self._arrivals.done(arrival)
 
-    def _large(self, kind: Kind, message: bytes) -> Taken:
+    def _large(self, kind: Kind, message: bytes, attributes: Mapping[str, str]) -> Taken:
         plain = plain_grpc(message, self._limit)
         if len(plain) > self._limit:
             raise too_large(self._limit)
-        return self._intake.take(kind, "protobuf", plain)
+        return self._intake.take(kind, "protobuf", plain, attributes)
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -228,6 +234,11 @@ class _Handler(grpc.GenericRpcHandler):
             return await self._receiver.export(kind, context, authorization)
 
         return grpc.stream_unary_rpc_method_handler(export)
+
+
+def _host(peer: str) -> str:
+    """Return the host of a peer such as ``ipv4:127.0.0.1:1234``."""
+    return unquote(peer.partition(":")[2].rpartition(":")[0])
 
 
 def _authorization(details: grpc.HandlerCallDetails) -> str | None:

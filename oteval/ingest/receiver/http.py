@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..spool import Encoding, SpoolFull
+from ..spool import Encoding, Kind, SpoolFull
 from .answers import Refused, status_json, status_message, success, too_busy
 from .arrivals import Arrival, Arrivals
-from .auth import Tokens
+from .auth import Access
 from .intake import Intake, Taken
 from .limits import MAX_BYTES, decompressed, too_large
 
@@ -48,13 +49,13 @@ class HttpReceiver:
     def __init__(
         self,
         intake: Intake,
-        tokens: Tokens,
+        access: Access,
         *,
         limit: int = MAX_BYTES,
         body_timeout: float = BODY_TIMEOUT,
     ) -> None:
         self._intake = intake
-        self._tokens = tokens
+        self._access = access
         self._limit = limit
         self._arrivals = Arrivals(
             most_bytes=max(_AT_ONCE, 2 * limit), most=_MOST_REQUESTS, timeout=body_timeout
@@ -75,9 +76,11 @@ class HttpReceiver:
             encoding: Encoding = "protobuf"
             outcome, good, rejected = "ok", 0, 0
             try:
-                self._tokens.check_ingest(request.headers.get("authorization"))
+                token = self._access.admit_sender(
+                    request.headers.get("authorization"), _peer(request)
+                )
                 encoding = _encoding(request)
-                taken = await self._take(kind, encoding, request)
+                taken = await self._take(kind, encoding, request, token.attributes)
                 if taken is None:
                     return _success(kind, encoding)
                 good, rejected, message = taken.checked
@@ -93,7 +96,9 @@ class HttpReceiver:
 
         return endpoint
 
-    async def _take(self, kind: str, encoding: Encoding, request: Request) -> Taken | None:
+    async def _take(
+        self, kind: str, encoding: Encoding, request: Request, attributes: Mapping[str, str]
+    ) -> Taken | None:
         try:
             size = _declared(request, self._limit)
         except Refused:
@@ -111,7 +116,8 @@ class HttpReceiver:
 
             def take() -> Taken:
                 plain = decompressed(body, compression, self._limit)
-                return self._intake.take("logs" if kind == "logs" else "traces", encoding, plain)
+                name: Kind = "logs" if kind == "logs" else "traces"
+                return self._intake.take(name, encoding, plain, attributes)
 
             if len(body) <= _SMALL and not compression:
                 taken = take()
@@ -145,6 +151,10 @@ class HttpReceiver:
                 raise too_large(self._limit)
             parts.append(part)
         return b"".join(parts)
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _encoding(request: Request) -> Encoding:
@@ -296,6 +306,7 @@ class Server(uvicorn.Server):
         *,
         certificate: str | None = None,
         key: str | None = None,
+        client_ca: str | None = None,
         connections: int = MOST_CONNECTIONS,
     ) -> None:
         """Prepare to serve.
@@ -304,6 +315,7 @@ class Server(uvicorn.Server):
             application: The ASGI application.
             certificate: The file of the certificate chain, for TLS.
             key: The file of its key.
+            client_ca: The file of the authorities of which clients must have a certificate.
             connections: The most connections; beyond it the one that is idle longest is closed.
         """
         own = {"most": connections, "idle": {}}
@@ -322,6 +334,8 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=5,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
+                ssl_ca_certs=client_ca,
+                ssl_cert_reqs=ssl.CERT_REQUIRED if client_ca else ssl.CERT_NONE,
             )
         )
 

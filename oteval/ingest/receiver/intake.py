@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -12,9 +12,11 @@ from ..spool import Encoding, Kind, Record, Spool, SpoolFull
 from .answers import Refused, too_busy
 from .checking import Checked, check, parsed
 from .redaction import Redactor, json_bytes
+from .resource import with_attributes
 
 __all__ = ["Intake", "Observer", "Taken"]
 
+_NOTHING: Mapping[str, str] = {}
 _log = logging.getLogger(__name__)
 
 Observer = Callable[[str, str, int, int, float], None]
@@ -54,14 +56,28 @@ class Intake:
         if reason := self._spool.full(size):
             raise too_busy(reason)
 
-    def take(self, kind: Kind, encoding: Encoding, body: bytes) -> Taken:
+    def take(
+        self,
+        kind: Kind,
+        encoding: Encoding,
+        body: bytes,
+        attributes: Mapping[str, str] = _NOTHING,
+    ) -> Taken:
         """Check and redact a request, and hand it to the spool.
+
+        Args:
+            kind: What it holds.
+            encoding: How.
+            body: The request, decompressed.
+            attributes: Resource attributes to set on all of it.
 
         Raises:
             Refused: It is not taken.
         """
         request = parsed(kind, encoding, body)
         checked = check(kind, encoding, request)
+        if attributes:
+            body = with_attributes(encoding, request, attributes)
         if redactor := self.redactor:
             body = _redacted(redactor, encoding, request)
         if not checked.good:

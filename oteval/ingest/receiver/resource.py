@@ -1,0 +1,53 @@
+"""Resource attributes set on a request, in place of what its sender wrote there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..spool import Encoding
+from .redaction import json_bytes
+
+__all__ = ["with_attributes"]
+
+
+def with_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> bytes:
+    """Set attributes on every resource of a parsed request, and return it as a body.
+
+    Args:
+        encoding: ``json`` or ``protobuf``.
+        request: The request; it is changed.
+        attributes: The attributes. A resource keeps its other ones.
+    """
+    if encoding == "json":
+        for group in _groups(request):
+            _set_json(group, attributes)
+        return json_bytes(request)
+    is_traces = hasattr(request, "resource_spans")
+    for group in request.resource_spans if is_traces else request.resource_logs:
+        resource = group.resource
+        kept = [one for one in resource.attributes if one.key not in attributes]
+        del resource.attributes[:]
+        resource.attributes.extend(kept)
+        for key, value in attributes.items():
+            resource.attributes.add(key=key).value.string_value = value
+    return bytes(request.SerializeToString())
+
+
+def _groups(request: Any) -> list[Any]:
+    names = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+    found = (request.get(name) for name in names)
+    return [group for groups in found if isinstance(groups, list) for group in groups]
+
+
+def _set_json(group: Any, attributes: Mapping[str, str]) -> None:
+    if not isinstance(group, dict):
+        return
+    resource = group.get("resource")
+    if not isinstance(resource, dict):
+        resource = group["resource"] = {}
+    given = resource.get("attributes")
+    known = given if isinstance(given, list) else []
+    kept = [one for one in known if not (isinstance(one, dict) and one.get("key") in attributes)]
+    own = [{"key": key, "value": {"stringValue": text}} for key, text in attributes.items()]
+    resource["attributes"] = [*kept, *own]

@@ -139,7 +139,7 @@ def decode_json(document: Any) -> Decoded:
     out = Decoded()
     if not isinstance(document, list):
         _request(document, out)
-        return out
+        return out.closed()
     refused = 0
     for number, item in enumerate(document, start=1):
         try:
@@ -149,7 +149,7 @@ def decode_json(document: Any) -> Decoded:
             refused += 1
     if refused and refused == len(document):
         raise InputError(out.problems[0])
-    return out
+    return out.closed()
 
 
 def _request(document: Any, out: Decoded) -> None:
@@ -180,6 +180,8 @@ def _resource_spans(raw: Object, out: Decoded) -> None:
         for item in as_objects(group.get("spans"), "spans", out.problems):
             if (span := _span(item, origin, out.problems)) is not None:
                 out.spans.append(span)
+            else:
+                out.skipped += 1
 
 
 def _resource_logs(raw: Object, out: Decoded) -> None:

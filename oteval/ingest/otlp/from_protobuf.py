@@ -124,7 +124,9 @@ def _traces(request: ExportTraceServiceRequest) -> Decoded:
             for item in scoped.spans:
                 if (span := _span(item, origin, out.problems)) is not None:
                     out.spans.append(span)
-    return out
+                else:
+                    out.skipped += 1
+    return out.closed()
 
 
 def _logs(request: ExportLogsServiceRequest) -> Decoded:
@@ -134,7 +136,7 @@ def _logs(request: ExportLogsServiceRequest) -> Decoded:
         for scoped in group.scope_logs:
             origin = _origin(scoped.scope, resource, out.problems)
             out.logs.extend(_log(item, origin, out.problems) for item in scoped.log_records)
-    return out
+    return out.closed()
 
 
 def _origin(scope: InstrumentationScope, resource: Attributes, problems: list[str]) -> Origin:

@@ -95,7 +95,6 @@ def _check_json(kind: Kind, request: Any) -> Checked:
         found = decode_json(request)
     except InputError as error:
         raise Refused(400, "malformed", f"the body is no OTLP/JSON request: {error}") from None
-    skipped = [problem for problem in found.problems if problem.endswith(_SKIPPED)]
+    told = [problem for problem in found.problems if problem.endswith(_SKIPPED)] or found.problems
     count = len(found.spans) if kind == "traces" else len(found.logs)
-    told = skipped or found.problems
-    return Checked(count, len(skipped), told[0] if told else "")
+    return Checked(count, found.skipped, told[0] if told else "")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..spool import Encoding, Kind, Record, Spool, SpoolFull
 from .answers import Refused, too_busy
 from .checking import Checked, check, parsed
+from .parts import MOST_ITEMS, check_parts, too_many
 from .redaction import Redactor, json_bytes
 from .resource import with_attributes
 
@@ -74,8 +75,11 @@ class Intake:
         Raises:
             Refused: It is not taken.
         """
+        check_parts(kind, encoding, body)
         request = parsed(kind, encoding, body)
         checked = check(kind, encoding, request)
+        if checked.good + checked.rejected > MOST_ITEMS:
+            raise too_many("spans" if kind == "traces" else "log records", MOST_ITEMS)
         if attributes:
             body = with_attributes(encoding, request, attributes)
         if redactor := self.redactor:

@@ -80,7 +80,7 @@ class _Child:
         root = str(Path(__file__).parents[1])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "oteval.decoding"],
+            [sys.executable, "-P", "-m", "oteval.decoding"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pipesize=1 << 20,

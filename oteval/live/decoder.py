@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import resource
 import signal
 import sys
 import time
@@ -21,6 +23,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from .. import machine
 from ..errors import OtevalError
 from ..ingest import (
     Decoded,
@@ -34,10 +37,14 @@ from ..ingest.spool_segments import Position, Record, SpoolMissing
 from ..model import LogRecord
 from ..store.rows import log_table, span_table
 
-__all__ = ["Chunk", "decode", "receive"]
+__all__ = ["Chunk", "decode", "keep", "receive"]
 
 # A transaction of so many rows takes less than a tenth of a second.
 ROWS = 8_192
+_BYTES = 64 << 20
+# Of the machine's memory, what a child may take, and what it may take in any case.
+_SHARE, _LEAST = 0.5, 2 << 30
+_NO_MEMORY = 70
 _PROBLEMS = 20
 _MISSING_WAIT = 0.1
 _BEGIN = Position()
@@ -55,6 +62,7 @@ class Chunk:
         first_ns: When the first was received.
         lost: Bytes of the spool that were no record any more.
         problems: What was left out of them; the first 20.
+        rejected: How many of the requests could not be decoded, and are kept as they came.
     """
 
     spans: pa.Table
@@ -64,6 +72,12 @@ class Chunk:
     first_ns: int = 0
     lost: int = 0
     problems: list[str] = field(default_factory=list)
+    rejected: int = 0
+
+    @classmethod
+    def empty(cls) -> Chunk:
+        """Return a chunk without rows."""
+        return cls(span_table((), 0), log_table((), 0))
 
 
 def decode(record: Record) -> Decoded:
@@ -87,7 +101,12 @@ class _Gathering:
         self._is_own, self._rejected = is_own, rejected
         self._spans, self._logs = [span_table((), 0)], [log_table((), 0)]
         self._chunk = Chunk(self._spans[0], self._logs[0])
-        self.rows = 0
+        self.rows = self.bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as much as one transaction should."""
+        return self.rows >= ROWS or self.bytes >= _BYTES
 
     def add(self, record: Record) -> None:
         chunk = self._chunk
@@ -96,13 +115,16 @@ class _Gathering:
         try:
             found = decode(record)
         except (OtevalError, ValueError, RecursionError) as error:
-            _keep(record, self._rejected)
-            found = Decoded(problems=[f"kept in {self._rejected}: {error}"])
+            path = keep(record, self._rejected)
+            found = Decoded(problems=[f"kept in {path}: {error}"])
+            chunk.rejected += 1
         logs = [log for log in found.logs if not self._is_own(log)]
         if found.spans:
             self._spans.append(span_table(found.spans, 0))
+            self.bytes += self._spans[-1].nbytes
         if logs:
             self._logs.append(log_table(logs, 0))
+            self.bytes += self._logs[-1].nbytes
         self.rows += len(found.spans) + len(logs)
         chunk.problems += found.problems[: _PROBLEMS - len(chunk.problems)]
 
@@ -113,11 +135,16 @@ class _Gathering:
         return chunk
 
 
-def _keep(record: Record, folder: Path) -> None:
-    """Keep a request that was acknowledged but cannot be read."""
+def keep(record: Record, folder: Path) -> Path:
+    """Keep a request that was acknowledged but cannot be decoded; return its durable file."""
     folder.mkdir(exist_ok=True, mode=0o700)
     name = f"{record.end.segment}-{record.end.offset}.{record.kind}.{record.encoding}"
-    (folder / name).write_bytes(record.payload)
+    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(folder / name, flags, 0o600), "wb") as file:
+        file.write(record.payload)
+        file.flush()
+        machine.sync(file.fileno())
+    return folder / name
 
 
 def _chunks(
@@ -129,7 +156,7 @@ def _chunks(
     gathering = _Gathering(is_own, folder / "rejected")
     for record in _records(reader, end):
         gathering.add(record)
-        if gathering.rows >= ROWS and record.end < end:
+        if gathering.is_full and record.end < end:
             yield gathering.chunk(record.end, reader.lost - told)
             told = reader.lost
             gathering = _Gathering(is_own, folder / "rejected")
@@ -154,6 +181,7 @@ def _send(out: IO[bytes], chunk: Chunk) -> None:
         "first_ns": chunk.first_ns,
         "lost": chunk.lost,
         "problems": chunk.problems,
+        "rejected": chunk.rejected,
     }
     out.write(json.dumps(head).encode() + b"\n")
     for table in (chunk.spans, chunk.logs):
@@ -179,6 +207,13 @@ def receive(out: IO[bytes]) -> Chunk:
     return Chunk(spans, logs, Position(*head.pop("end")), **head)
 
 
+def _limit_memory() -> None:
+    """Have this process fail for lack of memory, before others do."""
+    limit = max(int(_SHARE * machine.memory()), _LEAST)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 def main(arguments: list[str]) -> None:
     """Decode what standard input names, until it ends."""
     from ..attach import is_own
@@ -186,6 +221,7 @@ def main(arguments: list[str]) -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     gc.set_threshold(100_000, 20, 100)
+    _limit_memory()
     folder = Path(arguments[0])
     for line in sys.stdin:
         start, end = (Position(*place) for place in json.loads(line))
@@ -195,4 +231,8 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     with suppress(BrokenPipeError):
-        main(sys.argv[1:])
+        try:
+            main(sys.argv[1:])
+        except MemoryError:
+            # Which request it was, the parent finds out by giving them one by one.
+            os._exit(_NO_MEMORY)

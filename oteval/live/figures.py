@@ -61,6 +61,7 @@ _STORED = {
     "logs": ("oteval_stored_logs", "Log records stored since the storing process began."),
     "duplicates": ("oteval_stored_duplicates", "Spans and log records that were there already."),
     "lost_bytes": ("oteval_spool_lost_bytes", "Spooled bytes that the disk damaged."),
+    "rejected": ("oteval_store_rejected_requests", "Requests kept in rejected/."),
     "commits": ("oteval_store_commits", "Transactions since the storing process began."),
 }
 _GAUGES = {

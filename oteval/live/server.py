@@ -327,6 +327,10 @@ def _warnings(back: Mapping[str, Any], configuration: str, tokens: str) -> list[
     found = [f"lost: {loss}" for loss in back.get("losses", ())]
     if damaged := back.get("stored", {}).get("lost_bytes"):
         found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
+    if rejected := back.get("stored", {}).get("rejected"):
+        found.append(
+            f"{rejected} requests cannot be decoded; they are kept in the spool's rejected/"
+        )
     if configuration:
         found.append(f"the old rules stay in force: {configuration}")
     if tokens:

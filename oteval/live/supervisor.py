@@ -136,7 +136,7 @@ class Supervisor:
         root = str(Path(__file__).parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "oteval.live.back"),
+            *(sys.executable, "-P", "-m", "oteval.live.back"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE,

@@ -47,6 +47,7 @@ class Figures:
         duplicates: Spans and log records that the store had already.
         requests: Requests taken from the spool.
         lost_bytes: Bytes of the spool that were no record any more.
+        rejected: Requests that could not be decoded and are kept as they came.
         commits: Transactions.
         slowest_commit: Seconds that the slowest took.
         last_ns: When the last was.
@@ -58,6 +59,7 @@ class Figures:
     duplicates: int = 0
     requests: int = 0
     lost_bytes: int = 0
+    rejected: int = 0
     commits: int = 0
     slowest_commit: float = 0.0
     last_ns: int = 0
@@ -245,6 +247,7 @@ class Writer:
         figures = self.figures
         figures.requests += chunk.requests
         figures.lost_bytes += chunk.lost
+        figures.rejected += chunk.rejected
         figures.commits += 1
         figures.slowest_commit = max(figures.slowest_commit, took)
         figures.last_ns = now

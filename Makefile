@@ -75,6 +75,7 @@ test-browser: $(BROWSER_STAMP)
 
 conformance: $(PEERS_STAMP)
 	$(PEERS)/bin/python tests/conformance/run.py
+	LANGSMITH_TRACING=false $(PEERS)/bin/python tests/conformance/differential.py --cases 20000
 
 # A CycloneDX document of the lock.
 sbom: $(AUDIT_STAMP)

@@ -37,6 +37,7 @@ PARTS = (
     "judge_rate",
     "judge_drift",
     "pairwise_bias",
+    "coverage",
     "serve",
 )
 MISSING_PEER = (

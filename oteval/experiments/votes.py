@@ -119,7 +119,7 @@ class Pair:
         ties: Those on which neither is.
         errors: Comparisons that failed.
         win_rate: The wins of a and half the ties, over all examples.
-        interval: Its 95% interval, a conservative one (Wilson's).
+        interval: Its 95% interval, the exact one (Clopper-Pearson's).
         p_value: That of no preference: an exact sign test, of repetitions a permutation test.
         p_adjusted: The same, adjusted for all pairs and questions of the comparison.
         flip_rate: The share of comparisons asked in both orders whose answers disagree; None

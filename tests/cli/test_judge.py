@@ -109,3 +109,19 @@ def test_what_cannot_be_calibrated_says_why(
     assert done.status == status
     assert words in done.err
     assert done.err.count("\n") == 1
+
+
+def test_few_labels_say_how_many_more_are_needed(oteval: Run, judged: list[str]):
+    """Three labels that agree with the judge make nothing certain: the interval is wide."""
+    for one in judged:
+        oteval("judge", "label", one, "pass")
+
+    shown = " ".join(oteval("judge", "calibrate", "quality").out.split())
+    found = oteval("judge", "calibrate", "quality", "--json").rows[0]
+
+    assert "more labels needed: 37" in shown
+    assert found["more_labels_needed"] == 37
+    low, high = found["corrected_pass_rate_interval"]
+    assert 0 <= low < 0.35
+    assert low < high <= 1
+    assert "nan" not in shown.lower()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import random
+from io import StringIO
 
 import pytest
 import scipy.stats
+from rich.console import Console
 
 from oteval import (
     ConfigError,
@@ -16,6 +18,7 @@ from oteval import (
     experiments,
 )
 from oteval.experiments import Comparison, Difference
+from oteval.show import comparison_markdown, comparison_view
 
 from .conftest import Make
 
@@ -196,3 +199,34 @@ def test_experiments_without_a_common_example_are_refused(made: Make, store: Sto
         compare_experiments(a, b)
     with pytest.raises(ConfigError, match="must be between 0 and 1"):
         compare_experiments(a, a, alpha=5)
+
+
+def test_experiments_without_any_difference_are_not_certain(made: Make):
+    """Ten examples that agree in everything: the intervals have a width, within -1 to 1."""
+    found = compare_experiments(made("a", [1] * 10, passed), made("b", [1] * 10, passed))
+
+    low, high = only(found, "passed").interval or (0, 0)
+    assert -0.5 < low < -0.1
+    assert 0.1 < high < 0.5
+    assert found.a.summary()[0].interval == pytest.approx((0.6915, 1.0), abs=1e-3)
+
+
+def test_few_examples_say_how_many_more_are_needed(made: Make):
+    """With three pairs no test finds anything; the view, Markdown and JSON say what it takes."""
+    found = compare_experiments(made("a", [1, 1, 0], passed), made("b", [0, 0, 0], passed))
+    console = Console(width=100, file=StringIO())
+    console.print(comparison_view(found))
+
+    assert only(found, "passed").needed == 3
+    assert found.as_dict()["differences"][0]["needed"] == 3
+    assert "3 examples; more examples needed: 3" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "more examples needed: 3" in comparison_markdown(found)
+
+
+def test_equal_values_without_bounds_have_no_interval(made: Make):
+    """Twelve equal differences in seconds say nothing of what else there may be."""
+    found = compare_experiments(made("a", [3.0] * 12, score), made("b", [5.0] * 12, score))
+
+    assert only(found, "score").interval is None
+    assert found.as_dict()["differences"][0]["interval"] is None
+    assert "more examples needed" in comparison_markdown(found)

@@ -28,11 +28,10 @@ _FEWEST_UNBOUNDED = 20
 _FEWEST_DIFFERENCES = 6
 # So many values must differ from the commonest one before their spread says what else there is.
 _OTHERS = 8
-_RESAMPLES = 2_000
 
 
 def mean_interval(
-    values: Sequence[float], *, confidence: float = 0.95, seed: int = 0
+    values: Sequence[float], *, confidence: float = 0.95, resamples: int = 2_000, seed: int = 0
 ) -> Interval | None:
     """Return an interval of the mean of independent values.
 
@@ -41,6 +40,7 @@ def mean_interval(
     Args:
         values: One for each example.
         confidence: The interval's confidence.
+        resamples: How often the bootstrap draws.
         seed: Makes the draws of the bootstrap repeatable.
 
     Returns:
@@ -53,7 +53,7 @@ def mean_interval(
     scores = min(values) >= 0 and max(values) <= 1
     enough = len(values) >= (FEWEST if scores else _FEWEST_UNBOUNDED)
     if enough and _others(values) >= _OTHERS:
-        low, high = _studentised(values, confidence, seed)
+        low, high = _studentised(values, confidence, resamples, seed)
         return Interval(max(0.0, low), min(1.0, high)) if scores else Interval(low, high)
     if not scores:
         return None
@@ -61,7 +61,12 @@ def mean_interval(
 
 
 def difference_interval(
-    differences: Sequence[float], *, bounded: bool, confidence: float = 0.95, seed: int = 0
+    differences: Sequence[float],
+    *,
+    bounded: bool,
+    confidence: float = 0.95,
+    resamples: int = 2_000,
+    seed: int = 0,
 ) -> Interval | None:
     """Return an interval of the mean of paired differences.
 
@@ -75,6 +80,7 @@ def difference_interval(
         differences: One for each example.
         bounded: Whether they are of scores in 0 to 1.
         confidence: The interval's confidence.
+        resamples: How often the bootstrap draws.
         seed: Makes the draws of the bootstrap repeatable.
 
     Returns:
@@ -86,7 +92,7 @@ def difference_interval(
     count, others = len(differences), _others(differences)
     if bounded:
         if count >= FEWEST and others >= _OTHERS and any(abs(d) not in (0, 1) for d in differences):
-            low, high = _studentised(differences, confidence, seed)
+            low, high = _studentised(differences, confidence, resamples, seed)
             return Interval(max(-1.0, low), min(1.0, high))
         return _bonett_price(differences, confidence)
     if count < _FEWEST_DIFFERENCES or others < min(_OTHERS, count - 1):
@@ -120,7 +126,7 @@ def _error(values: Sequence[float]) -> tuple[float, float]:
     return centre, math.sqrt(square / (count - 1) / count)
 
 
-def _studentised(values: Sequence[float], confidence: float, seed: int) -> Interval:
+def _studentised(values: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
     """Return the bootstrap-t interval.
 
     Source: P. Hall, "Theoretical comparison of bootstrap confidence intervals", Annals of
@@ -130,7 +136,7 @@ def _studentised(values: Sequence[float], confidence: float, seed: int) -> Inter
     draw = random.Random(seed)  # noqa: S311
     count = len(values)
     found = []
-    for _ in range(_RESAMPLES):
+    for _ in range(resamples):
         drawn = draw.choices(values, k=count)
         there = sum(drawn) / count
         spread = sum([value * value for value in drawn]) / count - there * there
@@ -141,6 +147,6 @@ def _studentised(values: Sequence[float], confidence: float, seed: int) -> Inter
             found.append(math.copysign(math.inf, away))
     found.sort()
     tail = (1 - confidence) / 2
-    low = found[math.ceil((1 - tail) * (_RESAMPLES - 1))]
-    high = found[int(tail * (_RESAMPLES - 1))]
+    low = found[math.ceil((1 - tail) * (resamples - 1))]
+    high = found[int(tail * (resamples - 1))]
     return Interval(centre - low * error, centre - high * error)

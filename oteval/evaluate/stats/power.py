@@ -19,7 +19,7 @@ def minimal_detectable_difference(
 
     Source: J. Cohen, Statistical Power Analysis for the Behavioral Sciences (2nd ed.), section
     2.3: (z(1 - alpha/2) + z(power)) * deviation / sqrt(pairs). With fewer than 40 pairs the
-    quantiles are Student's, and with six or seven a factor makes up for the few p-values that a
+    quantiles are Student's, and with six to eight a factor makes up for the few p-values that a
     sign-flip test can then have; a simulation found the power of .8 with both. Fewer pairs than
     such a test needs to reach alpha at all (six at .05) find nothing: infinity.
 
@@ -40,7 +40,7 @@ def minimal_detectable_difference(
 
 
 # By how many pairs there are beyond those that a sign-flip test needs at all.
-_FEW_P_VALUES = {0: 1.26, 1: 1.13}
+_FEW_P_VALUES = {0: 1.26, 1: 1.1, 2: 1.04}
 
 
 def minimal_detectable_share(

@@ -10,7 +10,7 @@ from typing import Literal
 from .means import FEWEST, mean_interval
 from .rates import Interval, clopper_pearson, mean, quantile_of_normal
 
-__all__ = ["Corrected", "ppi_mean"]
+__all__ = ["Corrected", "normal_interval", "ppi_mean"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,25 @@ def ppi_mean(
             low, high = _alone(labels, confidence)
         interval = Interval(min(low, estimate), max(high, estimate))
     return Corrected(estimate, interval, weight, count, others, method=method)
+
+
+def normal_interval(
+    labels: Sequence[float],
+    predictions: Sequence[float],
+    unlabelled: Sequence[float],
+    *,
+    confidence: float = 0.95,
+) -> Interval:
+    """Return the normal interval of PPI++, which holds the truth only with many labels.
+
+    Args:
+        labels: As for `ppi_mean`.
+        predictions: As for `ppi_mean`.
+        unlabelled: As for `ppi_mean`; at least one.
+        confidence: The confidence it claims.
+    """
+    weight = _tuned(labels, predictions, unlabelled)
+    return _estimated(labels, predictions, unlabelled, weight, confidence)[1]
 
 
 # So many labels must differ otherwise from the judge than most do, for a normal interval.

@@ -152,7 +152,7 @@ def rank(
     examples: Sequence[Tallied],
     *,
     confidence: float = 0.95,
-    resamples: int = 300,
+    resamples: int = 500,
     seed: int = 0,
 ) -> tuple[Ranking, list[Interval]]:
     """Return the ranking over some examples' votes, and each strength's interval.
@@ -183,8 +183,8 @@ def rank(
     intervals = []
     for at, value in enumerate(overall.strengths):
         found = sorted(strengths[at] for strengths in drawn) or [value]
-        low = found[int(tail * (len(found) - 1))]
-        high = found[math.ceil((1 - tail) * (len(found) - 1))]
+        low = found[max(0, int(tail * (len(found) - 1)) - 1)]
+        high = found[min(len(found) - 1, math.ceil((1 - tail) * (len(found) - 1)) + 1)]
         intervals.append(Interval(min(low, value), max(high, value)))
     return overall, intervals
 

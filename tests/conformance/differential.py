@@ -1,0 +1,564 @@
+"""Random cases through agentevals and oteval: every difference must be an intended one.
+
+Each case has two trajectories, in the message forms that both packages read, and the arguments of
+an evaluator. Its verdict is had three times: from agentevals, from oteval, and from a model of
+agentevals to which the intended changes of docs/matching.md can be switched on one by one.
+
+- The model without changes must say what agentevals says: it is a faithful model.
+- The model with all changes must say what oteval says: nothing else differs.
+
+Where agentevals and oteval differ, the fewest changes that explain it are counted.
+
+    python tests/conformance/differential.py --cases 20000 --seed 1
+
+Prints a line for each change and exits with 1 when a case is not explained. The interpreter needs
+agentevals and oteval (``pip install -e '.[peers]'``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import json
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from oteval.evaluate import create_trajectory_match_evaluator
+
+CHANGES = {
+    "types": "true and false differ from 1 and 0",
+    "depth": "subset and superset go into nested objects and lists",
+    "pairing": "calls are paired so that as many as possible match, not first come, first served",
+    "direction": "arguments are compared as (output, reference) in every mode",
+    "no fields": "an override of [] compares no fields",
+    "null": "null differs from a missing field",
+    "paths": "a dotted path finds keys that hold dots, and list items by index",
+    "broken": "arguments that are not a JSON object are compared as they are, without an exception",
+    "NaN": "NaN equals NaN",
+}
+"""The intended differences, by the names that docs/matching.md has for them."""
+
+MODES = ("strict", "unordered", "subset", "superset")
+ARGS = ("exact", "ignore", "subset", "superset")
+ERROR = "an exception"
+
+Case = dict[str, Any]
+
+
+# --- random cases ---------------------------------------------------------------------------
+
+_VALUES = [
+    *(0, 1, 1.0, 2, -1, 0.1, 1e22, 10**22, 2**63, 2**64, 10**30, 10**30 + 1, 1.5e300),
+    *(
+        True,
+        False,
+        None,
+        "",
+        "1",
+        "a",
+        "A",
+        "é",
+        "e\u0301",
+        "ﬁ",
+        "😀",
+        "\ud83d",
+        "\ude00",
+        "\ufffd",
+    ),
+    *(float("inf"), float("nan"), [], {}, [1, 2], [2, 1], [1.0, 2], [True], [None], "line\n\0"),
+]
+_KEYS = ["a", "a", "a", "b", "b", "c", "a.b", "é", "0"]
+_TOOLS = ["search", "search", "book", "日本"]
+_PATHS = ["a", "a", "b", "b", "a.b", "a.b", "a.a", "a.0", "a.0.b", "c.a.b", "é", "missing"]
+
+
+def value(chance: random.Random, depth: int = 0) -> Any:
+    """Return a random JSON value."""
+    kind = chance.random()
+    if depth < 3 and kind < 0.15:
+        return [value(chance, depth + 1) for _ in range(chance.randrange(4))]
+    if depth < 3 and kind < 0.35:
+        return arguments(chance, depth + 1)
+    return copy.deepcopy(chance.choice(_VALUES))
+
+
+def arguments(chance: random.Random, depth: int = 0) -> dict[str, Any]:
+    """Return a random object."""
+    keys = chance.sample(_KEYS, chance.choice([0, 1, 1, 2, 2, 3]))
+    return {key: value(chance, depth) for key in keys}  # a key drawn twice is there once
+
+
+def turn(chance: random.Random) -> Case:
+    """Return a message, in a form of its own that `shaped` turns into those of the packages."""
+    role = chance.choice(["user", "assistant", "assistant", "assistant", "tool", "system"])
+    calls = []
+    if role == "assistant":
+        count = chance.choice([0, 1, 2, 2, 3])
+        calls = [(chance.choice(_TOOLS), arguments(chance)) for _ in range(count)]
+        if calls and chance.random() < 0.15:
+            calls.append(copy.deepcopy(chance.choice(calls)))
+    return {"role": role, "calls": calls, "empty": chance.choice(["absent", "none", "list"])}
+
+
+def changed(turns: list[Case], chance: random.Random) -> list[Case]:
+    """Return a trajectory that differs from another in a few places, or in none."""
+    turns = copy.deepcopy(turns)
+    for _ in range(chance.choice([0, 1, 1, 2, 2, 3])):
+        at = chance.randrange(len(turns)) if turns else 0
+        calls = turns[at]["calls"] if turns else []
+        kind = chance.random()
+        if kind < 0.06:
+            turns.insert(at, turn(chance))
+        elif kind < 0.1 and turns:
+            del turns[at]
+        elif kind < 0.18 and turns:
+            chance.shuffle(turns)
+        elif kind < 0.26 and calls:
+            chance.shuffle(calls)
+        elif kind < 0.32 and calls:
+            calls.append(copy.deepcopy(chance.choice(calls)))
+        elif kind < 0.38 and calls:
+            calls.pop()
+        elif calls:
+            name, known = calls.pop(chance.randrange(len(calls)))
+            calls.append((name, tweaked(known, chance)))
+    return turns
+
+
+def tweaked(known: Any, chance: random.Random) -> Any:
+    """Return a value that differs a little."""
+    if isinstance(known, dict):
+        known = dict(chance.sample(list(known.items()), len(known)))
+        if known and chance.random() < 0.6:
+            key = chance.choice(list(known))
+            kind = chance.random()
+            if kind < 0.15:
+                del known[key]
+            elif kind < 0.3:
+                known[key] = None
+            else:
+                known[key] = tweaked(known[key], chance)
+        else:
+            known[chance.choice(_KEYS)] = value(chance, 2)
+        return known
+    if isinstance(known, list) and known:
+        return chance.choice([list(reversed(known)), known[:-1], [*known, value(chance, 3)]])
+    if isinstance(known, bool):
+        return int(known)
+    if known in (0, 1) and chance.random() < 0.3:
+        return bool(known)
+    if isinstance(known, int):
+        return chance.choice(
+            [known + 1, float(known) if abs(known) < 2**1000 else known, str(known)]
+        )
+    return value(chance, 2)
+
+
+def shaped(turns: list[Case], chance: random.Random, broken: bool) -> Any:
+    """Return a trajectory in one of the forms that both packages read."""
+    form = chance.choice(["openai", "openai", "openai", "langchain", "mixed", "dict"])
+    messages = []
+    for at, one in enumerate(turns):
+        own = chance.choice(["openai", "langchain"]) if form == "mixed" else form
+        make = langchain_message if own == "langchain" else openai_message
+        messages.append(make(one, at, chance, broken))
+    return {"messages": messages} if form == "dict" else messages
+
+
+def openai_message(one: Case, at: int, chance: random.Random, broken: bool) -> Case:
+    """Return a message in OpenAI's form; arguments that are no object only where asked for."""
+    role = one["role"]
+    message: Case = {"role": role, "content": chance.choice(["", "text", None, "é"])}
+    if role == "tool":
+        message |= {"tool_call_id": f"c{at}", "content": "ok"}
+    calls = []
+    for number, (name, known) in enumerate(one["calls"]):
+        text = json.dumps(known, ensure_ascii=chance.random() < 0.5)
+        if broken and chance.random() < 0.3:
+            text = chance.choice(["{", "no json", '"text"', "[1]", "7", text])
+        call_id = f"c{at}-{number}"
+        function = {"name": name, "arguments": text}
+        calls.append({"id": call_id, "type": "function", "function": function})
+    if calls or (role == "assistant" and one["empty"] != "absent"):
+        message["tool_calls"] = calls or (None if one["empty"] == "none" else [])
+    return message
+
+
+def langchain_message(one: Case, at: int, chance: random.Random, broken: bool) -> Any:
+    """Return a message as LangChain's object."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    del broken
+    if one["role"] == "assistant":
+        calls = [
+            {"name": name, "args": copy.deepcopy(known), "id": f"c{at}-{number}"}
+            for number, (name, known) in enumerate(one["calls"])
+        ]
+        return AIMessage(chance.choice(["", "text"]), tool_calls=calls)
+    if one["role"] == "tool":
+        return ToolMessage("ok", tool_call_id=f"c{at}")
+    return {"user": HumanMessage, "system": SystemMessage}[one["role"]]("text")
+
+
+def same_query(out: Any, ref: Any) -> bool:
+    """Compare as users' own functions do: one field, more or less."""
+    return str(out.get("a", "")).lower() == str(ref.get("a", "")).lower()
+
+
+def lenient(out: Any, ref: Any) -> bool:
+    """Accept what is in one direction only, so that pairing and direction count."""
+    return len(out) <= len(ref)
+
+
+def override(chance: random.Random) -> Any:
+    """Return what one tool's arguments are compared by."""
+    kind = chance.random()
+    if kind < 0.4:
+        return chance.choice(ARGS)
+    if kind < 0.75:
+        return chance.sample(_PATHS, chance.choice([0, 1, 1, 2]))
+    return chance.choice([same_query, lenient])
+
+
+def cases(count: int, seed: int) -> Iterator[Case]:
+    """Yield random cases; each depends on the seed and its number alone."""
+    for number in range(count):
+        chance = random.Random(f"{seed}/{number}")
+        turns = [turn(chance) for _ in range(chance.choice([0, 1, 1, 2, 3, 4]))]
+        pair = [turns, changed(turns, chance)]
+        chance.shuffle(pair)
+        broken = chance.random() < 0.04
+        options: Case = {
+            "trajectory_match_mode": chance.choice(MODES),
+            "tool_args_match_mode": chance.choice(ARGS),
+        }
+        if chance.random() < 0.5:
+            tools = chance.sample(sorted({*_TOOLS}), chance.choice([1, 2, 3]))
+            options["tool_args_match_overrides"] = {tool: override(chance) for tool in tools}
+        sides = [shaped(side, chance, broken) for side in pair]
+        yield {"number": number, "options": options, "sides": sides}
+
+
+# --- the three verdicts ---------------------------------------------------------------------
+
+
+def asked(make: Callable[..., Any], case: Case) -> bool | str:
+    """Return the verdict of a package on a case."""
+    outputs, reference = copy.deepcopy(case["sides"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            evaluator = make(**case["options"])
+            return bool(evaluator(outputs=outputs, reference_outputs=reference)["score"])
+    except Exception:
+        return ERROR
+
+
+class Model:
+    """Agentevals' rules on a case, with some of the intended changes."""
+
+    def __init__(self, case: Case) -> None:
+        self.options = case["options"]
+        self.messages = [list(map(plain, entries(side))) for side in case["sides"]]
+        texts = [text for side in self.messages for _, calls in side for _, text in calls]
+        self.broken = not all(map(is_object, texts))
+
+    def verdict(self, changes: frozenset[str]) -> bool | str:
+        """Return the verdict under some changes."""
+        if self.broken and "broken" not in changes:
+            return ERROR
+        try:
+            return _Rules(self.options, changes).verdict(*self.messages)
+        except Exception:
+            return ERROR
+
+
+Plain = tuple[str, list[tuple[str, str]]]
+"""A message as both packages understand it: the role, and each call's tool and arguments."""
+
+
+def entries(side: Any) -> list[Any]:
+    """Return the messages of a trajectory."""
+    found: list[Any] = side["messages"] if isinstance(side, dict) else side
+    return found
+
+
+def plain(message: Any) -> Plain:
+    """Return the role and the calls of a message of a case."""
+    if isinstance(message, dict):
+        calls = [one["function"] for one in message.get("tool_calls") or ()]
+        return message["role"], [(one["name"], one["arguments"]) for one in calls]
+    role = {"ai": "assistant", "human": "user"}.get(message.type, message.type)
+    calls = getattr(message, "tool_calls", ())
+    return role, [(one["name"], json.dumps(one["args"])) for one in calls]
+
+
+def is_object(text: str) -> bool:
+    """Return whether a text is a JSON object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+class _Rules:
+    def __init__(self, options: Case, changes: frozenset[str]) -> None:
+        self.mode = options["trajectory_match_mode"]
+        self.args = options["tool_args_match_mode"]
+        self.overrides = options.get("tool_args_match_overrides") or {}
+        self.changes = changes
+
+    def verdict(self, out: list[Plain], ref: list[Plain]) -> bool:
+        if self.mode == "strict":
+            return self._strict(out, ref)
+        outs, refs = self._calls(out), self._calls(ref)
+        if self.mode == "superset":
+            return self._covers(outs, refs, turned=False)
+        if self.mode == "subset":
+            return self._covers(refs, outs, turned=True)
+        return self._covers(outs, refs, turned=False) and self._covers(refs, outs, turned=True)
+
+    def _strict(self, out: list[Plain], ref: list[Plain]) -> bool:
+        if [role for role, _ in out] != [role for role, _ in ref]:
+            return False
+        return all(
+            len(left) == len(right) and self._paired(left, right)
+            for (_, left), (_, right) in zip(out, ref, strict=True)
+        )
+
+    def _calls(self, messages: list[Plain]) -> list[tuple[str, str]]:
+        return [call for _, calls in messages for call in calls]
+
+    def _covers(
+        self, having: list[tuple[str, str]], wanted: list[tuple[str, str]], *, turned: bool
+    ) -> bool:
+        """Return whether all wanted calls are among others."""
+        if "direction" not in self.changes:
+            turned = False
+        if "pairing" in self.changes:
+            fits = lambda left, right: self._fits(right, left, turned=turned)  # noqa: E731
+            return _most(wanted, having, fits) == len(wanted)
+        used: set[int] = set()
+        for want in wanted:
+            for at, have in enumerate(having):
+                if at not in used and self._fits(have, want, turned=turned):
+                    used.add(at)
+                    break
+            else:
+                return False
+        return True
+
+    def _paired(self, outs: list[tuple[str, str]], refs: list[tuple[str, str]]) -> bool:
+        """Return whether the calls of two messages fit, in any order."""
+        if "pairing" in self.changes:
+            return _most(outs, refs, self._fits) == len(outs)
+        used: set[int] = set()
+        for out in outs:
+            for at, ref in enumerate(refs):
+                if at not in used and self._fits(out, ref):
+                    used.add(at)
+                    break
+            else:
+                return False
+        return True
+
+    def _fits(
+        self, first: tuple[str, str], second: tuple[str, str], *, turned: bool = False
+    ) -> bool:
+        (name, one), (other, two) = first, second
+        if name != other:
+            return False
+        out, ref = self._read(one), self._read(two)
+        if turned:
+            out, ref = ref, out
+        return self._args_match(self._rule(name), out, ref)
+
+    def _read(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def _rule(self, name: str) -> Any:
+        rule = self.overrides.get(name, self.args)
+        if not rule and "no fields" not in self.changes:
+            return self.args
+        return rule
+
+    def _args_match(self, rule: Any, out: Any, ref: Any) -> bool:
+        objects = isinstance(out, dict) and isinstance(ref, dict)
+        if rule == "ignore" or rule == []:
+            return True
+        if not objects and "broken" in self.changes and not callable(rule):
+            deep = rule in ("subset", "superset") and "depth" in self.changes
+            return self._within(out, ref, rule) if deep else self._equal(out, ref)
+        if callable(rule):
+            try:
+                return bool(rule(out, ref))
+            except Exception:
+                if objects or "broken" not in self.changes:
+                    raise
+                return False
+        if isinstance(rule, list):
+            return all(self._same_field(out, ref, path) for path in rule)
+        if rule == "exact":
+            return self._equal(out, ref)
+        if "depth" in self.changes:
+            return self._within(out, ref, rule)
+        small, big = (out, ref) if rule == "subset" else (ref, out)
+        return all(key in big and self._equal(big[key], item) for key, item in small.items())
+
+    def _same_field(self, out: Any, ref: Any, path: str) -> bool:
+        left, right = self._field(out, path), self._field(ref, path)
+        if "null" not in self.changes:
+            left, right = (None if side is _MISSING else side for side in (left, right))
+        if left is _MISSING or right is _MISSING:
+            return left is right
+        return self._equal(left, right)
+
+    def _field(self, known: Any, path: str) -> Any:
+        if "paths" in self.changes:
+            return _found(known, path)
+        for part in path.split("."):
+            if not isinstance(known, dict) or part not in known:
+                return _MISSING
+            known = known[part]
+        return known
+
+    def _equal(self, one: Any, two: Any) -> bool:
+        return _typed(one, self.changes) == _typed(two, self.changes)
+
+    def _within(self, out: Any, ref: Any, rule: str) -> bool:
+        if isinstance(out, dict) and isinstance(ref, dict):
+            small, big = (out, ref) if rule == "subset" else (ref, out)
+            if not small.keys() <= big.keys():
+                return False
+            return all(self._within(out[key], ref[key], rule) for key in small)
+        if isinstance(out, list) and isinstance(ref, list) and len(out) == len(ref):
+            return all(self._within(a, b, rule) for a, b in zip(out, ref, strict=True))
+        return self._equal(out, ref)
+
+
+_MISSING = object()
+
+
+def _found(known: Any, path: str) -> Any:
+    """Return what a path leads to; the longest key that fits comes first."""
+    if isinstance(known, dict):
+        if path in known:
+            return known[path]
+        parts = path.split(".")
+        for size in range(len(parts) - 1, 0, -1):
+            head = ".".join(parts[:size])
+            if head in known:
+                found = _found(known[head], ".".join(parts[size:]))
+                if found is not _MISSING:
+                    return found
+        return _MISSING
+    if isinstance(known, list):
+        head, _, rest = path.partition(".")
+        if not head.isdecimal() or int(head) >= len(known):
+            return _MISSING
+        return _found(known[int(head)], rest) if rest else known[int(head)]
+    return _MISSING
+
+
+def _typed(known: Any, changes: frozenset[str]) -> Any:
+    """Return a value whose equality is that of the changes."""
+    if isinstance(known, bool) and "types" in changes:
+        return ("a bool", known)
+    if isinstance(known, float) and known != known and "NaN" in changes:
+        return ("NaN",)
+    if isinstance(known, dict):
+        return {key: _typed(item, changes) for key, item in known.items()}
+    if isinstance(known, list):
+        return [_typed(item, changes) for item in known]
+    return known
+
+
+def _most(lefts: list[Any], rights: list[Any], fits: Callable[[Any, Any], bool]) -> int:
+    """Return the size of a greatest matching, by augmenting paths."""
+    taken: dict[int, int] = {}
+    options = [[j for j, right in enumerate(rights) if fits(left, right)] for left in lefts]
+
+    def augment(left: int, seen: set[int]) -> bool:
+        for right in options[left]:
+            if right not in seen:
+                seen.add(right)
+                if right not in taken or augment(taken[right], seen):
+                    taken[right] = left
+                    return True
+        return False
+
+    return sum(augment(left, set()) for left in range(len(lefts)))
+
+
+# --- the comparison -------------------------------------------------------------------------
+
+
+def fewest(model: Model, ours: bool | str) -> tuple[str, ...]:
+    """Return the fewest changes under which the model says what oteval says."""
+    for size in range(1, 4):
+        for names in combinations(CHANGES, size):
+            if model.verdict(frozenset(names)) == ours:
+                return names
+    return tuple(CHANGES)
+
+
+def compare(count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Run cases and return how often each difference was met, and what nothing explains."""
+    from agentevals.trajectory.match import create_trajectory_match_evaluator as make_peer
+
+    counts: Counter[str] = Counter()
+    faults: list[str] = []
+    for case in cases(count, seed):
+        theirs = asked(make_peer, case)
+        ours = asked(create_trajectory_match_evaluator, case)
+        model = Model(case)
+        counts["cases"] += 1
+        counts[f"oteval says {ours}"] += 1
+        if model.verdict(frozenset()) != theirs:
+            faults.append(_told(case, f"the model is wrong: agentevals says {theirs}"))
+        if model.verdict(frozenset(CHANGES)) != ours:
+            faults.append(_told(case, f"not intended: oteval says {ours}, agentevals {theirs}"))
+        elif ours != theirs:
+            counts["differences"] += 1
+            counts.update(fewest(model, ours))
+    return counts, faults
+
+
+def _told(case: Case, what: str) -> str:
+    return f"case {case['number']}: {what}\n  {case['options']}\n  {case['sides']!r}"
+
+
+def main() -> int:
+    """Run the differential test from the command line."""
+    parser = argparse.ArgumentParser(description="Compare oteval with agentevals on random cases.")
+    parser.add_argument("--cases", type=int, default=20_000, help="how many (default: 20,000)")
+    parser.add_argument("--seed", type=int, default=1, help="what they are drawn with")
+    options = parser.parse_args()
+    with contextlib.suppress(AttributeError):
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    counts, faults = compare(options.cases, options.seed)
+    verdicts = ", ".join(f"{n} {name}" for name, n in counts.items() if name.startswith("oteval"))
+    print(f"{counts['cases']} cases ({verdicts}), {counts['differences']} intended differences")
+    for name, text in CHANGES.items():
+        print(f"  {counts[name]:6} {name}: {text}")
+    for fault in faults[:5]:
+        print(fault)
+    if faults:
+        print(f"{len(faults)} cases are not explained")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

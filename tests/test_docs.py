@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.config import parse_config
+from oteval.config import load_tokens, parse_config
 from oteval.reconstruct import CODES
 from scripts.make_cli_docs import page
 
@@ -38,12 +38,17 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_configurations_in_pages_are_valid(path: Path) -> None:
-    """Every oteval.yaml shown is one that oteval reads."""
+def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
+    """Every oteval.yaml and every file of tokens shown is one that oteval reads."""
     for indent, block in re.findall(r"^( *)```yaml\n(.*?)^\1```", path.read_text(), re.M | re.S):
         text = "\n".join(line.removeprefix(indent) for line in block.splitlines())
-
-        assert parse_config(text).evaluators
+        if text.startswith("tokens:"):
+            tokens = tmp_path / "tokens.yaml"
+            tokens.write_text(text)
+            tokens.chmod(0o600)
+            assert load_tokens(tokens)
+        else:
+            assert parse_config(text).evaluators
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from ..jsontext import dumps, loads, loads_exact
+from ..jsontext import dumps, encodable, loads, loads_exact
 from .reprs import literal_of
 
 __all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
@@ -53,10 +53,41 @@ def _parse_text(value: Any) -> Parsed:
         if text[:1] not in _JSON_STARTS:
             return Parsed(value)
         try:
-            value = loads(text)
+            value = _loads(text)
         except (ValueError, RecursionError):
             return _parse_broken(value, text)
     return Parsed(value)
+
+
+_ARGUMENTS = frozenset({"arguments", "args"})
+
+
+def _loads(text: str) -> Any:
+    """Return the value of a JSON text; only arguments keep the halves of surrogate pairs."""
+    if "\\ud" not in text and "\\uD" not in text and _is_encodable(text):
+        return loads(text)
+    return _encodable(loads_exact(text))
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {"input"} if value.get("type") == "tool_use" else _ARGUMENTS
+    return {
+        encodable(key): item if key in kept and isinstance(item, dict) else _encodable(item)
+        for key, item in value.items()
+    }
 
 
 _JSON_STARTS = frozenset('{["')

@@ -110,3 +110,28 @@ def test_any_value_has_a_text():
     assert text_of("a") == "a"
     assert text_of(None) is None
     assert text_of({"a": [1, None]}) == '{"a":[1,null]}'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"type": "tool_call", "name": "f", "arguments": {"q": "x\ud83d", "n": 10**25}},
+        {"type": "tool_use", "name": "f", "input": {"q": "x\ud83d", "n": 10**25}},
+        {"name": "f", "args": {"q": "x\ud83d", "n": 10**25}},
+        {"name": "f", "arguments": json.dumps({"q": "x\ud83d", "n": 10**25})},
+    ],
+)
+def test_arguments_keep_what_messages_cannot_hold(call: dict[str, Any]):
+    """Half of a pair becomes U+FFFD in content; in arguments it stays, as do big integers."""
+    parsed = parse(json.dumps({"content": "y\ud83d", "call": call})).value
+    key = next(key for key in ("arguments", "input", "args") if key in call)
+
+    assert parsed["content"] == "y\ufffd"
+    assert parse_arguments(parsed["call"][key]) == {"q": "x\ud83d", "n": 10**25}
+
+
+def test_emoji_written_as_escapes_are_read():
+    """Escapes of whole pairs are characters, in content and in arguments."""
+    parsed = parse('{"content": "\\ud83d\\ude00", "arguments": {"q": "\\uD83D\\uDE00"}}').value
+
+    assert parsed == {"content": "😀", "arguments": {"q": "😀"}}

@@ -26,7 +26,7 @@ from .parts import (
     read_result,
     unknown_kind,
 )
-from .reprs import object_of
+from .python_reprs import object_of
 from .values import parse, text_of
 
 __all__ = [

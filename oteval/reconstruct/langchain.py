@@ -14,6 +14,7 @@ from typing import Any
 from ..model import Message, Span
 from .content import from_messages
 from .message_forms import fields_of, is_pair
+from .python_reprs import object_of
 from .values import parse
 
 __all__ = ["generations", "messages", "model_of", "tool_message"]
@@ -67,8 +68,12 @@ def tool_message(value: Any) -> Mapping[str, Any] | None:
         value: What the tool returned: the message in any of its forms, alone, under ``output``, or
             in a command to the graph.
     """
+    if isinstance(value, str):
+        value = object_of(value) if "tool_call_id=" in value else None
     if not isinstance(value, Mapping):
         return None
+    if value.get("type") in ("Message", "ToolMessage") and "tool_call_id" in value:
+        return value
     if value.get("type") in ("tool", "constructor"):
         fields = value.get("data", value.get("kwargs", value))
         return fields if isinstance(fields, Mapping) and _is_answer(fields, value) else None

@@ -1,40 +1,75 @@
 """Python objects from their ``repr``, as emitters write them that cannot serialise them.
 
 ``ChatMessage(role=<Role.USER: 'user'>, content=[Text(text='hi')])`` becomes the mapping of its
-fields, with the class as ``type``. Nothing is executed: the text is parsed, not evaluated.
+fields, with the class as ``type`` where it has no field of that name. LangChain's messages print
+their fields alone: ``content='hi' name='f' tool_call_id='k'``. Nothing is executed: the text is
+parsed, not evaluated.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import warnings
+from types import EllipsisType
 from typing import Any
 
-__all__ = ["object_of"]
+from ..jsontext import loads
+
+__all__ = ["literal_of", "object_of"]
 
 _MAX_REPR = 1_000_000
+_TEXT = r"""[bru]{0,2}'(?:[^'\\\n]|\\.)*'|[bru]{0,2}"(?:[^"\\\n]|\\.)*\""""
 # A text in quotes, or what stands between angle brackets: an enum's member or an opaque object.
 _TOKEN = re.compile(
-    r"""(?P<text>[bru]{0,2}'(?:[^'\\\n]|\\.)*'|[bru]{0,2}"(?:[^"\\\n]|\\.)*")"""
+    rf"""(?P<text>{_TEXT})"""
     r"""|<(?P<name>[\w.]+): (?P<value>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|-?\d+)>"""
     r"""|(?P<opaque><[^<>'"]*>)"""
 )
+_OBJECT = re.compile(r"\s*\[?\s*[A-Z]\w*\(")
+# Between two fields of a message that LangChain prints, outside of texts.
+_NEXT_FIELD = re.compile(rf"(?P<text>{_TEXT})|(?P<gap> +)(?=[a-z_]+=)")
 
 
 def object_of(text: str) -> Any:
-    """Return the value that a repr shows; None where the text is not one.
+    """Return the fields of the objects that a repr shows; None where the text is not one.
 
     Args:
-        text: The repr of an object, or of a list, dict or tuple of them. Of a call, positional
-            arguments are the list under ``args``; what is opaque is its text.
+        text: The repr of an object, of a list of them, or a message as LangChain prints it. Of a
+            call, positional arguments are the list under ``args``; what is opaque is its text.
     """
-    if len(text) > _MAX_REPR or not text.rstrip().endswith((")", "]", "}")):
+    if text.startswith("content=") and text.endswith(("'", '"', "}", "]")):
+        return _parsed(f"Message({_NEXT_FIELD.sub(_with_comma, text)})")
+    return _parsed(text) if text[-1:] in (")", "]") and _OBJECT.match(text) else None
+
+
+def literal_of(text: str) -> Any:
+    """Return the value of the repr of a list, dict or tuple that JSON can hold, else None."""
+    if not text.endswith((")", "]", "}")):
+        return None
+    try:
+        return loads(json.dumps(_parsed(text, is_whole=True)))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _parsed(text: str, *, is_whole: bool = False) -> Any:
+    """Return what a repr means, or None.
+
+    Args:
+        text: The repr.
+        is_whole: Whether all of it has to be a value: none of it may be opaque.
+    """
+    if len(text) > _MAX_REPR:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
-            tree = ast.parse(_TOKEN.sub(_as_literal, text.strip()), mode="eval")
+            known = text if is_whole and "<" not in text else _TOKEN.sub(_as_literal, text)
+            if is_whole and any(found["opaque"] for found in _TOKEN.finditer(text)):
+                return None
+            tree = ast.parse(known.strip(), mode="eval")
         return _value(tree.body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
@@ -46,37 +81,62 @@ def _as_literal(found: re.Match[str]) -> str:
     return repr(found["opaque"]) if found["opaque"] is not None else found["text"]
 
 
-def _value(node: ast.expr) -> Any:
+def _with_comma(found: re.Match[str]) -> str:
+    return found["text"] if found["gap"] is None else ", "
+
+
+def _value(node: ast.expr, *, is_field: bool = False) -> Any:
     """Return what a node means.
+
+    Args:
+        node: The node.
+        is_field: Whether it is inside of an object, where a name stands for a constant.
 
     Raises:
         ValueError: The node is code, not a value.
     """
     match node:
-        case ast.Constant(value=bytes()):
-            return repr(node.value)
+        case ast.Constant(value=bytes() | complex() | EllipsisType()):
+            if is_field:
+                return repr(node.value)
         case ast.Constant():
             return node.value
-        case ast.List() | ast.Tuple() | ast.Set():
-            return [_value(item) for item in node.elts]
+        case ast.Set() if is_field:
+            return [_value(item, is_field=is_field) for item in node.elts]
+        case ast.List() | ast.Tuple():
+            return [_value(item, is_field=is_field) for item in node.elts]
         case ast.Dict():
-            return _mapping(node)
+            return _mapping(node, is_field=is_field)
         case ast.Call():
-            return _object(node)
+            return _object(node, is_field=is_field)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return -number
-        case ast.Name() | ast.Attribute():
+        case ast.Name() | ast.Attribute() if is_field:
             return ast.unparse(node)
     raise ValueError(f"not a value: {type(node).__name__}")
 
 
-def _mapping(node: ast.Dict) -> dict[str, Any]:
+def _mapping(node: ast.Dict, *, is_field: bool) -> dict[str, Any]:
+    if None in node.keys:
+        raise ValueError("not a value: a dict that is unpacked")
     pairs = zip(node.keys, node.values, strict=True)
-    return {str(_value(key)): _value(value) for key, value in pairs if key is not None}
+    return {_key(key): _value(value, is_field=is_field) for key, value in pairs if key is not None}
 
 
-def _object(node: ast.Call) -> dict[str, Any]:
-    found = {word.arg: _value(word.value) for word in node.keywords if word.arg is not None}
+def _key(node: ast.expr) -> str:
+    key = ast.literal_eval(node)
+    if not isinstance(key, (str, int, float, bool, type(None))):
+        raise ValueError("not a key")
+    return str(key)
+
+
+def _object(node: ast.Call, *, is_field: bool) -> Any:
+    name = ast.unparse(node.func).rpartition(".")[2]
+    if not is_field and not name[:1].isupper() and name != "datetime":
+        raise ValueError("not a value: a call")
+    if node.args and not node.keywords:
+        return ast.unparse(node)  # such as a date's
+    found = {word.arg: _value(word.value, is_field=True) for word in node.keywords if word.arg}
     if node.args:
-        found["args"] = [_value(item) for item in node.args]
-    return {"type": ast.unparse(node.func).rpartition(".")[2], **found}
+        found["args"] = [_value(item, is_field=True) for item in node.args]
+    return found if found.get("type") else {"type": name, **found}

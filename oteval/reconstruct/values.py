@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 
 from ..jsontext import dumps, encodable, loads, loads_exact
-from .reprs import literal_of
+from .python_reprs import literal_of
 
 __all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
 

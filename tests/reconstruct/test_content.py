@@ -419,3 +419,71 @@ def test_parallel_calls_that_each_end_are_one_message():
     assert [m.role for m in found.messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert [call.arguments for call in found.messages[1].tool_calls] == [{"n": 1}, {"n": 2}]
     assert {gap.code for gap in found.gaps} <= {"missing_parent"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "content='sunny' name='w' tool_call_id='c1'",
+        "content='sunny' additional_kwargs={} name='w' id='x' tool_call_id='c1' status='success'",
+        "content=\"sunny\" name='w' id='a b=c' tool_call_id='c1' artifact={'k': [1]}",
+    ],
+)
+def test_a_tools_message_printed_by_langchain_is_its_result(text: str):
+    """A tool span whose output is the printed message gives the content and the call's id."""
+    kind = "openinference.span.kind"
+    asked = {
+        kind: "LLM",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "weather?",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c1",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "w",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": TEXT,
+    }
+    ran = {kind: "TOOL", "tool.name": "w", "input.value": TEXT, "output.value": text}
+    root = span("r", 1, attributes={kind: "AGENT"}, end=9)
+
+    [found] = reconstruct(
+        [
+            root,
+            span("a", 2, parent="r", attributes=asked),
+            span("b", 4, parent="r", attributes=ran),
+        ]
+    )
+
+    result = found.messages[-1]
+    assert (result.role, result.content, result.tool_call_id) == ("tool", "sunny", "c1")
+
+
+def test_flat_contents_of_openllmetry_keep_their_image():
+    """Content that is JSON text in an indexed attribute gives its text and its image."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    content = json.dumps([{"type": "text", "text": "what is it?"}, image])
+    flat = {
+        "llm.request.type": "chat",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": content,
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "a cat",
+    }
+
+    [found] = reconstruct([span("a", 1, attributes=flat)])
+
+    assert (found.messages[0].content, found.messages[0].parts) == ("what is it?", (image,))
+    assert found.gaps == ()
+
+
+def test_objects_among_plain_values_are_read():
+    """A dict with the reprs of messages in it is read like one with messages."""
+    said = "{'messages': [HumanMessage(content='q', id='1'), AIMessage(content='a', id='2')]}"
+    attributes = {"langfuse.observation.type": "generation", "langfuse.observation.input": said}
+    attributes["langfuse.observation.output"] = "b"
+
+    [found] = reconstruct([span("a", 1, attributes=attributes)])
+
+    assert [(m.role, m.content) for m in found.messages] == [
+        ("user", "q"),
+        ("assistant", "a"),
+        ("assistant", "b"),
+    ]

@@ -26,7 +26,7 @@ def log(name: str, body: Any, time: int, of: Span, **attributes: Any) -> LogReco
         ({"attributes": {"gen_ai.prompt.0.role": "user", "gen_ai.system": "x"}}, "traceloop"),
         ({"attributes": {"gen_ai.system": "x"}}, "genai-events"),
         ({"attributes": {"gen_ai.operation.name": "chat"}}, "genai"),
-        ({"attributes": {"http.method": "GET"}}, ""),
+        ({"attributes": {"app.step": "GET"}}, ""),
     ],
 )
 def test_a_span_goes_through_one_dialect(fields: dict[str, Any], dialect: str):

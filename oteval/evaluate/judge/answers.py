@@ -22,7 +22,7 @@ _NAMES = (
 )
 _OPENING = re.compile(rf"\s*(?:<(?P<name>{_NAMES})>|\[(?P<square>{_NAMES})\]|◁think▷)", re.I)
 _CLOSING = re.compile(rf"</{_NAMES}>|\[/{_NAMES}\]|◁/think▷", re.I)
-_FENCE = re.compile(r"```(?:json[c5]?)?[ \t]*\r?\n(?P<body>.*?)\r?\n?[ \t]*```", re.DOTALL | re.I)
+_FENCES = frozenset({"```", "```json"})
 
 
 def parse_answer(text: str | None) -> Any:
@@ -38,9 +38,7 @@ def parse_answer(text: str | None) -> Any:
     if not answer:
         raise Unusable("the answer is empty")
     if not answer.startswith("{"):
-        answer = _without_reasoning(answer)
-        fence = _FENCE.fullmatch(answer)
-        answer = fence["body"].strip() if fence else answer
+        answer = _without_fence(_without_reasoning(answer))
     return parse_json(answer)
 
 
@@ -57,6 +55,13 @@ def parse_json(text: str) -> Any:
     if not isinstance(value, dict):
         raise Unusable(f"the answer is JSON but no object: {_short(text)}")
     return value
+
+
+def _without_fence(text: str) -> str:
+    """Return what stands in a code fence that is the whole text; any other text as it is."""
+    first, _, rest = text.partition("\n")
+    is_fenced = first.strip().lower() in _FENCES and rest.endswith("```")
+    return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,18 @@ from ...jsontext import dumps
 from .answers import parse_answer
 from .schema import Schema, Unusable
 
-__all__ = ["RUNGS", "FormatRefused", "Memory", "Reply", "Request", "Rung", "Spent", "climb"]
+__all__ = [
+    "ENDED",
+    "RUNGS",
+    "FormatRefused",
+    "Memory",
+    "Reply",
+    "Request",
+    "Rung",
+    "Spent",
+    "climb",
+    "plain_finish",
+]
 
 Rung = Literal["json_schema", "tool", "json_object", "text", "function"]
 RUNGS: tuple[Rung, ...] = ("json_schema", "tool", "json_object", "text")
@@ -33,11 +44,12 @@ _ABOUT_FORMAT = re.compile(
 )
 
 
-# How models say that an answer is whole; some say nothing.
-_ENDED = frozenset(
+ENDED = frozenset(
     {"", "stop", "tool_calls", "tool_call", "tool_use", "function_call", "end_turn", "end"}
     | {"stop_sequence", "eos", "eos_token", "complete", "completed", "finish", "finished"}
 )
+"""How models say that an answer is whole; some say nothing."""
+
 _REFUSED = frozenset(
     {"content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist"}
     | {"prohibited_content", "guardrail_intervened", "spii"}
@@ -265,15 +277,20 @@ def _ask(request: Request, spent: Spent) -> Generator[Request, Reply, Reply]:
     spent.rung = request.rung
     reply = yield request
     spent.add(reply)
-    finish = reply.finish.lower().removeprefix("finish_reason_")
+    finish = plain_finish(reply.finish)
     if reply.refusal or finish in _REFUSED:
         raise JudgeError(f"the judge refused: {reply.refusal or 'stopped by a content filter'}")
-    if finish not in _ENDED:
+    if finish not in ENDED:
         raise JudgeError(
             f"the answer was cut off at its token limit or before its end: it finished with "
             f"{reply.finish!r}; raise max_tokens if the request sets it"
         )
     return reply
+
+
+def plain_finish(finish: str) -> str:
+    """Return why an answer ended in the form that `ENDED` has."""
+    return finish.lower().removeprefix("finish_reason_")
 
 
 def _read(reply: Reply, schema: Schema) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...errors import JudgeError
@@ -98,7 +99,7 @@ class LangChainBackend:
             returned = call_with(lambda: runnable.invoke(list(request.messages)), {}, self.timeout)
         except Exception as error:
             raise self._explained(error) from error
-        return _reply(returned, request)
+        return self._ended(_reply(returned, request))
 
     async def asend(self, request: Request) -> Reply:
         """Return the reply to a request."""
@@ -108,10 +109,18 @@ class LangChainBackend:
             returned = await asyncio.wait_for(call, self.timeout)
         except Exception as error:
             raise self._explained(error) from error
-        return _reply(returned, request)
+        return self._ended(_reply(returned, request))
 
     def close(self) -> None:
         """Do nothing: the model is the user's."""
+
+    def _ended(self, reply: Reply) -> Reply:
+        """Return a reply as cut off where a stream never said why it ended.
+
+        LangChain completes the arguments of a tool call whose stream broke off.
+        """
+        is_cut = getattr(self._core, "streaming", False) is True and not reply.finish
+        return replace(reply, finish="end of the stream") if is_cut else reply
 
     def _asking(self, request: Request) -> Any:
         """Return the runnable that asks in a rung's way."""

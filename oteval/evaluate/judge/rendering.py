@@ -82,7 +82,7 @@ class Prompt:
         """
         nonce, left_out = new_nonce(), list[LeftOut]()
         texts = {name: self._text(name, value, nonce, left_out) for name, value in values.items()}
-        parts = parts_of(attachments)
+        parts = [self._attached(part, nonce, left_out) for part in parts_of(attachments)]
         task = ""
         if isinstance(self.template, str):
             self._refuse_missing(values, attachments)
@@ -165,6 +165,15 @@ class Prompt:
             return (self.as_text or _as_text)(value)
 
         return cache(make)
+
+    def _attached(
+        self, part: dict[str, Any], nonce: str, left_out: list[LeftOut]
+    ) -> dict[str, Any]:
+        """Return a part that is attached; a text is data, as any other variable."""
+        is_data = self.harden and "attachments" not in self.instructions
+        if part.get("type") != "text" or not is_data:
+            return part
+        return _text_part(block("attachments", part.get("text"), nonce, left_out))
 
     def _of_langchain(
         self, values: Mapping[str, Any], texts: Mapping[str, Callable[[], str]]

@@ -143,6 +143,37 @@ def test_a_stream_that_never_says_that_it_ended_is_an_error(
     assert ask(stream=True)["score"] is None
 
 
+def test_a_stream_that_also_says_it_was_cut_off_is_an_error(
+    ask: Callable[..., Any], server: Server
+):
+    """A later reason does not make up for it."""
+    chunks = streamed(GOOD, finish="length").chunks + streamed("").chunks
+    server.script = lambda _body, _number: Reply(chunks=chunks)
+
+    assert "'length'" in ask(stream=True)["metadata"]["error"]
+
+
+def test_a_chat_model_s_stream_that_breaks_off_is_an_error(server: Server):
+    """LangChain would complete the arguments of the call."""
+    cut = '{"reasoning": "It seems right, but", "score": true, "no'
+    server.script = lambda body, _number: (
+        Reply(chunks=streamed_call(cut, "stop").chunks[:-2])
+        if asked_as(body) == "tool"
+        else error(400, "tools only")
+    )
+    model = ChatOpenAI(
+        model="m",
+        base_url=server.url,
+        api_key="k",  # type: ignore[arg-type]
+        max_retries=0,
+        streaming=True,
+    )
+
+    found = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
+
+    assert found["score"] is None
+
+
 def test_a_completion_that_says_it_is_incomplete_is_an_error(
     ask: Callable[..., Any], server: Server
 ):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -79,6 +81,49 @@ def test_what_is_no_one_object_is_unusable(text: str | None):
     """Nothing is guessed, least of all which of two objects was meant."""
     with pytest.raises(Unusable):
         parse_answer(text)
+
+
+NOISE = st.sampled_from(
+    [
+        *("I think ", "</think>", "<think>", "```", "```json\n", "\n```", "so: ", ".", "{", "["),
+        *("\ufeff", "<answer>", "</answer>", "<|im_end|>", "[/THINK]", "[THINK]", "◁think▷"),
+        *("\u200b", "//", "null"),
+    ]
+)
+CLOSED = re.compile(
+    r"(<think>(?:(?!</think>).)*</think>|\[THINK\](?:(?!\[/THINK\]).)*\[/THINK\])*", re.DOTALL
+)
+
+
+@given(st.lists(NOISE, max_size=4).map("".join), st.lists(NOISE, max_size=4).map("".join))
+def test_a_verdict_in_any_noise_is_not_taken(before: str, after: str):
+    """Only reasoning that has an end may stand before it, and a fence around it."""
+    text = f"{before}{GOOD}{after}"
+    rest = CLOSED.sub("", text, count=1)
+    is_whole = rest in (GOOD, f"```json\n{GOOD}```", f"```json\n{GOOD}\n```")
+
+    try:
+        found = parse_answer(text)
+    except Unusable:
+        found = None
+
+    assert (found is not None) is is_whole
+
+
+def test_an_endless_answer_is_read_in_a_moment():
+    """Models that lose their way write white space until they are stopped."""
+    start = time.process_time()
+    for begin, more in (
+        ("```json\n", " "),
+        ("<think>", " "),
+        ("", "{"),
+        ("", "`"),
+        ("", "<think>"),
+    ):
+        with pytest.raises(Unusable):
+            parse_answer(begin + more * 100_000)
+
+    assert time.process_time() - start < 5
 
 
 @given(st.text())

@@ -33,6 +33,7 @@ class OpenTrace:
         is_new: Whether all there is of it came since it is open.
         has_conversation: Whether a span that came says a conversation.
         look_ns: When it is looked at whether it is complete (ns).
+        rows: How many spans and log records came since it is open.
     """
 
     first_ns: int
@@ -43,6 +44,7 @@ class OpenTrace:
     is_new: bool = False
     has_conversation: bool = False
     look_ns: int = 1 << 63
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Tracker:
             state.last = max(state.last, arrival.last)
             state.has_root |= arrival.has_root or name in complete_before
             state.has_conversation |= bool(arrival.conversations)
+            state.rows += arrival.rows
             due_ns, _ = self._due_ns(state)
             # What is looked at too early is put back then.
             if due_ns < state.look_ns:
@@ -161,6 +164,14 @@ class Tracker:
             state = self._open.setdefault(name, one.state)
             state.look_ns = self._due_ns(state)[0]
             heapq.heappush(self._heap, (state.look_ns, name))
+
+    def put_off(self, due: Sequence[Due], until: int) -> None:
+        """Take traces back, to be looked at again at a time (ns)."""
+        for one in due:
+            name = one.completed.trace_id
+            state = self._open.setdefault(name, one.state)
+            state.look_ns = until
+            heapq.heappush(self._heap, (until, name))
 
     def close(self, trace_id: str) -> None:
         """Let a trace be no longer open."""

@@ -22,6 +22,7 @@ class KnownPlaces:
 
     def __init__(self, store: Store, tracker: Tracker, due: Iterable[Due], mark: int) -> None:
         self._store, self._tracker, self._mark = store, tracker, mark
+        self._together: dict[tuple[str, ...], list[str]] = {}
         self._due = {one.completed.trace_id: one.state for one in due}
 
     def numbers(self, traces: Sequence[str]) -> list[Range] | None:
@@ -47,6 +48,12 @@ class KnownPlaces:
 
     def with_conversations(self, traces: Sequence[str]) -> list[str]:
         """Return traces and all others that share conversations with them, also by others."""
+        known = self._together.get(tuple(traces))
+        if known is None:
+            known = self._together[tuple(traces)] = self._sought(traces)
+        return known
+
+    def _sought(self, traces: Sequence[str]) -> list[str]:
         talking = [name for name in traces if not self._is_new(name) or self._talks(name)]
         if not talking:
             return sorted(set(traces))

@@ -119,7 +119,8 @@ class Scoring:
     def is_idle(self) -> bool:
         """Whether nothing is to be judged now; open traces and retries wait for their time."""
         agenda = self._agenda
-        return not agenda.to_judge and not self._unwritten and not agenda.has_left
+        is_done = not agenda.to_judge and not self._unwritten and not agenda.has_left
+        return is_done and self._completing.is_idle
 
     @property
     def open_traces(self) -> int:
@@ -149,6 +150,7 @@ class Scoring:
 
     def close(self) -> None:
         """Write what has come, and let the lanes end; what is under way is done again."""
+        self._completing.close()
         self._collect()
         self._write(self._clock())
         self._settle(self._clock())
@@ -234,9 +236,11 @@ class Scoring:
             if name in known and self._agenda.work[key].live.scorer.where.matches(known[name])
         }
 
-    def _came_to(self, found: Sequence[Todo], traces: Sequence[str], now: int) -> None:
+    def _came_to(
+        self, found: Sequence[Todo], traces: Sequence[str], now: int, is_large: bool
+    ) -> None:
         """Take up what is to be judged of traces that are complete."""
-        self._consider(found, now)
+        self._consider(found, now, is_old=is_large)
         waiting = self._agenda.waits_for
         self._giving.release([name for name in traces if not waiting(name)], now)
 
@@ -247,14 +251,20 @@ class Scoring:
     # -- what is to be judged
 
     def _consider(
-        self, found: Sequence[Todo], now: int, only: tuple[str, str] | None = None
+        self,
+        found: Sequence[Todo],
+        now: int,
+        only: tuple[str, str] | None = None,
+        *,
+        is_old: bool = False,
     ) -> None:
         """Take up what evaluators have to do on some trajectories.
 
         Args:
             found: The trajectories, with what was said of them.
             now: The time (ns).
-            only: The only evaluator that is meant, all when None; then it is of old.
+            only: The only evaluator that is meant, all when None.
+            is_old: Whether what comes just now goes before it.
         """
         said = {(t.trajectory_id, t.rev, (t.evaluator, t.version)): t for t in found}
         targets = {(t.trajectory_id, t.rev): t for t in found}
@@ -265,7 +275,7 @@ class Scoring:
                 if (*target, key) in self._agenda or not self._draws(work, todo.trace_id):
                     continue
                 before = said.get((*target, key))
-                self._agenda.take_up(work, todo, before, now, is_old=only is not None)
+                self._agenda.take_up(work, todo, before, now, is_old=is_old)
 
     def _refill(self, now: int) -> None:
         """Take up what was left in the store, as much as there is room for."""
@@ -276,7 +286,7 @@ class Scoring:
             found = self._store.live.todo(after=first - 1, since_ns=since, limit=_REFILL)
             if len({todo.trace_id for todo in found}) >= _REFILL:
                 self._agenda.leave(key, found[-1].completion + 1)
-            self._consider(found, now, only=key)
+            self._consider(found, now, only=key, is_old=True)
 
     def _feed(self, now: int) -> bool:
         """Judge what is judged at once, and hand the lanes what they have room for."""

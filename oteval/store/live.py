@@ -56,6 +56,7 @@ class Arrival(NamedTuple):
         first: The number of the first span or log record that came.
         last: The number of the last.
         conversations: The ids of conversations that its spans have.
+        rows: How many spans and log records came.
     """
 
     trace_id: str
@@ -63,6 +64,7 @@ class Arrival(NamedTuple):
     first: int
     last: int
     conversations: Sequence[str] = ()
+    rows: int = 1
 
 
 class Completed(NamedTuple):
@@ -152,7 +154,7 @@ class Live:
             f"""
             SELECT trace_id, bool_or(is_root), min(seq), max(seq), coalesce(
                 list(DISTINCT conversation_id) FILTER (conversation_id IS NOT NULL), []
-            ) FROM (
+            ), count(*) FROM (
                 SELECT trace_id, seq, conversation_id, coalesce(parent_id, '') = '' OR coalesce(
                     try_cast(regexp_extract(rest, '"flags":([0-9]+)', 1) AS BIGINT) & {_REMOTE}, 0
                 ) <> 0 AS is_root

@@ -21,6 +21,7 @@ __all__ = ["Pending"]
 _STAGE = "reconstruct"
 _KEYS = pa.schema([("key", pa.int64()), ("is_loose", pa.bool_())])
 _FETCHED = 10_000
+_TEXT = pa.string()
 
 
 class Pending:
@@ -240,3 +241,29 @@ class Pending:
             more = {trace_id for (trace_id,) in rows} - found
             found |= more
         return sorted(found)
+
+    def in_long_conversations(self, trace_ids: Sequence[str], traces: int) -> frozenset[str]:
+        """Return those of some traces that are in a conversation of so many traces or more.
+
+        Args:
+            trace_ids: The traces; what live scoring has noted of them is gone by, see `Live.note`.
+            traces: How many.
+        """
+        self._connection.register("wanted", pa.table({"trace_id": pa.array(trace_ids, _TEXT)}))
+        rows = self._connection.execute(
+            """
+            WITH talks AS (
+                SELECT DISTINCT conversation_id FROM noted_conversations
+                SEMI JOIN wanted USING (trace_id) WHERE conversation_id IS NOT NULL
+            ), long AS (
+                SELECT conversation_id FROM noted_conversations SEMI JOIN talks
+                USING (conversation_id)
+                GROUP BY conversation_id HAVING count(DISTINCT trace_id) >= $traces
+            )
+            SELECT DISTINCT trace_id FROM noted_conversations SEMI JOIN wanted USING (trace_id)
+            SEMI JOIN long USING (conversation_id)
+            """,
+            {"traces": traces},
+        ).fetchall()
+        self._connection.unregister("wanted")
+        return frozenset(trace_id for (trace_id,) in rows)

@@ -6,15 +6,17 @@ version 1 (cgroups(7)); where there are none, the machine's own figures hold.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import os
 import resource
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["memory", "processors", "raise_file_limit", "sync"]
+__all__ = ["memory", "private_folder", "processors", "raise_file_limit", "sync"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -104,6 +106,27 @@ def _path(root: Path, controller: str) -> str:
         if controller in controllers.split(","):
             return path.lstrip("/")
     return ""
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may use, or see that it is one.
+
+    Raises:
+        OSError: It is a symbolic link, somebody else's, or others may write to it.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.ELOOP, "it is a symbolic link; give a real folder", str(path))
+    if found.st_uid not in (os.geteuid(), 0) and os.geteuid():
+        raise OSError(errno.EPERM, "it belongs to another user", str(path))
+    if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return
+    if not path.is_mount() or any(path.iterdir()):
+        hint = f"others may write to it; run chmod 700 {path}"
+        raise OSError(errno.EPERM, hint, str(path))
+    # A new disk is open to all; nobody has used it.
+    path.chmod(0o700)
 
 
 def raise_file_limit() -> int:

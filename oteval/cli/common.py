@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..errors import ConfigError
 from ..jsontext import dumps
 from ..pipeline import refresh
+from ..printable import printable, printable_json
 from ..selection import Selection, parse_condition
 from ..show import Trimmed, one_line
 from ..store import Store
@@ -161,9 +162,14 @@ def warn(message: str) -> None:
     click.echo(f"oteval: {one_line(message)}", err=True)
 
 
+def say(message: str) -> None:
+    """Print a line of results."""
+    click.echo(printable(message))
+
+
 def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
-    sys.stdout.write(dumps(value) + "\n")
+    sys.stdout.write(printable_json(dumps(value)) + "\n")
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import click
 from ..config import DEFAULT_PATH, Config, load_config
 from ..pipeline import prepare
 from ..plural import counted
+from ..printable import printable
 from ..store import MEMORY, Store
-from .common import db_option
+from .common import db_option, say
 
 __all__ = ["config"]
 
@@ -30,9 +31,11 @@ def check(path: str, db: str) -> int:
     with Store(db if Path(db).exists() else MEMORY) as store:
         prepared = prepare(found, store, Path(path).parent)
     for one in prepared:
-        click.echo(f"{one.scorer.name}  version {one.scorer.version}")
+        say(f"{one.scorer.name}  version {one.scorer.version}")
     click.echo(
-        f"{path}: {counted(len(prepared), 'evaluator')}, {counted(len(found.gates), 'gate')}",
+        printable(
+            f"{path}: {counted(len(prepared), 'evaluator')}, {counted(len(found.gates), 'gate')}"
+        ),
         err=True,
     )
     return 0

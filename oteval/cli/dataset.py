@@ -11,7 +11,7 @@ from ..experiments import dataset_from_references, dataset_from_trajectories, re
 from ..plural import counted
 from ..show import datasets_table
 from . import common
-from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
+from .common import db_option, filters, json_option, open_store, out, print_json, say, select, warn
 
 __all__ = ["dataset"]
 
@@ -56,7 +56,7 @@ def add(
         is_new = store.datasets.add(found)
     state = "kept" if is_new else "was there already"
     examples = counted(len(found.examples), "example")
-    click.echo(f"dataset {name}@{found.version}: {examples}, {state}")
+    say(f"dataset {name}@{found.version}: {examples}, {state}")
     return 0
 
 

@@ -13,7 +13,7 @@ from ..pipeline import read_messages
 from ..plural import counted
 from ..show import references_table
 from . import common
-from .common import db_option, json_option, open_store, out, print_json, warn
+from .common import db_option, json_option, open_store, out, print_json, say, warn
 
 __all__ = ["reference"]
 
@@ -40,7 +40,7 @@ def add(source: str, name: str | None, db: str) -> int:
             trajectory = store.trajectories.get(source)
             messages, label, origin = trajectory.own_messages, trajectory.id, trajectory.id
         store.references.add(name or label, messages, origin, time.time_ns())
-    click.echo(f"reference {name or label}: {counted(len(messages), 'message')} of {origin}")
+    say(f"reference {name or label}: {counted(len(messages), 'message')} of {origin}")
     return 0
 
 
@@ -87,5 +87,5 @@ def _is_readable(name: str, read) -> bool:  # type: ignore[no-untyped-def]
         warn(f"{name}: {error}")
         return False
     calls = sum(len(message.tool_calls) for message in messages)
-    click.echo(f"{name}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
+    say(f"{name}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
     return True

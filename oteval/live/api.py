@@ -10,6 +10,7 @@ import orjson
 
 from ..errors import NotFound, OtevalError
 from ..jsontext import dumps
+from ..printable import printable_json
 from ..selection import Selection, parse_condition
 from ..store import Store
 
@@ -55,7 +56,7 @@ class Api:
                 trajectory = store.trajectories.get(name)
                 scores = store.scores.of([trajectory.id])[trajectory.id]
                 known = {**trajectory.as_dict(), "scores": [score.as_dict() for score in scores]}
-                return dumps(known).encode()
+                return printable_json(dumps(known)).encode()
             if path == "trajectories":
                 found = store.trajectories.read(_selection(query))
                 return _list(dumps(trajectory.as_dict()) for trajectory in found)
@@ -67,7 +68,7 @@ class Api:
 
 
 def _list(texts: Any) -> bytes:
-    return f"[{','.join(texts)}]".encode()
+    return f"[{','.join(map(printable_json, texts))}]".encode()
 
 
 def _selection(query: Mapping[str, Any]) -> Selection:

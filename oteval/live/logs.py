@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from ..printable import printable, printable_json
+
 __all__ = ["set_up"]
 
 
@@ -22,13 +24,16 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return printable_json(json.dumps(line, ensure_ascii=False))
 
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record.created)} {record.levelname.lower()} {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        message = printable(" ".join(record.getMessage().splitlines()))
+        text = f"{_time(record.created)} {record.levelname.lower()} {message}"
+        if not record.exc_info:
+            return text
+        return f"{text}\n{printable(self.formatException(record.exc_info))}"
 
 
 class _Part(logging.Filter):

@@ -102,7 +102,25 @@ def serve(
     sys.setswitchinterval(0.001)
     # Nobody else may read what is written, whatever the shell says of new files.
     os.umask(0o077)
+    _make_private(settings)
     asyncio.run(_Front(settings, access, tls).run(on_ready))
+
+
+def _make_private(settings: Settings) -> None:
+    """See that nobody else can use what is written.
+
+    Raises:
+        ConfigError: A folder is not the owner's alone; the message says what to do.
+    """
+    try:
+        for folder in (settings.spool, settings.queues):
+            if folder == settings.spool or folder.is_symlink() or folder.exists():
+                machine.private_folder(folder)
+        for file in (Path(settings.db), Path(f"{settings.db}.wal")):
+            if file.is_file() and file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from error
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ..errors import InputError
 from ..jsontext import dumps
+from ..printable import printable_json
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 
@@ -38,7 +39,8 @@ def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) 
         scores = store.scores.of([trajectory.id for trajectory in page])
         for trajectory in page:
             own = [score.as_dict() for score in scores[trajectory.id]]
-            out.write(dumps({**trajectory.as_dict(), "scores": own}) + "\n")
+            text = dumps({**trajectory.as_dict(), "scores": own})
+            out.write(printable_json(text) + "\n")
         count += len(page)
     return count
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,8 +67,8 @@ def refuse_unpriced(rule: BaseRule, limits: Limits | None) -> None:
 
 
 def _python(rule: PythonRule, base: Path) -> Made:
-    _make_importable(base)
-    function = load_function(rule.call)
+    with _importable(base):
+        function = load_function(rule.call)
     timeout = None if rule.timeout is None else float(rule.timeout)
     code = code_version(function)
     return Made(
@@ -97,8 +98,19 @@ _MAKERS: dict[type[BaseRule], Callable[[Any, Path], Made]] = {
 }
 
 
-def _make_importable(folder: Path) -> None:
-    """Let functions be imported that stand beside the configuration, as ``python -m`` would."""
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let functions be imported that stand beside the configuration, as ``python -m`` would.
+
+    Afterwards the folder comes last: a file there is never imported in place of a package.
+    """
     name = str(folder.resolve())
-    if name not in sys.path:
-        sys.path.insert(0, name)
+    given = list(sys.path)
+    sys.path.insert(0, name)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module changed the path itself
+            sys.path.remove(name)
+        if name not in given:
+            sys.path.append(name)

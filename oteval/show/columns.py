@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
+from ..printable import printable
 from .text import clean
 
 __all__ = ["Column", "Columns", "Trimmed", "cut", "one_row"]
@@ -76,11 +77,18 @@ class Trimmed:
         for line in console.render_lines(self._content, options, pad=False):
             while line and not line[-1].text.strip(" "):
                 line.pop()
+            line = [_printable(segment) for segment in line]
             if line:
                 last = line.pop()
                 line.append(Segment(last.text.rstrip(" "), last.style))
             yield from line
             yield Segment.line()
+
+
+def _printable(segment: Segment) -> Segment:
+    """Return a piece of a line in which nothing acts on the terminal but its own style."""
+    text, style, control = segment
+    return segment if control else Segment(printable(text), style)
 
 
 class Columns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -10,26 +9,14 @@ from typing import Any
 from ..jsontext import dumps
 from ..model import ToolCall
 from ..plural import counted
+from ..printable import printable
 
 __all__ = ["ago", "call_text", "clean", "clock", "duration", "one_line", "short_ids", "shorten"]
-
-# All that a terminal acts on, newline and tab aside; what reorders or hides text that is read
-# (bidirectional marks, invisible tags); and what neither UTF-8 nor XML can hold.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-    "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
-)
 
 
 def clean(text: str) -> str:
     """Return text with its control characters made visible."""
-    return _CONTROL.sub(lambda found: _escape(ord(found.group())), text)
-
-
-def _escape(code: int) -> str:
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return printable(text)
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,83 @@
+"""Text of traces never acts on a terminal, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from oteval.cli import cli
+from oteval.printable import printable, printable_json
+
+HOSTILE = "a\x1b[2J\x07\x7f\x85\x9b31m\u202eevil\u2066\u2069\u200f\u061c\u2028\U000e0041\n"
+SEEN = set("\x1b\x07\x7f\x85\x9b\u202e\u2066\u2069\u200f\u061c\u2028\U000e0041")
+
+
+def test_text_shows_its_control_characters() -> None:
+    """Each is written as an escape; newlines and tabs stay."""
+    assert SEEN.isdisjoint(printable(HOSTILE))
+    assert printable("a\tb\nc é 字 😀") == "a\tb\nc é 字 😀"
+
+
+def test_json_keeps_its_value() -> None:
+    """What is printed reads as the same value, with nothing that acts on a terminal."""
+    text = printable_json(json.dumps({HOSTILE: [HOSTILE]}, ensure_ascii=False))
+
+    assert SEEN.isdisjoint(text)
+    assert json.loads(text) == {HOSTILE: [HOSTILE]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("trajectories",),
+        ("trajectories", "--json"),
+        ("show", "ID"),
+        ("show", "ID", "--json"),
+        ("export", "--jsonl", "-"),
+        ("scores", "--json"),
+        ("explain", "ID"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_prints_what_acts_on_a_terminal(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """A run whose every text is hostile, through the commands that show it."""
+    said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": HOSTILE}]}])
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": HOSTILE,
+        "gen_ai.input.messages": said,
+        "gen_ai.output.messages": said.replace("user", "assistant"),
+        "gen_ai.conversation.id": HOSTILE,
+        HOSTILE: HOSTILE,
+    }
+    span = {
+        "traceId": "11" * 16,
+        "spanId": "22" * 8,
+        "name": HOSTILE,
+        "startTimeUnixNano": "1",
+        "endTimeUnixNano": "2",
+        "status": {"code": 2, "message": HOSTILE},
+        "attributes": [
+            {"key": key, "value": {"stringValue": value}} for key, value in attributes.items()
+        ],
+    }
+    group = {"scope": {"name": HOSTILE}, "spans": [span]}
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": HOSTILE}}]}
+    document = {"resourceSpans": [{"resource": resource, "scopeSpans": [group]}]}
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    db = str(tmp_path / "x.duckdb")
+    run = CliRunner().invoke
+    loaded = run(cli, ["ingest", str(tmp_path / "t.json"), "--db", db])
+    listed = run(cli, ["trajectories", "--json", "--db", db])
+    known = json.loads(listed.stdout)["id"]
+
+    found = run(cli, [known if one == "ID" else one for one in arguments] + ["--db", db])
+
+    assert loaded.exit_code == 0, loaded.output
+    assert found.exit_code == 0, found.output
+    assert SEEN.isdisjoint(found.output)

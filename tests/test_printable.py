@@ -74,7 +74,7 @@ def test_no_command_prints_what_acts_on_a_terminal(
     run = CliRunner().invoke
     loaded = run(cli, ["ingest", str(tmp_path / "t.json"), "--db", db])
     listed = run(cli, ["trajectories", "--json", "--db", db])
-    known = json.loads(listed.stdout)["id"]
+    known = json.loads(listed.stdout)["trajectory_id"]
 
     found = run(cli, [known if one == "ID" else one for one in arguments] + ["--db", db])
 

@@ -294,14 +294,16 @@ class _Body:
         return [*self._before, *self._rest()]
 
     def _rest(self) -> list[Message]:
+        if self.role == "tool" and self.only_approves and not self.results:
+            return []
         if self.results and not (self.texts or self.calls or self.parts):
             return self.results
+        if self.role == "tool":
+            self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
         if self.role == "tool" and self.results and not (self.texts or self.calls):
             # Such as an image beside a tool's result: it belongs to it.
             last = self.results[-1]
             return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
-        if self.role == "tool" and self.only_approves:
-            return []
         content = "\n".join(self.texts) if self.texts else None
         if self.calls:
             content = content or None  # some clients write an empty text beside calls

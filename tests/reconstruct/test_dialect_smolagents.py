@@ -381,3 +381,24 @@ def test_a_later_runs_task_is_its_own():
     attributes = {"input.value": '{"task": "new"}', "smolagents.task": "old"}
 
     assert texts(only(run(attributes=attributes))) == ["new", "done"]
+
+
+def test_an_answer_of_which_only_the_role_is_there_is_missing():
+    """A streamed answer that was not recorded leaves a role alone; the gap says so."""
+    found = only(run(attributes={"output.value": ""}), model("m", 3, TASK, parent="a"))
+
+    assert texts(found) == ["s", "New task:\nq"]
+    assert codes(found) == ["content_not_captured"]
+    assert "no output" in found.gaps[0].detail
+
+
+@pytest.mark.parametrize("length", [40, 80])
+def test_texts_of_calls_that_were_cut_name_a_gap(length: int):
+    """A text of calls cut by a limit is not read as a whole one, in history and in answers."""
+    role, text = called(*CALLS)
+    history = only(run(), model("m", 3, [*TASK, (role, text[:length])], "done", parent="a"))
+    written = json.dumps({"name": "get_weather", "arguments": {"city": "Paris", "unit": "celsius"}})
+    answer = only(run(), model("m", 3, TASK, f"Action:\n{written[: length - 10]}", parent="a"))
+
+    assert codes(history) == ["content_truncated"]
+    assert codes(answer) == ["content_truncated"]

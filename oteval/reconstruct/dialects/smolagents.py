@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...model import Message, Span, ToolCall
+from ...model import Gap, Message, Span, ToolCall
 from ..content import from_messages, join_neighbours
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun
@@ -67,8 +67,36 @@ def _model_call(call: ModelCall) -> ModelCall:
     asks = any(message.tool_calls for message in output)
     writes_code = not asks and any(_CODE.search(message.content or "") for message in output)
     # The calls that the code makes are no part of the answer: it is open to the tools' spans.
-    whole = call.whole and not writes_code
-    return replace(call, input=tuple(_memory(call.input, call.span)), output=output, whole=whole)
+    cut = _cut_texts([*call.input, *output], call.span)
+    return replace(
+        call,
+        input=tuple(_memory(call.input, call.span)),
+        output=tuple(message for message in output if not _is_empty(message)),
+        whole=call.whole and not writes_code and not cut,
+        gaps=(*call.gaps, *cut),
+    )
+
+
+def _is_empty(message: Message) -> bool:
+    """Return whether only the role of an answer was recorded."""
+    return not (message.content or message.tool_calls or message.parts)
+
+
+def _cut_texts(messages: Sequence[Message], span: Span) -> list[Gap]:
+    """Return the gap of texts that tell calls and were cut before their end."""
+    if any(map(_is_cut, messages)):
+        return [gap("content_truncated", span.span_id, key="a text that tells calls")]
+    return []
+
+
+def _is_cut(message: Message) -> bool:
+    text = (message.content or "").strip()
+    if message.role == "tool-call":
+        items = text.removeprefix(_CALLING).strip()
+        return items.startswith("[{") and not _is_list(parse(items).value)
+    start = text.find("{")
+    tells = message.role == "assistant" and start >= 0 and not message.tool_calls
+    return tells and '"name"' in text and parse(text[start:]).truncated
 
 
 def _with_written_call(message: Message) -> Message:

@@ -15,8 +15,6 @@ from ..values import hidden
 
 __all__ = ["call_part", "messages_of"]
 
-DENIED = "Tool execution denied."
-
 
 def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
     """Return the messages of a parsed value in the SDK's own form; a text alone is one message.
@@ -35,34 +33,18 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
 
 
 def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with its content's parts in a form that all dialects share."""
+    """Return a message with its results last.
+
+    A provider's own result stands before the text; the answer itself was one text and its calls.
+    """
     content = item.get("content")
-    if not isinstance(content, list):
+    if item.get("role") != "assistant" or not isinstance(content, list):
         return item
-    parts = [_part(part) for part in content if isinstance(part, Mapping)]
-    if item.get("role") == "tool":  # what approves a call is no result of it
-        parts = [part for part in parts if part.get("type") == "tool_result"]
-        if not parts:
-            return {}
-    # A provider's own result stands before the text; the answer itself was one text and its calls.
-    parts.sort(key=lambda part: part.get("type") == "tool_result")
-    return {"role": item.get("role"), "parts": parts}
+    return {**item, "content": sorted(content, key=_is_result)}
 
 
-def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    kind = part.get("type")
-    if kind == "tool-call":
-        return call_part(part)
-    if kind != "tool-result":
-        return part
-    result, failed = _outcome(part)
-    return {
-        "type": "tool_result",
-        "id": part.get("toolCallId"),
-        "name": part.get("toolName"),
-        "result": result,
-        "is_error": failed,
-    }
+def _is_result(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "tool-result"
 
 
 def call_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,14 +55,3 @@ def call_part(part: Mapping[str, Any]) -> dict[str, Any]:
         "name": part.get("toolName"),
         "arguments": part.get("input", part.get("args")),
     }
-
-
-def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return a tool's result and whether it is an error: a typed output, until version 4 plain."""
-    output = part.get("output", part.get("result"))
-    if not isinstance(output, Mapping) or "type" not in output or "output" not in part:
-        return output, part.get("isError") is True
-    kind = str(output["type"])
-    if kind == "execution-denied":
-        return output.get("reason") or DENIED, False
-    return output.get("value"), kind.startswith("error")

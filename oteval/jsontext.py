@@ -77,7 +77,7 @@ def _parsed(text: str | bytes) -> tuple[Any, bool]:
         value, standard = _read(text)
     except RecursionError:
         raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
-    if _brackets(text) > _MAX_DEPTH and _too_deep(value):
+    if len(text) > _MAX_DEPTH and _brackets(text) > _MAX_DEPTH and _too_deep(value):
         raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
     return value, standard
 

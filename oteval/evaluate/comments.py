@@ -14,12 +14,14 @@ from itertools import islice
 from .calls import CallTable
 from .list_order import call_lists, option_for
 from .pairing import Pairs, call_fits, unpaired
+from .rules import Exact
 from .spec import MatchSpec
 from .strict import StrictMatch
-from .values import differences, same, show, sorted_lists
+from .values import differences, same, show
 
 __all__ = ["calls_comment", "strict_comment"]
 
+_EXACT = Exact()
 _LISTED = 3
 _CANDIDATES = 10
 
@@ -126,18 +128,10 @@ def _nearest(
     for other in named:
         pair = (others.arguments(other), table.arguments(call))
         out, ref = pair if turned else pair[::-1]
-        count = 0 if _reordered(out, ref) else _count(out, ref)
+        count = 0 if call_lists(_EXACT, out, ref) else _count(out, ref)
         if best is None or count < best[0]:
             best = (count, other)
     return None if best is None else best[1]
-
-
-def _reordered(out: object, ref: object) -> bool:
-    """Return whether two values differ in the order of lists, and in nothing else."""
-    try:
-        return not same(out, ref) and same(sorted_lists(out), sorted_lists(ref))
-    except RecursionError:
-        return False
 
 
 def _count(out: object, ref: object) -> int:

@@ -15,7 +15,7 @@ from .calls import CallTable
 from .pairing import Pairs, unpaired
 from .rules import Rule, Tolerant
 from .spec import MatchSpec
-from .values import canonical_key, sorted_lists
+from .values import canonical_key, holds_list, sorted_lists
 
 __all__ = ["call_lists", "option_for", "reordered_lists"]
 
@@ -45,6 +45,8 @@ def reordered_lists(
         By tool, the dotted paths of the lists, as the option ``sets`` takes them.
     """
     extra, missing = unpaired(pairs, outs, refs)
+    extra = [call for call in extra if _may_hold_list(out, call)]
+    missing = [call for call in missing if extra and _may_hold_list(ref, call)]
     waiting: dict[tuple[str, str], list[int]] = {}
     for call in missing:
         key = _unordered(spec.rule(ref.names[call]), ref, call)
@@ -73,6 +75,8 @@ def call_lists(rule: Rule, out: Any, ref: Any) -> list[str]:
         The paths; empty where the arguments match, or differ in more than the order of lists.
     """
     try:
+        if not (holds_list(out) and holds_list(ref)):
+            return []
         left, right = rule.compared(out), rule.compared(ref)
         if left is None or right is None or canonical(left) == canonical(right):
             return []
@@ -94,10 +98,15 @@ def option_for(rule: Rule, paths: Sequence[str]) -> str:
     return dumps({"tolerant": {"sets": sorted(sets)}})
 
 
+def _may_hold_list(table: CallTable, call: int) -> bool:
+    raw = table.raw[call]
+    return raw is not None and (not isinstance(raw, str) or "[" in raw)
+
+
 def _unordered(rule: Rule, table: CallTable, call: int) -> str | None:
-    if not table.captured(call):
-        return None
     try:
+        if not holds_list(table.arguments(call)):
+            return None
         value = rule.compared(table.arguments(call))
         return None if value is None else canonical_key(sorted_lists(value))
     except RecursionError:

@@ -16,6 +16,7 @@ __all__ = [
     "Difference",
     "canonical_key",
     "differences",
+    "holds_list",
     "lookup",
     "same",
     "show",
@@ -137,6 +138,15 @@ def differences(
             )
     elif not equal(out, ref):
         yield path, out, ref
+
+
+def holds_list(value: Any) -> bool:
+    """Return whether a value is a list of several items, or holds one."""
+    if isinstance(value, dict):
+        return any(map(holds_list, value.values()))
+    if isinstance(value, (list, tuple)):
+        return len(value) > 1 or any(map(holds_list, value))
+    return False
 
 
 def sorted_lists(value: Any) -> Any:

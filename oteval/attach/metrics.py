@@ -57,19 +57,25 @@ _GAUGES = {
     "oldest_open_trace_seconds": "The age of the oldest of them.",
     "put_off": "Evaluations that failed or are over budget and are done later.",
     "config_ok": "Whether oteval.yaml could be read when it last changed.",
+}
+_FORWARD_GAUGES = {
     "forward_held_spans": "Spans held for their scores.",
     "forward_oldest_seconds": "The age of the oldest of them.",
     "forward_quota_bytes": "The most bytes there may be.",
     **_of_queue("forward", "Parts of requests"),
-    **_of_queue("events", "Requests"),
 }
+_EVENTS_GAUGES = _of_queue("events", "Requests")
 _COUNTERS = {
     "config_reloads": "How often oteval.yaml was taken anew.",
     "config_failures": "How often it could not be.",
+}
+_FORWARD_COUNTERS = {
     "forward_sent_spans": "Spans sent on.",
     "forward_rejected_spans": "Spans that the endpoint left out of requests that it took.",
     "forward_refused": "Requests refused for good, and kept.",
     "forward_looped_spans": "Spans that came back or came twice.",
+}
+_EVENTS_COUNTERS = {
     "events_sent": "Events sent.",
     "events_rejected": "Events that the endpoint left out of requests that it took.",
     "events_refused": "Requests refused for good, and kept.",
@@ -123,26 +129,38 @@ class Metrics:
         )
         self._agents: dict[str, set[str]] = {}
         self._recent: dict[tuple[str, str], deque[bool]] = {}
-        self._follow_others(registry)
-
-    def _follow_others(self, registry: CollectorRegistry) -> None:
-        """Make what is taken over from others' figures."""
-        self._gauges = {
-            name: Gauge(f"oteval_{name}", text, registry=registry) for name, text in _GAUGES.items()
-        }
-        self._counters = {
-            name: Counter(f"oteval_{name}", text, registry=registry)
-            for name, text in _COUNTERS.items()
-        }
-        self._failures = {
-            name: Counter(
-                f"oteval_{name}_failures", "Requests that failed.", ("status",), registry=registry
-            )
-            for name in ("forward", "events")
-        }
+        self._gauges: dict[str, Gauge] = {}
+        self._counters: dict[str, Counter] = {}
+        self._failures: dict[str, Counter] = {}
         self._counted: dict[tuple[str, str], float] = {}
-        for name in ("config_ok", "forward_ok", "events_ok"):
-            self._gauges[name].set(1)
+        self._follow(_GAUGES, _COUNTERS)
+        self._gauges["config_ok"].set(1)
+
+    def follow_forward(self) -> None:
+        """Show figures of forwarding; without, there are none."""
+        self._follow_endpoint("forward", _FORWARD_GAUGES, _FORWARD_COUNTERS)
+
+    def follow_events(self) -> None:
+        """Show figures of log events; without, there are none."""
+        self._follow_endpoint("events", _EVENTS_GAUGES, _EVENTS_COUNTERS)
+
+    def _follow_endpoint(
+        self, name: str, gauges: Mapping[str, str], counters: Mapping[str, str]
+    ) -> None:
+        if name in self._failures:
+            return
+        self._follow(gauges, counters)
+        self._gauges[f"{name}_ok"].set(1)
+        self._failures[name] = Counter(
+            f"oteval_{name}_failures", "Requests that failed.", ("status",), registry=self.registry
+        )
+
+    def _follow(self, gauges: Mapping[str, str], counters: Mapping[str, str]) -> None:
+        """Make metrics for what is taken over from others' figures."""
+        for name, text in gauges.items():
+            self._gauges[name] = Gauge(f"oteval_{name}", text, registry=self.registry)
+        for name, text in counters.items():
+            self._counters[name] = Counter(f"oteval_{name}", text, registry=self.registry)
 
     def scored(self, score: Score, agent: str, seconds: float, lag: float) -> None:
         """Count a score.
@@ -195,6 +213,7 @@ class Metrics:
 
     def forwarding(self, state: Mapping[str, Any]) -> None:
         """Take over how forwarding stands: `Forwarder.state`."""
+        self.follow_forward()
         self._gauges["forward_held_spans"].set(state["held_spans"])
         self._gauges["forward_oldest_seconds"].set(state["oldest_seconds"])
         self._gauges["forward_quota_bytes"].set(state["quota"])
@@ -205,6 +224,7 @@ class Metrics:
 
     def emitting(self, state: Mapping[str, Any]) -> None:
         """Take over how the log events stand: `Events.state`."""
+        self.follow_events()
         self._count("events_sent", state["sent"])
         self._count("events_rejected", state["rejected"])
         self._queue("events", state)

@@ -113,11 +113,11 @@ def serve(
             _refuse_open(option, split_address(address)[0])
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
-        warn(f"no {config_path}: traces are stored and shown, nothing is scored")
-        config_path = ""
+        warn(f"no {config_path}: traces are stored, and scored as soon as that file is there")
     settings = Settings(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
+        may_lack_config=not given,
         http=http,
         grpc=grpc,
         forward=forward,

@@ -43,6 +43,7 @@ def open_attach(
     forward = _forward(config, forward_url)
     attach = Attach(Metrics())
     if forward is not None:
+        attach.metrics.follow_forward()
         attach.forward = Forwarder(
             folder / _TRACES,
             _target("forward", forward, environment),
@@ -51,6 +52,7 @@ def open_attach(
             clock=clock,
         )
     if config.events is not None:
+        attach.metrics.follow_events()
         target = _target("events", config.events, environment)
         attach.events = Events(folder / _EVENTS, target, version=__version__, clock=clock)
     if config.metrics is not None:

@@ -186,7 +186,12 @@ class Back:
 
     def _load_rules(self) -> Rules:
         if self._settings.config:
-            return Rules(self._settings.config, self._own, copy=self._settings.config_copy)
+            return Rules(
+                self._settings.config,
+                self._own,
+                copy=self._settings.config_copy,
+                is_optional=self._settings.may_lack_config,
+            )
         return Rules("", self._own, Config.model_construct(evaluators=[]))
 
     def _tell(self) -> None:

@@ -32,11 +32,12 @@ class RedactionRules:
         error: Why the file could not be read when that was last tried, or "".
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, is_optional: bool = False) -> None:
         """Read the file.
 
         Args:
             path: The file; "" for no rules.
+            is_optional: Whether the file may be missing; there are no rules until it is there.
 
         Raises:
             ConfigError: The file cannot be read.
@@ -51,7 +52,7 @@ class RedactionRules:
         self.error = ""
         self._is_stale = False
         self.redactor = Redactor([])
-        if path:
+        if path and not (is_optional and self._stamp is None):
             self._take(read_config(path))
 
     def keep_copy(self, path: Path) -> None:
@@ -132,6 +133,10 @@ class RedactionRules:
 
     def _write_copy(self) -> None:
         if self._copy is None or not self._path:
+            return
+        if not self._text:
+            # Rules of an earlier server, for a file that is no longer there, are not ours.
+            self._copy.unlink(missing_ok=True)
             return
         partial = self._copy.with_name(f"{self._copy.name}.{os.getpid()}")
         try:

@@ -115,6 +115,7 @@ class Rules:
         store: Where references by name or trajectory are.
         config: The configuration, instead of the file's; nothing is then read again.
         copy: The last configuration that could be read, for when the file's cannot.
+        is_optional: Whether the file may be missing; there are no rules until it is there.
 
     Raises:
         ConfigError: The file cannot be read, or says what is not known.
@@ -127,6 +128,7 @@ class Rules:
         config: Config | None = None,
         *,
         copy: Path | None = None,
+        is_optional: bool = False,
     ) -> None:
         self._path = Path(path)
         # Judges ask it for earlier answers from threads of their own.
@@ -136,6 +138,8 @@ class Rules:
         self.error = ""
         self.loads, self.failures = 1, 0
         try:
+            if is_optional and self._stamp is None and not (copy and copy.exists()):
+                config = Config.model_construct(evaluators=[])
             self.config = config or load_config(self._path)
             self.live = self._prepared(self.config)
         except OtevalError as error:

@@ -43,6 +43,7 @@ from .redaction_rules import RedactionRules
 from .settings import Settings
 from .supervisor import Supervisor
 from .token_rules import TokenRules
+from .welcome import welcome
 
 __all__ = ["Tls", "serve"]
 
@@ -147,11 +148,12 @@ class _Front:
         self._intake: Intake
         self._spool: Spool
         self._back: Supervisor
+        self._addresses: dict[str, str] = {}
 
     async def run(self, on_ready: Callable[[str], None] | None) -> None:
         settings = self._settings
         # Before anything else: a server that does not know its rules does not start.
-        self._redaction = RedactionRules(settings.config)
+        self._redaction = RedactionRules(settings.config, is_optional=settings.may_lack_config)
         listener = _listen(settings.http)
         self._spool = Spool(settings.spool, quota=settings.quota)
         self._redaction.keep_copy(settings.config_copy)
@@ -161,10 +163,11 @@ class _Front:
         grpc_server = self._grpc() if settings.grpc else None
         host = split_address(settings.http)[0]
         url = f"{'https' if self._tls else 'http'}://{host}:{listener.getsockname()[1]}"
-        addresses = {"http": url, "front_pid": os.getpid()}
+        self._addresses = {"http": url}
         if grpc_server is not None:
-            addresses["grpc"] = f"{split_address(settings.grpc)[0]}:{grpc_server.port}"
-        self._back = Supervisor(replace(settings, notice=addresses), self._spool.stored)
+            self._addresses["grpc"] = f"{split_address(settings.grpc)[0]}:{grpc_server.port}"
+        notice = {**self._addresses, "front_pid": os.getpid()}
+        self._back = Supervisor(replace(settings, notice=notice), self._spool.stored)
         supervising = asyncio.create_task(self._back.run())
         receiver = HttpReceiver(self._intake, self._access, limit=settings.limit)
         server = Server(
@@ -187,7 +190,7 @@ class _Front:
         serving = asyncio.create_task(server.serve([listener]))
         watching = asyncio.create_task(self._watch_config())
         if on_ready is not None:
-            on_ready(", ".join(str(v) for k, v in addresses.items() if k != "front_pid"))
+            on_ready(", ".join(self._addresses.values()))
         await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
         await self._end(server, serving, grpc_server)
         watching.cancel()
@@ -243,11 +246,16 @@ class _Front:
 
     def _routes(self) -> list[Route]:
         return [
+            Route("/", self._welcome),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
             Route("/api/{path:path}", self._api),
         ]
+
+    async def _welcome(self, request: Request) -> Response:  # noqa: ARG002
+        text = welcome(self._addresses, needs_token=self._access.needs("ingest"))
+        return Response(text, media_type="text/plain")
 
     async def _healthz(self, request: Request) -> Response:  # noqa: ARG002
         return Response(b"ok\n", media_type="text/plain")

@@ -19,6 +19,7 @@ class Settings:
     Attributes:
         db: The database.
         config: oteval.yaml, "" to score nothing.
+        may_lack_config: Whether that file may come later; nothing is scored until then.
         http: ``host:port`` of the HTTP server; port 0 takes any.
         grpc: That of the gRPC server, "" for none.
         forward: Where traces go on to; "" for what the configuration says.
@@ -33,6 +34,7 @@ class Settings:
 
     db: str
     config: str = ""
+    may_lack_config: bool = False
     http: str = "127.0.0.1:4318"
     grpc: str = "127.0.0.1:4317"
     forward: str = ""

@@ -165,12 +165,12 @@ def tweaked(known: Any, chance: random.Random) -> Any:
 
 def shaped(turns: list[Case], chance: random.Random, broken: bool) -> Any:
     """Return a trajectory in one of the forms that both packages read."""
-    form = chance.choice(["openai", "openai", "openai", "langchain", "mixed", "dict"])
+    form = chance.choice(["openai", "openai", "anthropic", "langchain", "mixed", "dict"])
     messages = []
     for at, one in enumerate(turns):
-        own = chance.choice(["openai", "langchain"]) if form == "mixed" else form
-        make = langchain_message if own == "langchain" else openai_message
-        messages.append(make(one, at, chance, broken))
+        own = chance.choice(["openai", "anthropic", "langchain"]) if form == "mixed" else form
+        make = {"langchain": langchain_message, "anthropic": anthropic_message}
+        messages.append(make.get(own, openai_message)(one, at, chance, broken))
     return {"messages": messages} if form == "dict" else messages
 
 
@@ -191,6 +191,17 @@ def openai_message(one: Case, at: int, chance: random.Random, broken: bool) -> C
     if calls or (role == "assistant" and one["empty"] != "absent"):
         message["tool_calls"] = calls or (None if one["empty"] == "none" else [])
     return message
+
+
+def anthropic_message(one: Case, at: int, chance: random.Random, broken: bool) -> Case:
+    """Return a message whose calls are Anthropic's blocks; others as OpenAI has them."""
+    if not one["calls"]:
+        return openai_message(one, at, chance, broken)
+    blocks: list[Case] = [{"type": "text", "text": "so"}] if chance.random() < 0.5 else []
+    for number, (name, known) in enumerate(one["calls"]):
+        call = {"type": "tool_use", "id": f"c{at}-{number}", "name": name}
+        blocks.append({**call, "input": copy.deepcopy(known)})
+    return {"role": one["role"], "content": blocks}
 
 
 def langchain_message(one: Case, at: int, chance: random.Random, broken: bool) -> Any:
@@ -296,7 +307,11 @@ def plain(message: Any) -> Plain:
     """Return the role and the calls of a message of a case."""
     if isinstance(message, dict):
         calls = [one["function"] for one in message.get("tool_calls") or ()]
-        return message["role"], [(one["name"], one["arguments"]) for one in calls]
+        found = [(one["name"], one["arguments"]) for one in calls]
+        if isinstance(message["content"], list):
+            uses = [one for one in message["content"] if one["type"] == "tool_use"]
+            found += [(one["name"], json.dumps(one["input"])) for one in uses]
+        return message["role"], found
     role = {"ai": "assistant", "human": "user"}.get(message.type, message.type)
     calls = getattr(message, "tool_calls", ())
     return role, [(one["name"], json.dumps(one["args"])) for one in calls]

@@ -166,7 +166,7 @@ def create_llm_as_judge(
             answer of that form in place of a result, and raises `JudgeError` without one.
         **options: base_url (str): The server; else ``OPENAI_BASE_URL``.
             api_key (str): Its key; else ``OPENAI_API_KEY``.
-            timeout (float): Seconds to wait for an answer, each time it is tried (60).
+            timeout (float): Seconds that a request may take, with its retries (60).
             max_retries (int): How often the client tries again (2).
             temperature (float): The sampling temperature.
             seed (int): The sampling seed.
@@ -176,8 +176,10 @@ def create_llm_as_judge(
             samples (int): How often the judge is asked; the majority's verdict counts.
             jury (list): Several models or judges in place of one; the majority's verdict counts.
             cache (AnswerCache or bool): Where answers are kept; True keeps them in memory.
-            max_cost (float): US dollars this evaluator may spend; then it is not evaluated.
-            max_concurrency (int): How many questions may be under way at once.
+            max_cost (float): US dollars this evaluator may spend; then it is not evaluated. Every
+                model needs a price.
+            max_concurrency (int): How many questions may be under way at once, over all threads
+                and event loops.
             prices (dict): By model, ``{"input": ..., "output": ...}`` in US dollars per million
                 tokens.
             harden (bool): Whether what is judged is shown as data between delimiters (True).

@@ -16,7 +16,7 @@ from .patterns import PatternError, compile_pattern
 
 __all__ = ["EVERYTHING", "Condition", "Selection", "parse_asked", "parse_condition"]
 
-_CONDITION = re.compile(r"\s*([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)\s*(.*?)\s*$", re.DOTALL)
+_CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
 # What a condition can name, beside `attributes.KEY`.
 FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
@@ -99,10 +99,11 @@ def parse_condition(text: str) -> Condition:
     Raises:
         ConfigError: The text is no condition, or names a field that is not known.
     """
-    match = _CONDITION.match(text)
+    # Stripped beforehand: a pattern that strips takes quadratic time.
+    match = _CONDITION.match(text.strip())
     if match is None:
         raise ConfigError(f"--where {text!r}: write FIELD OPERATOR VALUE, for instance errors>0")
-    name, operator, value = match.groups()
+    name, operator, value = match[1], match[2], match[3].strip()
     if name not in FIELDS and not name.startswith("attributes."):
         known = ", ".join([*FIELDS, "attributes.KEY"])
         raise ConfigError(f"--where {text!r}: no field {name!r}; there are {known}")

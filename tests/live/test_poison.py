@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import grpc
 import pytest
@@ -207,6 +208,50 @@ def add(spool: Spool, count: int) -> None:
     for _ in range(count):
         body = agent_run()[1].SerializeToString()
         spool.append(Record("traces", "protobuf", time.time_ns(), body)).result(20)
+
+
+EVIL = ("(a+)+$", "(a|aa)+$", "(a|a)*b", "^([a-zA-Z]+)*$", "(.*a){12}$")
+
+
+@pytest.mark.parametrize("pattern", EVIL)
+def test_conditions_of_readers_hold_up_nobody(served: Served, pattern: str) -> None:
+    """A pattern that would backtrack for hours is answered, and runs are stored meanwhile."""
+    trace_id, request = agent_run(agent="a" * 5000 + "!")
+    assert served.post("/v1/traces", request.SerializeToString())[0] == 200
+    until(lambda: served.get(f"/api/trajectories/{trace_id}")[0] == 200, 60)
+
+    with Neighbour(served) as neighbour:
+        query = urlencode({"where": f"agent~{pattern}"})
+        status, body = served.get(f"/api/trajectories?{query}")
+        runs = list(neighbour.runs)
+    until(lambda: all(served.get(f"/api/trajectories/{run}")[0] == 200 for run in runs), 60)
+
+    assert status == 200
+    assert trace_id not in body.decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "where=agent" + "%20" * 15_000 + "x",
+        "where=agent~" + "%28" * 5_000,
+        "where=agent~a%7B1000%7D%7B1000%7D",
+        "where=agent~%28%3F%3Da%29",
+        "where=" + "seconds%3E" + "9" * 5_000,
+        "since_ns=99999999999999999999999",
+        "limit=-5",
+        "limit=" + "9" * 5_000,
+        "where=agent~%00&where=agent~%ED%A0%80",
+    ],
+)
+def test_odd_questions_of_readers_are_answered_soon(served: Served, query: str) -> None:
+    """Each has an answer in time, and the storing process goes on."""
+    begun = time.monotonic()
+    status, _ = served.get(f"/api/trajectories?{query}")
+
+    assert status in (200, 400)
+    assert time.monotonic() - begun < 20
+    assert served.get("/api/status")[0] == 200
 
 
 def test_what_is_left_out_is_told_shortly(served: Served) -> None:

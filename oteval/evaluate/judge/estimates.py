@@ -24,9 +24,9 @@ LIKELY_ANSWER = 500
 
 # What providers count for an image at most; its base64 text is thirty times as long.
 _IMAGE = 2000
-# The most by which text can have more tokens than characters suggest; beyond it, a server adds
-# tokens of its own to every prompt.
-_MOST = 4.0
+# By which factors text can have fewer and more tokens than its characters suggest. Beyond the
+# latter, a server adds tokens of its own to every prompt.
+_LEAST, _MOST = 0.5, 4.0
 _WORDS = (string.ascii_letters + " ").encode()
 _ASCII = bytes(range(128))
 
@@ -57,6 +57,7 @@ class Estimator:
     answer_limit: int | None = None
     has_learned: bool = False
     _ratio: float = field(default=1.0, repr=False)
+    _is_counted: bool = field(default=False, repr=False)
     _overhead: float = field(default=0.0, repr=False)
     _longest: int = field(default=0, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -81,7 +82,9 @@ class Estimator:
         likely = _prompt_tokens(request)
         with self._lock:
             if read:
-                self._ratio = max(self._ratio, min(read / likely, _MOST))
+                ratio = min(max(read / likely, _LEAST), _MOST)
+                self._ratio = max(self._ratio, ratio) if self._is_counted else ratio
+                self._is_counted = True
                 self._overhead = max(self._overhead, read - likely * self._ratio)
             read = read or self._scaled(likely)
             written = written or text_tokens(_written(reply))

@@ -26,6 +26,7 @@ from ..pipeline import prepare
 from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References
 from ..pipeline.scoring import Prepared
+from ..plural import counted
 from ..store import Store
 
 __all__ = ["LiveRule", "Rules"]
@@ -176,7 +177,7 @@ class Rules:
             return False
         self.config, self.live, self.error = config, live, ""
         self.loads += 1
-        _log.info("%s: %d evaluators in force", self._path, len(live))
+        _log.info("%s: %s in force", self._path, counted(len(live), "evaluator"))
         return True
 
     def spent(self, evaluator: str, since_ns: int) -> float:

@@ -279,7 +279,7 @@ class _Body:
     def add_aside(self, item: Mapping[str, Any]) -> None:
         """Add what a message says beside its content: reasoning, a refusal."""
         for key, kind in (("reasoning_content", "reasoning"), ("refusal", "refusal")):
-            if isinstance(item.get(key), str) and item[key]:
+            if key in item and isinstance(item[key], str) and item[key]:
                 self.parts.append({"type": kind, "content": item[key]})
 
     def take_as_result(self, item: Mapping[str, Any]) -> None:

@@ -38,6 +38,7 @@ _KINDS = (
     ("an HTTP request", ("http.", "asgi.", "url.")),
     ("a network call", ("dns.", "net.", "network.", "server.address", "tls.")),
 )
+_PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 
 def infrastructure_of(span: Span) -> str:
@@ -45,6 +46,8 @@ def infrastructure_of(span: Span) -> str:
     if any(key in span.attributes for key in _HTTP):
         where = str(first(span.attributes, _URL) or "").partition("?")[0]
         return f"an HTTP request{where and f' to {where}'}, without what was said"
+    if not any(key.startswith(_PREFIXES) for key in span.attributes):
+        return ""
     for text, prefixes in _KINDS:
         if any(key.startswith(prefixes) for key in span.attributes):
             return text

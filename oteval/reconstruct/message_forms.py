@@ -20,6 +20,9 @@ _CONSTRUCTORS = ("constructor", "not_implemented")
 _MESSAGE_FIELDS = frozenset(
     {"parts", "tool_calls", "toolCalls", "function_call", "toolInvocations"}
 )
+_EXTRAS = frozenset(
+    {"additional_kwargs", "function_call", "invalid_tool_calls", "tool_calls", "toolCalls"}
+)
 _PROMPTS = {"system-prompt": "system", "user-prompt": "user"}
 
 
@@ -103,6 +106,8 @@ def _default_role(fields: Mapping[str, Any], role: str) -> str:
 
 def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a message with the calls that stand beside its usual fields."""
+    if _EXTRAS.isdisjoint(fields):
+        return fields
     extra = fields.get("additional_kwargs")
     extra = extra if isinstance(extra, Mapping) else {}
     calls = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]

@@ -9,6 +9,7 @@ thought, or a part of an unknown kind, which `unknown_kind` tells apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..model import ToolCall
@@ -109,19 +110,30 @@ DENIED = "Tool execution denied."
 
 
 def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((fields[key] for key in keys if fields.get(key) is not None), None)
+    for key in keys:
+        value = fields.get(key)
+        if value is not None:
+            return value
+    return None
 
 
-def _plain(name: Any) -> str:
-    return str(name or "").lower().replace("-", "").replace("_", "").replace(" ", "")
+# Every part is asked for its kind several times, and there are few kinds.
+@lru_cache(maxsize=1024)
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+@lru_cache(maxsize=1024)
+def _bare(name: str) -> str:
+    kind = _plain(name)
+    for suffix in ("content", "block", "part", "param"):
+        kind = kind.removesuffix(suffix) or kind
+    return kind
 
 
 def _kind(part: Mapping[str, Any]) -> str:
     """Return a part's kind, "" where it names none."""
-    kind = _plain(_first(part, _TYPES))
-    for suffix in ("content", "block", "part", "param"):
-        kind = kind.removesuffix(suffix) or kind
-    return kind
+    return _bare(str(_first(part, _TYPES) or ""))
 
 
 def unknown_kind(part: Mapping[str, Any]) -> str:
@@ -228,7 +240,7 @@ def _inner(part: Mapping[str, Any]) -> Iterator[Part] | None:
     for key, value in part.items():
         if not isinstance(value, Mapping):
             continue
-        name = _plain(key)
+        name = _plain(str(key))
         if name == "toolinvocation":
             return _of_interface(value, "")
         if name in ("functionresponse", "toolresult", "toolcallresult"):

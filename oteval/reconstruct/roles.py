@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["ROLES", "role_of"]
@@ -38,7 +39,12 @@ def role_of(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         value = next((value[key] for key in _ENUM_KEYS if key in value), "")
-    text = value.strip() if isinstance(value, str) else ""
+    return _role_of_text(value) if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=1024)
+def _role_of_text(text: str) -> str:
+    text = text.strip()
     name = text.rpartition(".")[2].lower().removeprefix("role_")
     name = name.removesuffix("chunk").removesuffix("message").strip("_-")
     found = _SPELLINGS.get(name, name)

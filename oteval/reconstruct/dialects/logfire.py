@@ -41,7 +41,8 @@ SWITCH = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT)"
 )
 AGENTS = "logfire.openai_agents"
-SCOPES = ("logfire.openai", "logfire.anthropic", AGENTS)
+ANTHROPIC = "logfire.anthropic"
+SCOPES = ("logfire.openai", ANTHROPIC, AGENTS)
 REQUEST, RESPONSE, EVENTS = "request_data", "response_data", "events"
 RAW_INPUT, RAW_RESPONSE = "raw_input", "response"
 TEMPLATE = "logfire.msg_template"
@@ -130,6 +131,8 @@ def _model_call(span: Span) -> ModelCall:
     told = emitted_in(parse(attributes.get(EVENTS)).value)
     if told and not (sent and received):
         sent, received, others = split(span, told)
+        if not received and not span.is_error:
+            sent, received = _before_answer(sent)
     if not span.is_error or not sent:
         gaps += not_captured(span, _sides(span, sent, received), SWITCH, gaps)
     return ModelCall(
@@ -145,6 +148,14 @@ def _model_call(span: Span) -> ModelCall:
         is_delta=request.is_delta or _goes_on(span),
         gaps=tuple(gaps),
     )
+
+
+def _before_answer(told: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Return what was sent and what was received, where no event says which is the answer."""
+    at = len(told)
+    while at and told[at - 1].role == "assistant":
+        at -= 1
+    return told[:at], told[at:]
 
 
 def _keys(span: Span) -> tuple[str, ...]:
@@ -183,7 +194,28 @@ def _response(span: Span) -> Any:
         return attributes.get(RAW_RESPONSE, attributes.get("output"))
     found = _mapping(attributes.get(RESPONSE))
     text = found.get("combined_chunk_content")
-    return text if isinstance(text, str) and "message" not in found else found
+    if isinstance(text, str) and "message" not in found:
+        return text
+    return _unwrapped(found) if span.scope == ANTHROPIC else found
+
+
+def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer of Anthropic's whose calls have their arguments as the model gave them.
+
+    The instrumentation writes them as the one field ``input``.
+    """
+    message = _mapping(response.get("message"))
+    calls = [_mapping(call) for call in message.get("tool_calls") or ()]
+    functions = [_mapping(call.get("function")) for call in calls]
+    given = [_mapping(function.get("arguments")).get("input") for function in functions]
+    told = [
+        {**call, "function": {**function, "arguments": arguments}}
+        for call, function, arguments in zip(calls, functions, given, strict=True)
+        if arguments is not None
+    ]
+    if not told or len(told) != len(calls):
+        return response
+    return {**response, "message": {**message, "tool_calls": told}}
 
 
 def _goes_on(span: Span) -> bool:

@@ -227,9 +227,11 @@ def _gaps(builder: Builder) -> tuple[Gap, ...]:
 
 
 def _left_out(builder: Builder) -> list[Gap]:
-    """Return the gap of calls in the history of which nothing but the id is known."""
+    """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
     told = builder.thread.entries[builder.start : builder.end]
     unknown = [e.message for e in told for call in e.message.tool_calls if not call.name]
-    if not unknown:
-        return []
-    return [gap("calls_left_out", unknown[0].span_id, count=len(unknown))]
+    found = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
+    first = next((entry.message for entry in told if entry.is_spoken), None)
+    if first is not None and first.role == "tool" and builder.history is None:
+        found.append(gap("history_missing", first.span_id))
+    return found

@@ -63,7 +63,7 @@ def fold_nested(run: Run) -> None:
     inside: dict[int, list[ModelCall]] = defaultdict(list)
     outers = {id(outer): outer for outer, _ in run.nested}
     for outer, inner in run.nested:
-        if outer.span.start_ns <= inner.span.start_ns and inner.span.end_ns <= outer.span.end_ns:
+        if _is_within(outer, inner):
             inside[id(outer)].append(inner)
     counts: dict[str, int] = defaultdict(int)
     changes: _Changes = {}
@@ -79,6 +79,13 @@ def fold_nested(run: Run) -> None:
     run.nested = []
     _change(run, changes)
     _note(run, counts)
+
+
+def _is_within(outer: ModelCall, inner: ModelCall) -> bool:
+    """Return whether a nested call lies within the outer; an empty one may end with the stream."""
+    if outer.span.start_ns > inner.span.start_ns:
+        return False
+    return inner.span.end_ns <= outer.span.end_ns or not (inner.input or inner.output)
 
 
 def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:

@@ -33,6 +33,10 @@ CODES: dict[str, str] = {
     "cyclic_parents": "the span's parents form a circle; it was taken as a root",
     "duplicate_call": ("{count} model calls were recorded again by {scopes}; each is counted once"),
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
+    "history_missing": (
+        "the conversation begins with the result of a tool; what was said before is in a trace "
+        "that is not loaded, or is kept by the provider"
+    ),
     "history_rewritten": (
         "this model call no longer held {count} earlier messages; both versions are kept"
     ),

@@ -95,7 +95,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     received, others = _answers(content.get(OUTPUT), span)
     if not any(found.code in LOSSES for found in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
-    sent = read_system(content, span) + sent
+    sent = _with_system(read_system(content, span), sent)
     return ModelCall(
         span,
         input=revealed(sent, span, switch, gaps),
@@ -147,6 +147,12 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     return from_messages(answer, span, "assistant"), from_messages(others, span, "assistant")
 
 
+def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
+    """Return what was sent with the system prompt in front, where it does not hold that as well."""
+    known = {message.content for message in sent if message.role in ("system", "developer")}
+    return [message for message in system if message.content not in known] + sent
+
+
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
     """Return the system prompt that a span holds apart from its messages."""
     parts = content.get(SYSTEM)
@@ -186,7 +192,7 @@ def read_agent(span: Span, logs: Logs) -> AgentRun:
     return AgentRun(
         span,
         name=agent_name(span),
-        input=tuple(read_system(content, span) + _messages(content.get(INPUT), span)),
+        input=tuple(_with_system(read_system(content, span), _messages(content.get(INPUT), span))),
         output=tuple(_messages(content.get(OUTPUT), span, "assistant")),
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
     )

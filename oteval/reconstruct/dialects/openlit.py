@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ... import semconv
 from ...model import Message, Span, ToolCall
+from ..gaps import gap
 from ..readings import ModelCall, Reading, ToolRun, Wrapper
 from . import genai, genai_events
 from .base import Dialect, Logs
@@ -22,7 +23,12 @@ from .base import Dialect, Logs
 __all__ = ["OPENLIT"]
 
 SWITCH = "set capture_message_content=True in openlit.init()"
+NO_TOOLS = (
+    "OpenLIT leaves the calls and results of the Responses API out; instrument the client with "
+    "opentelemetry-instrumentation-genai-openai"
+)
 SCOPE = "openlit"
+_NAMES = {"gen_ai.agent.name", "gen_ai.agent.id"}
 ARGUMENTS = ("gen_ai.tool.args", "gen_ai.tool.input")
 RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
 
@@ -39,7 +45,8 @@ def read(span: Span, logs: Logs) -> Reading:
         return _model_call(span, logs)
     if operation == "execute_tool":
         return _tool(span)
-    if operation == "invoke_agent":
+    # Turns and tasks of the OpenAI Agents SDK are called agents too, but have no name.
+    if operation == "invoke_agent" and _NAMES & set(span.attributes):
         return genai.read_agent(span, logs)
     return Wrapper(span)
 
@@ -50,7 +57,17 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         assert isinstance(reading, ModelCall)
         return reading
     call = genai.read_model_call(span, logs, SWITCH)
-    return replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
+    call = replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
+    if span.attributes.get("openai.api.type") != "responses" or not _lacks_tools(call):
+        return call
+    missing = gap("content_not_captured", span.span_id, switch=NO_TOOLS)
+    return replace(call, whole=False, gaps=(*call.gaps, missing))
+
+
+def _lacks_tools(call: ModelCall) -> bool:
+    """Return whether tools may have run: of the Responses API, only texts are in the history."""
+    asks = any(message.tool_calls for message in call.output)
+    return asks or bool(call.tools) or len(call.input) > 1 or not call.input
 
 
 def _with_calls(messages: Sequence[Message]) -> list[Message]:

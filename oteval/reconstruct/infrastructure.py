@@ -1,4 +1,4 @@
-"""Spans of requests and database calls, which applications write beside those of their agents.
+"""Spans of requests, database calls and the like, beside those of an application's agents.
 
 A trace of nothing else has no agent, and so no trajectory.
 """
@@ -43,6 +43,8 @@ _PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 def infrastructure_of(span: Span) -> str:
     """Return what a span is that no dialect reads, in words, or "" where nothing tells."""
+    if _creates_agent(span):
+        return "the creation of an agent"
     if any(key in span.attributes for key in _HTTP):
         where = str(first(span.attributes, _URL) or "").partition("?")[0]
         return f"an HTTP request{where and f' to {where}'}, without what was said"
@@ -52,6 +54,10 @@ def infrastructure_of(span: Span) -> str:
         if any(key.startswith(prefixes) for key in span.attributes):
             return text
     return ""
+
+
+def _creates_agent(span: Span) -> bool:
+    return span.attributes.get("gen_ai.operation.name") == "create_agent"
 
 
 def foreign_marks(span: Span) -> set[str]:
@@ -67,8 +73,11 @@ def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogReco
         logs: The trace's log records by span id.
     """
     return all(
-        infrastructure_of(span)
-        and not foreign_marks(span)
-        and not read_span(span, logs.get(span.span_id, ()))[0]
+        _creates_agent(span)
+        or (
+            infrastructure_of(span)
+            and not foreign_marks(span)
+            and not read_span(span, logs.get(span.span_id, ()))[0]
+        )
         for span in spans
     )

@@ -11,7 +11,7 @@ import pytest
 from oteval.model import Message, Span
 from oteval.reconstruct import reconstruct
 
-from .builders import brief, capture, codes, only, span, texts
+from .builders import asks, brief, capture, codes, only, said, span, texts, user
 from .test_captures import GOLD, assert_gold, assert_joined, trajectories
 
 NAME = "crewai_openinference"
@@ -197,3 +197,62 @@ def test_crewais_own_spans_are_no_agents():
 
     assert (texts(found), codes(found)) == (["x"], ["no_model_spans"])
     assert (alone.messages, alone.agent, codes(alone)) == ((), "", ["no_model_spans"])
+
+
+def native(name: str, start: int, operation: str, **attributes: Any) -> Span:
+    """Return one of CrewAI's own spans."""
+    told = {key.replace("__", "."): value for key, value in attributes.items()}
+    event = {"crewai.event_name": operation, "gen_ai.operation.name": operation}
+    parent = "" if name == "a" else "a"
+    end = 99 if name == "a" else start + 1
+    return span(name, start, parent=parent, scope="crewai", attributes={**event, **told}, end=end)
+
+
+def test_reprs_in_the_history_of_crewais_own_spans_are_read():
+    """Calls in the history and tools' schemas are Python reprs; a failure has a second span."""
+    asked = asks(("look", {"x": "1"}, "k"))
+    repr_of = asks(("'look'", '\'{"x": "1"}\'', "k"))
+    failed = {"role": "tool", "parts": [{"type": "text", "content": "Error executing tool: bad"}]}
+    schema = [
+        {
+            "type": "function",
+            "name": "look",
+            "description": "'d'",
+            "parameters": {"properties": {"x": "{'type': 'string'}"}, "required": ["'x'"]},
+        }
+    ]
+    arguments = {"gen_ai__tool__name": "look", "gen_ai__tool__call__arguments": '{"x": "1"}'}
+    found = only(
+        native("a", 1, "invoke_agent", gen_ai__agent__name="f67e", crewai__agent__role="desk"),
+        native(
+            "c",
+            2,
+            "chat",
+            gen_ai__input__messages=json.dumps([user("q")]),
+            gen_ai__output__messages=json.dumps([asked]),
+            gen_ai__tool__definitions=json.dumps(schema),
+        ),
+        native("t", 4, "execute_tool", **arguments, error__type="ValueError"),
+        native("f", 5, "execute_tool", **arguments, crewai__event_name="tool_failure_detected"),
+        native(
+            "d",
+            7,
+            "chat",
+            gen_ai__input__messages=json.dumps([user("q"), repr_of, failed]),
+            gen_ai__output__messages=json.dumps([said("a")]),
+        ),
+    )
+
+    assert brief(found.messages) == [
+        ("user", "q"),
+        ("assistant", [("look", {"x": "1"})]),
+        ("tool", "Error executing tool: bad"),
+        ("assistant", "a"),
+    ]
+    assert found.messages[2].is_error
+    assert (found.agent, found.gaps, found.dialects) == ("desk", (), ("crewai",))
+    assert found.tools[0]["description"] == "'d'"
+    assert found.tools[0]["parameters"] == {
+        "properties": {"x": {"type": "string"}},
+        "required": ["x"],
+    }

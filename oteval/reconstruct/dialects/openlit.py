@@ -58,10 +58,11 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         return reading
     call = genai.read_model_call(span, logs, SWITCH)
     call = replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
-    if span.attributes.get("openai.api.type") != "responses" or not _lacks_tools(call):
+    if span.attributes.get("openai.api.type") != "responses":
         return call
     missing = gap("content_not_captured", span.span_id, switch=NO_TOOLS)
-    return replace(call, whole=False, gaps=(*call.gaps, missing))
+    gaps = (*call.gaps, missing) if _lacks_tools(call) else call.gaps
+    return replace(call, whole=False, gaps=gaps)
 
 
 def _lacks_tools(call: ModelCall) -> bool:

@@ -25,6 +25,7 @@ from .base import (
     Logs,
     attribute_gaps,
     call_arguments,
+    missing_side,
     model_failure,
     only_argument,
     result_text,
@@ -46,6 +47,7 @@ NOT_WRITTEN = (
 )
 _SCOPE = "opentelemetry.instrumentation."
 _AGENTS = "opentelemetry.instrumentation.openai_agents"
+_RESPONSE = "openai.response"
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -55,9 +57,13 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
         return True
     if "gen_ai.prompt.0.role" in attributes or "gen_ai.completion.0.role" in attributes:
         return True
-    if span.scope.startswith("traceloop."):
+    if span.scope.startswith("traceloop.") or _is_of_agents_sdk(span):
         return True
     return "gen_ai.is_streaming" in attributes and span.scope.startswith(_SCOPE)
+
+
+def _is_of_agents_sdk(span: Span) -> bool:
+    return span.scope == _AGENTS and span.name == _RESPONSE
 
 
 def read(span: Span, logs: Logs) -> Reading:
@@ -83,15 +89,14 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
     The items of one answer of the Responses API are messages that each say why they end.
     """
-    has_content = genai.INPUT in span.attributes
-    call = genai.read_model_call(span, logs, NOT_WRITTEN if has_content else SWITCH)
-    if not call.choices or not _is_of_responses(span):
-        return call
-    return replace(call, output=tuple(join_neighbours([*call.output, *call.choices])), choices=())
-
-
-def _is_of_responses(span: Span) -> bool:
-    return span.scope == _AGENTS or span.name == "openai.response"
+    call = genai.read_model_call(span, logs, SWITCH)
+    if call.choices and span.name == _RESPONSE:
+        said = join_neighbours([*call.output, *call.choices])
+        return replace(call, output=tuple(said), choices=())
+    if call.input and not call.output and not call.gaps and _is_of_agents_sdk(span):
+        gaps = missing_side(span, NOT_WRITTEN, sent=True, received=False)
+        return replace(call, whole=False, gaps=tuple(gaps))
+    return call
 
 
 def _agent(span: Span) -> AgentRun:

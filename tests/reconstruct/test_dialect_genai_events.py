@@ -1,0 +1,140 @@
+"""The conventions until 1.36: messages as events, wherever emitters put them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oteval.ingest import decode_json
+from oteval.model import Event, LogRecord, Span
+from oteval.reconstruct import reconstruct
+
+from .builders import TRACE, brief, codes, only, span
+
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.system": "x", "gen_ai.request.model": "m"}
+SAID = [("user", "q"), ("assistant", "a")]
+
+
+def call(name: str = "c", start: int = 1, **fields: Any) -> Span:
+    return span(name, start, attributes={**CHAT, **fields.pop("attributes", {})}, **fields)
+
+
+def record(name: str, body: Any, time: int = 2, **fields: Any) -> LogRecord:
+    return LogRecord(TRACE, time_ns=time, event_name=name, body=body, **fields)
+
+
+def logs(time: int = 2, **fields: Any) -> list[LogRecord]:
+    answer = {"index": 0, "message": {"role": "assistant", "content": "a"}}
+    asked = record("gen_ai.user.message", {"content": "q"}, time, **fields)
+    return [asked, record("gen_ai.choice", answer, time + 1, **fields)]
+
+
+def test_the_content_of_an_event_may_be_json():
+    """Azure AI puts a message's JSON into one attribute of the event, beside the current keys."""
+    events = (
+        Event("gen_ai.user.message", 1, {"gen_ai.event.content": '{"content": "q"}'}),
+        Event("gen_ai.choice", 2, {"gen_ai.event.content": '{"message": {"content": "a"}}'}),
+    )
+    found = only(call(attributes={"gen_ai.provider.name": "azure"}, events=events))
+
+    assert brief(found.messages) == SAID
+    assert found.gaps == ()
+
+
+def test_a_record_without_a_body_has_its_message_in_its_attributes():
+    """Some exporters put the body's fields into the attributes."""
+    told = [replace(one, body=None, attributes=one.body, span_id="c") for one in logs()]
+
+    assert brief(only(call(), logs=told).messages) == SAID
+
+
+@pytest.mark.parametrize("prompt", ["q", "user: q", '[{"role": "user", "content": "q"}]'])
+def test_prompt_and_completion_are_read(prompt: str):
+    """The oldest events hold a prompt as text, as lines with roles, or as JSON."""
+    events = (
+        Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": prompt}),
+        Event("gen_ai.content.completion", 2, {"gen_ai.completion": "a"}),
+    )
+    found = only(call(events=events))
+
+    assert brief(found.messages) == SAID
+    assert found.gaps == ()
+
+
+def test_a_prompt_without_its_completion_is_a_gap():
+    """One of the two events alone is not a whole model call."""
+    events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": "q"}),)
+
+    assert codes(only(call(events=events))) != []
+
+
+def test_records_without_a_span_belong_to_the_call_that_was_running():
+    """The one model call of the trace, or the one that was running, is told by them."""
+    spans = [call("c", 1, end=10), call("d", 20, end=30)]
+    found = only(span("w", 1, end=40), *(replace(s, parent_id="w") for s in spans), logs=logs(21))
+
+    assert brief(found.messages)[-2:] == SAID
+
+
+def test_records_that_two_calls_may_have_are_left():
+    """Of two calls at the same time, neither is told by records without a span."""
+    spans = [call("c", 1, end=10, parent="w"), call("d", 1, end=10, parent="w")]
+    found = only(span("w", 1, end=40), *spans, logs=logs(2))
+
+    assert "content_not_captured" in codes(found)
+
+
+def test_a_result_that_comes_twice_is_one():
+    """Bedrock's instrumentation writes a result as a tool's event and as a user's."""
+    blocks = [{"toolResult": {"toolUseId": "k", "content": [{"text": "bad"}], "status": "error"}}]
+    asked = {"toolUse": {"toolUseId": "k", "name": "look", "input": {"x": 1}}}
+    told = [
+        record("gen_ai.user.message", {"content": [{"text": "q"}]}, span_id="c"),
+        record("gen_ai.assistant.message", {"content": [asked]}, 3, span_id="c"),
+        record("gen_ai.tool.message", {"id": "k", "content": [{"text": "bad"}]}, 4, span_id="c"),
+        record("gen_ai.user.message", {"content": blocks}, 5, span_id="c"),
+        record("gen_ai.choice", {"message": {"content": [{"text": "a"}]}}, 6, span_id="c"),
+    ]
+    found = only(call(), logs=told)
+
+    assert brief(found.messages) == [
+        ("user", "q"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "bad"),
+        ("assistant", "a"),
+    ]
+    assert found.messages[2].is_error
+
+
+@pytest.mark.parametrize("key", ["event.name", "otel.event.name"])
+def test_an_events_name_may_be_an_attribute(key: str):
+    """Exporters before OTLP had event names put them into the attributes."""
+    raw = {"traceId": TRACE, "spanId": "b" * 16, "timeUnixNano": "1"}
+    named = {"key": key, "value": {"stringValue": "gen_ai.choice"}}
+    document = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{**raw, "attributes": [named]}]}]}]}
+
+    [found] = decode_json(json.loads(json.dumps(document))).logs
+
+    assert found.event_name == "gen_ai.choice"
+
+
+def test_the_creation_of_an_agent_is_no_run():
+    """`create_agent` spans tell of no run, beside one or alone."""
+    made = {"gen_ai.operation.name": "create_agent", "gen_ai.system": "x"}
+    alone = span("a", 1, attributes=made, trace="b" * 32)
+
+    assert reconstruct([alone]) == []
+    assert len(reconstruct([alone, call()], [replace(one, span_id="c") for one in logs()])) == 1
+
+
+def test_a_history_that_begins_with_a_result_is_a_gap():
+    """What the provider keeps (`previous_response_id`), or another trace holds, is not there."""
+    told = [
+        record("gen_ai.tool.message", {"id": "k", "content": "r"}, span_id="c"),
+        *(replace(one, span_id="c") for one in logs(5)[1:]),
+    ]
+
+    assert codes(only(call(), logs=told)) == ["history_missing"]

@@ -1,0 +1,92 @@
+"""OpenLLMetry's spans of the OpenAI Agents SDK and of the Responses API, by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oteval.model import Span
+
+from .builders import asks, brief, codes, only, said, span, user
+
+SCOPE = "opentelemetry.instrumentation.openai_agents"
+
+
+def made(name: str, start: int, **fields: Any) -> Span:
+    attributes = {key.replace("__", "."): value for key, value in fields.pop("told").items()}
+    fields.setdefault("parent", "" if name == "a" else "a")
+    return span(name, start, scope=SCOPE, attributes=attributes, **fields)
+
+
+def response(name: str, start: int, sent: Any, got: Any = None) -> Span:
+    told = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": json.dumps(sent)}
+    if got is not None:
+        told["gen_ai__output__messages"] = json.dumps(got)
+    return made(name, start, title="openai.response", told=told)
+
+
+AGENT = made(
+    "a",
+    1,
+    told={
+        "traceloop__span__kind": "agent",
+        "gen_ai__operation__name": "invoke_agent",
+        "gen_ai__agent__name": "desk",
+    },
+    end=99,
+)
+
+
+def run(name: str, start: int, id_: str, arguments: str) -> Span:
+    told = {
+        "traceloop__span__kind": "tool",
+        "gen_ai__tool__name": "look",
+        "gen_ai__tool__call__id": id_,
+        "gen_ai__tool__call__arguments": arguments,
+        "gen_ai__tool__call__result": f"r{id_}",
+    }
+    return made(name, start, told=told)
+
+
+def test_the_items_of_one_answer_are_one_message():
+    """A text and parallel calls are messages that each say why they end; no call is lost."""
+    items = [
+        {**said("let me look"), "finish_reason": "stop"},
+        {**asks(("look", {"x": 1}, "k1")), "finish_reason": "tool_call"},
+        {**asks(("look", {"x": 2}, "k2")), "finish_reason": "tool_call"},
+    ]
+    found = only(
+        AGENT,
+        response("c", 2, [user("q")], items),
+        run("t", 4, "k1", '{"x": 1}'),
+        run("u", 5, "k2", '{"x": 2}'),
+    )
+
+    assert brief(found.messages) == [
+        ("user", "q"),
+        ("assistant", [("look", {"x": 1}), ("look", {"x": 2})]),
+        ("tool", "rk1"),
+        ("tool", "rk2"),
+    ]
+    assert (found.messages[1].content, found.agent, found.gaps) == ("let me look", "desk", ())
+
+
+def test_an_answer_that_is_not_written_has_the_right_hint():
+    """Over chat completions the SDK's answers are not on the spans, with content turned on."""
+    found = only(AGENT, response("c", 2, [user("q")]), run("t", 4, "k1", '{"x": 1}'))
+
+    [missing] = found.gaps
+    assert missing.code == "content_not_captured"
+    assert "TRACELOOP_TRACE_CONTENT" not in missing.detail
+    assert "instrument the model client" in missing.detail
+    assert brief(found.messages)[1] == ("assistant", [("look", {"x": 1})])
+
+
+def test_content_that_is_off_has_the_switch():
+    """Without input and output, the hint is the variable that turns content on."""
+    found = only(
+        AGENT, made("c", 2, told={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False})
+    )
+
+    assert "TRACELOOP_TRACE_CONTENT=true" in found.gaps[0].detail
+    assert set(codes(found)) == {"content_not_captured"}

@@ -102,7 +102,9 @@ class Scene:
         path = os.pathsep.join([str(ROOT), str(folder)])
         environment = {"PYTHONPATH": path, "SHIFT": str(self._shift)}
         self.sink = Sink()
-        arguments = ("--forward", self.sink.url, "--quota", "16MB", "--max-request", "4MB")
+        # Small segments, for the fault that needs some to be stored and removed.
+        quota = "16MB" if fault == "WAL cut" else "256MB"
+        arguments = ("--forward", self.sink.url, "--quota", quota, "--max-request", "4MB")
         self.server = Served(folder, *arguments, environment=environment)
         self.total = Sent()
 
@@ -158,7 +160,7 @@ def _killed(part: str) -> Callable[[Scene], None]:
         scene.server.kill(part)
         if part == "back":
             scene.expect(ready=False)
-        scene.expect(ready=True, within=20)
+        scene.expect(ready=True, within=40)
 
     return fault
 

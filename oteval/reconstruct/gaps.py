@@ -61,6 +61,20 @@ CODES: dict[str, str] = {
 }
 
 
+# Explanations of a single thing, where those above are in the plural.
+_OF_ONE = {
+    "calls_left_out": (
+        "the emitter left a tool call out of the history; load the traces before this one, "
+        "which hold it"
+    ),
+    "duplicate_call": "1 model call was recorded again by {scopes}; it is counted once",
+    "history_rewritten": (
+        "this model call no longer held 1 earlier message; both versions are kept"
+    ),
+    "missing_parent": "1 parent span is not in the trace ({parent})",
+    "unknown_dialect": "1 span looks like a model span of a dialect that is not read: {what}",
+}
+
 # What an explanation names where nothing else is said.
 _DEFAULTS = {"missing": "message content", "count": 1}
 
@@ -77,7 +91,8 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
         KeyError: The code, or a value that its explanation needs, is not known.
     """
     shown = {name: _short(value) for name, value in {**_DEFAULTS, **values}.items()}
-    return Gap(code, " ".join(CODES[code].format(**shown).split()), span_id)
+    text = _OF_ONE.get(code, CODES[code]) if values.get("count") == 1 else CODES[code]
+    return Gap(code, " ".join(text.format(**shown).split()), span_id)
 
 
 def with_one_missing_parent(

@@ -47,7 +47,7 @@ def test_a_server_that_drips_is_given_up(server: Server, kind: str, where: str):
 
     assert time.monotonic() - start < 15
     assert found["metadata"]["error"].endswith("within 0.3 s")
-    assert len(server.requests) == 1
+    assert len(server.requests) <= 1  # on a busy machine the time may pass before one arrives
     server.stop()
     if kind in ("client", "client in async"):
         known["judge"].close()

@@ -72,7 +72,7 @@ def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
         found = list(threads.map(lambda thread: asyncio.run(many(thread)), range(3)))
 
     assert [one["score"] for three in found for one in three] == [True] * 15
-    assert server.busiest == 2
+    assert server.busiest <= 2
 
 
 def test_threads_and_loops_pass_one_gate():

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..jsontext import canonical
-from ..model import Gap, Message
+from ..model import Gap, Message, Span
 from .gaps import gap
 from .merge import key_of
 from .readings import ModelCall, ToolRun
@@ -223,6 +223,7 @@ def without_duplicates(runs: list[Run]) -> list[Run]:
     if len({member.call.span.scope for member in (*calls, *tools)}) < 2:
         return runs  # nobody records the same call twice
     _find(calls, lambda call: call_keys(call) if isinstance(call, ModelCall) else ())
+    _find_silent(calls)
     _find(tools, lambda tool: _tool_keys(tool) if isinstance(tool, ToolRun) else ())
     _take_out_tools([member for member in tools if member.same is not None], runs)
     holders = _take_out_calls([member for member in calls if member.same is not None])
@@ -240,6 +241,45 @@ def _find(
     for group in by_key.values():
         if len(group) > 1:
             _link(group)
+
+
+def _find_silent(members: Sequence[_Member]) -> None:
+    """Link each call that tells nothing but its model to the only call that it can be.
+
+    Model clients write such spans by themselves, in traces of their own. A framework's span of the
+    same call need not tell the provider's id.
+    """
+    groups: dict[str, list[_Member]] = defaultdict(list)
+    for member in members:
+        span, call = member.call.span, member.call
+        if isinstance(call, ModelCall) and call.model:
+            groups[f"{span.service}\0{call.model}"].append(member)
+    for group in groups.values():
+        if any(map(_is_silent, group)) and not all(map(_is_silent, group)):
+            _link_silent(group)
+
+
+def _is_silent(member: _Member) -> bool:
+    call = member.call
+    return isinstance(call, ModelCall) and not call.input and not call.output
+
+
+def _link_silent(group: list[_Member]) -> None:
+    group.sort(key=lambda m: (m.call.span.start_ns, _is_silent(m), order(m.call.span)))
+    running: list[_Member] = []
+    for member in group:
+        span = member.call.span
+        running = [other for other in running if other.call.span.end_ns >= span.start_ns]
+        if not _is_silent(member):
+            running.append(member)
+        elif member.same is None and member.run.agent is None:
+            around = [o for o in running if _is_around(o.call.span, span)]
+            if len(around) == 1 and _may_be_same(around[0].kept, member):
+                member.same = around[0].kept
+
+
+def _is_around(outer: Span, inner: Span) -> bool:
+    return outer.end_ns >= inner.end_ns and outer.scope != inner.scope
 
 
 def _link(group: list[_Member]) -> None:

@@ -336,3 +336,86 @@ def test_cut_arguments_are_a_gap():
     found = only(model("c", 1, [ASKED], [cut]))
 
     assert "content_truncated" in codes(found)
+
+
+def test_a_flat_answer_without_its_calls_is_read_from_the_response():
+    """Portkey's instrumentation writes the role of an answer alone, where it asks for tools."""
+    function = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "k", "function": function}],
+    }
+    answer = json.dumps({"choices": [{"message": message}]})
+
+    found = only(
+        model("c", 1, [ASKED], [{"role": "assistant"}], attributes={"output.value": answer})
+    )
+
+    assert brief(found.messages) == [("user", "q"), ("assistant", [PARIS])]
+
+
+def test_flat_messages_that_are_only_roles_are_read_from_the_request():
+    """What was called and returned is in the raw request, where the flat messages leave it out."""
+    call = {"id": "k", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+    asked = {
+        "messages": [
+            ASKED,
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "k", "content": "sunny"},
+        ]
+    }
+    sent = [ASKED, {"role": "assistant"}, {"role": "tool"}]
+
+    found = only(model("c", 1, sent, [ANSWER], attributes={"input.value": json.dumps(asked)}))
+
+    assert brief(found.messages) == [
+        ("user", "q"), ("assistant", [PARIS]), ("tool", "sunny"), ("assistant", "a"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"llm_output": {"id": "msg_1"}, "generations": []},
+        {"generations": [[{"message": {"kwargs": {"id": "run-1", "response_metadata":
+                                                  {"id": "msg_1"}}}}]]},
+    ],
+)  # fmt: skip
+def test_langchains_result_tells_the_providers_id(output: dict[str, Any]):
+    """The client's own span of the call is known by it; LangChain's own id is another."""
+    own = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "msg_1"}
+    found = reconstruct(
+        [
+            model("c", 1, [ASKED], [ANSWER], end=9, scope="openinference.x",
+                  attributes={"output.value": json.dumps(output)}),
+            span("d", 2, end=8, trace="b" * 32, attributes=own, scope="com.anthropic.sdk"),
+        ]
+    )  # fmt: skip
+
+    assert len(found) == 1
+
+
+def test_a_clients_span_without_content_is_the_call_around_it():
+    """A span that only names the model, inside the time of one other call, is that call."""
+    own = {"gen_ai.operation.name": "chat", "gen_ai.response.model": "m"}
+    named = {"llm.model_name": "m"}
+    around = model("c", 1, [ASKED], [ANSWER], end=9, scope="openinference.x", attributes=named)
+    inner = span("d", 2, end=8, trace="b" * 32, attributes=own, scope="com.anthropic.sdk")
+    other = model("e", 1, [ASKED], [ANSWER], end=9, scope="openinference.x", attributes=named,
+                  trace="c" * 32)  # fmt: skip
+
+    assert len(reconstruct([around, inner])) == 1
+    # Of two calls at the same time, which one it is cannot be told.
+    assert len(reconstruct([around, inner, other])) == 3
+
+
+def test_a_span_that_marks_a_moment_of_a_run_is_not_an_agent():
+    """BeeAI writes a span of kind AGENT, of no duration, for each requirement that applies."""
+    found = only(
+        span("root", 1, end=9, attributes={KIND: "AGENT", "agent.name": "desk"}),
+        span("mark", 2, end=2, parent="root", title="final_answer", attributes={KIND: "AGENT"}),
+        model("c", 3, [ASKED], [ANSWER], parent="root"),
+    )
+
+    assert found.agent == "desk"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ...model import Span
 from ..readings import Reading, Wrapper
 from .adk import ADK
+from .adk_openinference import ADK_OPENINFERENCE
 from .adot import ADOT
 from .agent_framework import AGENT_FRAMEWORK
 from .any_agent import ANY_AGENT
@@ -53,6 +54,7 @@ DIALECTS: tuple[Dialect, ...] = (
     CREWAI,
     SMOLAGENTS,
     DSPY,
+    ADK_OPENINFERENCE,
     HAYSTACK_OPENINFERENCE,
     OPENINFERENCE,
     ADK,

@@ -6,7 +6,7 @@ missing, ``input.value`` and ``output.value`` may hold the raw request and respo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
@@ -14,6 +14,7 @@ from ...model import Message, Span
 from ..content import tool_definitions
 from ..gaps import gap
 from ..langchain import messages, tool_message
+from ..merge import SYSTEM_ROLES
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import hidden, parse, parse_arguments, text_of
 from .base import (
@@ -76,11 +77,19 @@ def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
     if kind == "TOOL" or (kind == "AGENT" and "tool.name" in span.attributes):
         return _tool(span)
+    if kind == "AGENT" and _is_mark(span):
+        return Wrapper(span)
     if kind == "CHAIN" and _asks_model(span):
         return _model_call(span)
     if kind == "AGENT" or (kind == "CHAIN" and "metadata" in span.attributes):
         return _agent_or_node(span, kind)
     return Wrapper(span)
+
+
+def _is_mark(span: Span) -> bool:
+    """Return whether a span of kind AGENT only marks a moment of the agent's run, as BeeAI's do."""
+    takes_time = span.end_ns > span.start_ns or not span.parent_id
+    return not takes_time and not {INPUT, OUTPUT, "agent.name"} & set(span.attributes)
 
 
 def _only_prepares(span: Span) -> bool:
@@ -104,7 +113,7 @@ def _asks_model(span: Span) -> bool:
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    sent = flat_messages(span, SENT, "user") or request(span)
+    sent = _sent(span)
     received, others = _received(span)
     if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
         gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
@@ -127,13 +136,36 @@ def _model_call(span: Span) -> ModelCall:
     )
 
 
+def _sent(span: Span) -> list[Message]:
+    """Return the messages that a model was sent."""
+    flat = flat_messages(span, SENT, "user")
+    hollow = sum(map(_is_hollow, flat))
+    if flat and not hollow:
+        return flat
+    raw = request(span)
+    return raw if raw and sum(map(_is_hollow, raw)) < max(hollow, 1) else flat
+
+
 def _received(span: Span) -> tuple[list[Message], list[Message]]:
     """Return the messages of a model's answer, and the other answers it gave."""
     flat = flat_messages(span, RECEIVED, "assistant")
-    if len(flat) == 1:
+    if len(flat) == 1 and flat[0].tool_calls:
         return flat, []
     raw = answer(span)
-    return (raw.messages, list(raw.choices)) if raw.choices or not flat else (flat, [])
+    is_fuller = not flat or all(map(_is_hollow, flat)) or _calls(raw.messages) > _calls(flat)
+    if raw.messages and ((raw.choices and len(flat) != 1) or is_fuller):
+        return raw.messages, list(raw.choices)
+    return flat, []
+
+
+def _calls(messages: Sequence[Message]) -> int:
+    return sum(len(message.tool_calls) for message in messages)
+
+
+def _is_hollow(message: Message) -> bool:
+    """Return whether of a message only the role is there: some emitters write no calls flat."""
+    is_said = message.content or message.tool_calls or message.parts
+    return not is_said and message.role not in SYSTEM_ROLES
 
 
 def _tool(span: Span) -> ToolRun:

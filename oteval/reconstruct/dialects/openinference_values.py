@@ -6,7 +6,7 @@ answer itself, as a text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...model import Message, Span
@@ -72,6 +72,8 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
     candidates = value.get("candidates")
     if isinstance(candidates, list):
         return {"choices": [{"message": c.get("content")} for c in candidates if _is_full(c)]}
+    if isinstance(value.get("content"), Mapping):
+        return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
     known = {"choices", "output", "message", "content", "parts", "tool_calls", "generations"}
     if text is not None and known.isdisjoint(value):
@@ -164,5 +166,26 @@ def _text(prompt: Any) -> str:
 def response_id(span: Span) -> str:
     """Return the provider's id of the answer that a raw response holds, or ""."""
     value = _value(span, OUTPUT)
-    found = value if isinstance(value, Mapping) else {}
-    return next((str(found[key]) for key in _IDS if isinstance(found.get(key), str)), "")
+    for place in (value, *_langchain_places(value)):
+        found = place if isinstance(place, Mapping) else {}
+        for key in _IDS:
+            if isinstance(found.get(key), str) and not found[key].startswith(_LANGCHAIN_ID):
+                return str(found[key])
+    return ""
+
+
+_LANGCHAIN_ID = ("lc_run-", "run-")  # of its own, where the provider gave none
+
+
+def _langchain_places(value: Any) -> Iterator[Any]:
+    """Yield where a LangChain result may hold the provider's id of its first answer."""
+    if not isinstance(value, Mapping):
+        return
+    yield value.get("llm_output")
+    found = value.get("generations")
+    while isinstance(found, list) and found:
+        found = found[0]
+    message = found.get("message") if isinstance(found, Mapping) else None
+    fields = message.get("kwargs", message) if isinstance(message, Mapping) else {}
+    if isinstance(fields, Mapping):
+        yield from (fields.get("response_metadata"), fields)

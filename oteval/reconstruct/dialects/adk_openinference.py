@@ -1,0 +1,90 @@
+"""Google's ADK, as OpenInference writes it (scope ``openinference.instrumentation.google_adk``).
+
+The instrumentation sets its attributes on the span that ADK has open. With current versions that is
+the agent's own span: each model call writes over the one before. So such a span holds the last call
+of its run, and as the input repeats the run's steps, it is the agent's transcript. What is left of
+an earlier call's flat attributes is mixed with the last one's; the raw request and response are
+those of one call. A tool's output is Gemini's function response.
+
+Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-google-adk``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...model import Message, Span
+from ..merge import SYSTEM_ROLES
+from ..readings import AgentRun, ModelCall, Reading, ToolRun
+from ..values import parse, text_of
+from .base import Dialect, Logs
+from .openinference import OPENINFERENCE
+from .openinference_values import OUTPUT, answer, request
+
+__all__ = ["ADK_OPENINFERENCE"]
+
+SCOPES = ("gcp.vertex.agent", "openinference.instrumentation.google_adk")
+_AGENT = "invoke_agent"
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether OpenInference's instrumentation of ADK wrote the span."""
+    return span.scope in SCOPES and OPENINFERENCE.claims(span, logs)
+
+
+def read(span: Span, logs: Logs) -> Reading:
+    """Return what OpenInference's kind says, in ADK's terms."""
+    reading = OPENINFERENCE.read(span, logs)
+    if isinstance(reading, ToolRun):
+        return _tool(reading)
+    if not isinstance(reading, ModelCall):
+        return reading
+    call = _model_call(reading)
+    return _agent(call) if span.name.split(" ")[0] == _AGENT else call
+
+
+def _model_call(call: ModelCall) -> ModelCall:
+    """Return a call with the messages of its raw request and response, where it has them."""
+    prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
+    asked = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
+    told = answer(call.span).messages
+    return replace(
+        call,
+        input=(*prompts, *asked) if asked else call.input,
+        output=tuple(told) or call.output,
+    )
+
+
+def _agent(call: ModelCall) -> AgentRun:
+    span = call.span
+    transcript = (*call.input, *call.output)
+    return AgentRun(
+        span,
+        name=str(span.attributes.get("gen_ai.agent.name") or span.name.removeprefix(f"{_AGENT} ")),
+        transcript=transcript,
+        transcript_new_from=_said_before(transcript),
+        tools=call.tools,
+        gaps=call.gaps,
+    )
+
+
+def _said_before(transcript: Sequence[Message]) -> int:
+    """Return how many messages were said before the last that the user asked."""
+    said = [message for message in transcript if message.role not in SYSTEM_ROLES]
+    asked = [place for place, message in enumerate(said) if message.role == "user"]
+    return asked[-1] if asked else 0
+
+
+def _tool(tool: ToolRun) -> ToolRun:
+    value = parse(tool.span.attributes.get(OUTPUT)).value
+    response = value.get("response") if isinstance(value, Mapping) and "name" in value else None
+    if not isinstance(response, Mapping):
+        return tool
+    result: Any = response["result"] if set(response) == {"result"} else response
+    failed = set(response) == {"error"} and bool(response["error"])
+    return replace(tool, result=text_of(result), is_error=tool.is_error or failed)
+
+
+ADK_OPENINFERENCE = Dialect("adk-openinference", claims, read)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
+from io import BytesIO
 from typing import Any, NamedTuple
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
@@ -55,7 +56,7 @@ class Pattern:
         flags: Its flags, as numbers of `re`.
     """
 
-    __slots__ = ("_regexp", "flags", "pattern")
+    __slots__ = ("_bytes", "_regexp", "flags", "pattern")
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         """Compile a pattern.
@@ -69,7 +70,9 @@ class Pattern:
         """
         self.pattern = pattern
         letters = "".join(letter for letter, flag in _LETTERS.items() if flags & flag)
-        self.flags, self._regexp = _compiled(f"(?{letters}){pattern}" if letters else pattern)
+        self.flags, self._regexp, self._bytes = _compiled(
+            f"(?{letters}){pattern}" if letters else pattern
+        )
 
     def search(self, text: str) -> Span | None:
         """Return the first match in a text."""
@@ -84,6 +87,24 @@ class Pattern:
         """Return all matches in a text that are not empty."""
         found = (match.span() for match in self._regexp.finditer(_encodable(text)))
         return [Span(start, end) for start, end in found if end > start]
+
+    def replace(self, text: str, replacement: str) -> str:
+        """Return a text with all matches that are not empty replaced by another text."""
+        # In bytes: places need not be counted in characters.
+        data, new = _encodable(text).encode(), _encodable(replacement).encode()
+        out: BytesIO | None = None
+        end = 0
+        for match in self._bytes.finditer(data):
+            start, after = match.span()
+            if start < after:
+                out = out or BytesIO()
+                out.write(data[end:start])
+                out.write(new)
+                end = after
+        if out is None:
+            return text
+        out.write(data[end:])
+        return out.getvalue().decode("utf-8", "replace")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pattern):
@@ -122,8 +143,8 @@ def _encodable(text: str) -> str:
 
 
 @functools.lru_cache(256)
-def _compiled(pattern: str) -> tuple[int, Any]:
-    """Return a pattern's flags and what RE2 makes of it."""
+def _compiled(pattern: str) -> tuple[int, Any, Any]:
+    """Return a pattern's flags and what RE2 makes of it, for text and for bytes."""
     # Imported here, so that importing oteval stays cheap.
     import re2
 
@@ -138,7 +159,12 @@ def _compiled(pattern: str) -> tuple[int, Any]:
     options = re2.Options()
     options.log_errors = False
     try:
-        return flags, re2.compile(_Translation(_encodable(pattern)).text(), options)
+        translated = _Translation(_encodable(pattern)).text()
+        return (
+            flags,
+            re2.compile(translated, options),
+            re2.compile(translated.encode(), options),
+        )
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

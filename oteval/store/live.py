@@ -7,7 +7,7 @@ score by an evaluator's version. So a restart finds it again, whenever the proce
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import duckdb
@@ -139,7 +139,9 @@ class Live:
         try:
             yield
         except BaseException:
-            self._connection.rollback()
+            # There may be no transaction any more; the first error says why.
+            with suppress(duckdb.Error):
+                self._connection.rollback()
             raise
         self._connection.commit()
 

@@ -118,9 +118,11 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[R
 
 
 def _conversation_of(run: Run) -> str:
+    """Return the conversation's id; some emitters put the id of an answer there."""
+    answers = {str(span.attributes.get("gen_ai.response.id")) for span in run.spans}
     for span in (run.root.span, *run.spans):
         found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
-        if found is not None:
+        if found is not None and str(found) not in answers:
             return str(found)
     return run.parent.conversation_id if run.parent else ""
 

@@ -262,3 +262,25 @@ def test_dotnet_is_read_alike():
     )
 
     assert (texts(found), found.dialects) == (["q", "x"], ("agent-framework",))
+
+
+def test_an_answers_id_is_no_conversation():
+    """With a client that stores responses, the conversation's id is that of the last answer."""
+    said_a = {"role": "assistant", "parts": [{"type": "text", "content": "a"}]}
+    first = [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
+    spans = [
+        chat(
+            name,
+            start,
+            sent,
+            said_a,
+            session=f"resp-{name}",
+            scope="agent_framework",
+            trace=name * 32,
+            attributes={"gen_ai.response.id": f"resp-{name}"},
+        )
+        for name, start, sent in (("a", 1, first), ("b", 5, [*first, said_a, *first]))
+    ]
+    found = reconstruct(spans[::-1])
+
+    assert [(t.turn, t.conversation_id) for t in found] == [(1, ""), (2, "")]

@@ -95,7 +95,7 @@ class _Collector:
 
     def _add_part(self, item: str | Mapping[str, Any]) -> None:
         role = self._role_of(item)
-        if not role and isinstance(item, Mapping):
+        if not role and isinstance(item, dict):
             self._add_unknown(item)
             return
         self.knows_any = True
@@ -109,11 +109,11 @@ class _Collector:
         part = next(read_parts(item), None)
         if isinstance(part, Result):
             return "tool"
-        if isinstance(part, ToolCall) or (isinstance(item, Mapping) and is_said_by_model(item)):
+        if isinstance(part, ToolCall) or (isinstance(item, dict) and is_said_by_model(item)):
             return "assistant"
-        if isinstance(part, Mapping) and unknown_kind(part):
+        if isinstance(part, dict) and unknown_kind(part):
             return ""
-        is_input = isinstance(item, Mapping) and item.get("type") == "input_text"
+        is_input = isinstance(item, dict) and item.get("type") == "input_text"
         return "user" if is_input else self.role
 
     def _add_unknown(self, part: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ def choices(value: Any) -> tuple[Any, list[Any]]:
 
 
 def _is_choice(item: Any) -> bool:
-    if not isinstance(item, Mapping) or not item.get("finish_reason"):
+    if not isinstance(item, dict) or not item.get("finish_reason"):
         return False
     return str(item.get("role") or "assistant") in ("assistant", "model")
 
@@ -208,7 +208,7 @@ class _Body:
             call = read_call(item)
             if call is not None:
                 self._add_part(call)
-            elif isinstance(item, Mapping):
+            elif isinstance(item, dict):
                 self.parts.append({"type": "tool_call", **item})
         self._has_own_calls = bool(self.calls)
 
@@ -224,7 +224,7 @@ class _Body:
 
     def add(self, item: Any) -> None:
         """Add a text, or a part in any form."""
-        inner = item.get("parts") if isinstance(item, Mapping) else None
+        inner = item.get("parts") if isinstance(item, dict) else None
         if isinstance(inner, list):
             for part in inner:
                 self.add(part)
@@ -339,10 +339,10 @@ def from_event(name: str, body: Any, span: Span) -> list[Message]:
         span: The span in whose context it was emitted.
     """
     fields = parse(body).value
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict):
         fields = {"content": fields}
     inner = parse(fields.get("message")).value
-    if name == "gen_ai.choice" and isinstance(inner, Mapping):
+    if name == "gen_ai.choice" and isinstance(inner, dict):
         fields = inner
     elif name == "gen_ai.choice" and isinstance(inner, str):
         fields = {**fields, "content": inner}
@@ -389,7 +389,7 @@ def _joined(group: list[Message]) -> Message:
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the tool definitions of a parsed list; what is no definition is left out."""
     found = parse(value).value
-    return tuple(item for item in _as_list(found) if isinstance(item, Mapping))
+    return tuple(item for item in _as_list(found) if isinstance(item, dict))
 
 
 def _as_list(value: Any) -> list[Any]:

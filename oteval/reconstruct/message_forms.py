@@ -57,10 +57,10 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
 
 def fields_of(item: Any) -> Mapping[str, Any] | None:
     """Return the fields of a message in any of LangChain's forms; None for what has none."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return None
     inner = item.get("kwargs" if item.get("type") in _CONSTRUCTORS else "data")
-    if isinstance(inner, Mapping) and (item.get("type") in _CONSTRUCTORS or "role" not in item):
+    if isinstance(inner, dict) and (item.get("type") in _CONSTRUCTORS or "role" not in item):
         return inner
     return None if item.get("type") in _CONSTRUCTORS else item
 
@@ -71,7 +71,7 @@ def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     for key in ("message", "content"):
         inner = fields.get(key)
-        if isinstance(inner, Mapping) and not {"role", "parts"}.isdisjoint(inner):
+        if isinstance(inner, dict) and not {"role", "parts"}.isdisjoint(inner):
             return inner
     return None
 
@@ -81,12 +81,12 @@ def _role(fields: Mapping[str, Any], item: Any) -> str:
     if fields.get("role"):
         return role_of(fields["role"])
     kinds = [fields.get("type")]
-    if item is not fields and isinstance(item, Mapping):
+    if item is not fields and isinstance(item, dict):
         path = item.get("id") if "lc" in item else None
         kinds.append(path[-1] if isinstance(path, list) and path else item.get("type"))
     for kind in kinds:
         found = role_of(kind)
-        if found in ROLES and not isinstance(fields.get("function"), Mapping):
+        if found in ROLES and not isinstance(fields.get("function"), dict):
             return found
     return ""
 
@@ -109,7 +109,7 @@ def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
     if _EXTRAS.isdisjoint(fields):
         return fields
     extra = fields.get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
+    extra = extra if isinstance(extra, dict) else {}
     calls = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]
     calls = calls or _listed(fields.get("toolCalls")) or _listed(fields.get("function_call"))
     calls = calls or _listed(extra.get("tool_calls")) or _listed(extra.get("function_call"))
@@ -117,7 +117,7 @@ def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    found = [value] if isinstance(value, Mapping) else value
+    found = [value] if isinstance(value, dict) else value
     return found if isinstance(found, list) else []
 
 
@@ -127,7 +127,7 @@ def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [{"role": "assistant", "parts": fields["parts"]}]
     found: list[Mapping[str, Any]] = []
     for part in fields["parts"]:
-        kind = part.get("part_kind") if isinstance(part, Mapping) else None
+        kind = part.get("part_kind") if isinstance(part, dict) else None
         is_retry = kind == "retry-prompt" and not part.get("tool_name")
         part = {**part, "part_kind": "user-prompt"} if is_retry else part
         found.append({"role": _PROMPTS.get(str(kind), "user"), "parts": [part]})

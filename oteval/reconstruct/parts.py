@@ -168,7 +168,7 @@ def is_fragment(part: Mapping[str, Any]) -> bool:
 
 def is_explicit(item: Any) -> bool:
     """Return whether an item says by itself that it is a part, and is no data of an application."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return False
     kind = _kind(item)
     if kind in _TEXTS or (not kind and set(item) == {"text"}):
@@ -186,7 +186,7 @@ def read_parts(value: Any) -> Iterator[Part]:
     """
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         yield from _read(value)
     elif value is not None:
         yield {"type": "unknown", "value": value}
@@ -229,7 +229,7 @@ def _of_prompt(content: Any) -> Iterator[Part]:
 
 def _text(part: Mapping[str, Any]) -> Part:
     found = part.get("content", part.get("text", part.get("value")))
-    if isinstance(found, Mapping) and "value" in found:
+    if isinstance(found, dict) and "value" in found:
         found = found["value"]
     text = text_of(found) or ""
     return {"type": "reasoning", "content": text} if part.get("thought") is True else text
@@ -238,7 +238,7 @@ def _text(part: Mapping[str, Any]) -> Part:
 def _inner(part: Mapping[str, Any]) -> Iterator[Part] | None:
     """Return what a part says whose one key names its kind, as in Gemini, Bedrock and Haystack."""
     for key, value in part.items():
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             continue
         name = _plain(str(key))
         if name == "toolinvocation":
@@ -256,10 +256,10 @@ def _inner_result(value: Mapping[str, Any], name: str) -> Result:
     if name == "functionresponse":
         result = read_result({"call_id": value.get("id"), **value})
         response = value.get("response")
-        failed = isinstance(response, Mapping) and response.get("error") not in (None, "", False)
+        failed = isinstance(response, dict) and response.get("error") not in (None, "", False)
         return result._replace(is_error=result.is_error or failed)
     origin = value.get("origin")
-    if isinstance(origin, Mapping):
+    if isinstance(origin, dict):
         value = {**value, "id": origin.get("id"), "name": origin.get("tool_name")}
     if isinstance(value.get("content"), list):
         value = {**value, "content": [_block(block) for block in value["content"]]}
@@ -268,7 +268,7 @@ def _inner_result(value: Mapping[str, Any], name: str) -> Result:
 
 def _block(block: Any) -> Any:
     """Return one block of a Bedrock result with its kind beside it."""
-    if not isinstance(block, Mapping) or "type" in block:
+    if not isinstance(block, dict) or "type" in block:
         return block
     return {"type": next(iter(block), ""), **block}
 
@@ -308,10 +308,10 @@ def _id(fields: Mapping[str, Any]) -> str:
 
 def read_call(value: Any) -> ToolCall | None:
     """Return a call of a tool in any form, or None where nothing names the tool."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return None
     function = value.get("function")
-    source = function if isinstance(function, Mapping) else value
+    source = function if isinstance(function, dict) else value
     name = function if isinstance(function, str) else _name(source)
     if not name and _is_client_call(value, _kind(value)):
         name = str(_first(value, _TYPES)).removesuffix("_call")
@@ -320,9 +320,9 @@ def read_call(value: Any) -> ToolCall | None:
     arguments = _first(source, _ARGUMENTS)
     if arguments is None and source is value:
         arguments = _first(value, _ACTIONS)
-    if isinstance(arguments, Mapping) and "properties" in arguments and "description" in source:
+    if isinstance(arguments, dict) and "properties" in arguments and "description" in source:
         return None  # the definition of a tool
-    if isinstance(arguments, Mapping) and len(arguments) == 1:
+    if isinstance(arguments, dict) and len(arguments) == 1:
         arguments = arguments.get("args_dict", arguments.get("args_json", arguments))
     return ToolCall(str(name), parse_arguments(arguments), _id(value))
 
@@ -343,9 +343,9 @@ def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
         error = part.get("error", part.get("errorText"))
         return (error, True) if isinstance(error, (str, Mapping)) and error else (None, False)
     value = part[key]
-    if key == "response" and isinstance(value, Mapping):
+    if key == "response" and isinstance(value, dict):
         return value, _is_failure(value)
-    if key != "output" or not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
+    if key != "output" or not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return value, False
     kind = value["type"]
     if kind == "execution-denied":
@@ -377,7 +377,7 @@ def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
 
 def _is_block(item: Any) -> bool:
     """Return whether an item of a result is a block of content, and not the tool's own data."""
-    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+    if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         return False
     kind = _kind(item)
     if kind in _TEXTS:

@@ -37,7 +37,7 @@ def role_of(value: Any) -> str:
     Returns:
         The role, or "" where the value names none.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         value = next((value[key] for key in _ENUM_KEYS if key in value), "")
     return _role_of_text(value) if isinstance(value, str) else ""
 

@@ -36,7 +36,6 @@ def test_every_capture_has_its_truth():
     assert sorted(TRUTH) == NAMES
 
 
-@pytest.mark.xfail(reason="being mended")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_capture_gives_what_was_exchanged(name: str):
     """Questions, calls, results, errors and answers of both turns are those that were exchanged."""

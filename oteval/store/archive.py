@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from ..errors import StoreError
 from .cold import SCHEMAS, Cold, key_table
-from .query import number, row
+from .query import number, row, transaction
 
 __all__ = ["BUCKETS", "Archive", "Archived"]
 
@@ -185,28 +185,29 @@ class Archive:
         wanted = pa.array(trace_ids, pa.string())
         kept = table.filter(pc.invert(pc.is_in(table["trace_id"], value_set=wanted)))
         fresh = self._replacement(kind, path) if kept.num_rows else None
-        self._connection.begin()
         try:
-            if fresh is not None:
-                self._keep(fresh, kept, Archived())
-            self._connection.execute(
-                "DELETE FROM archived_traces WHERE file IN "
-                "(SELECT file FROM archived_files WHERE path = ?)",
-                [path],
-            )
-            self._connection.execute(
-                "UPDATE archived_files SET state = 'deleting' WHERE path = ?", [path]
-            )
-            self.on_step("committing")
-            self._connection.commit()
+            with transaction(self._connection):
+                self._exchange(kept, fresh, path)
+                self.on_step("committing")
         except BaseException:
-            with suppress(duckdb.Error):
-                self._connection.rollback()
             self._take_back()
             raise
         self.on_step("committed")
         self._take_back()
         return int(table.num_rows - kept.num_rows)
+
+    def _exchange(self, kept: pa.Table, fresh: _File | None, path: str) -> None:
+        """Write a file's remaining rows to another, which counts in its place."""
+        if fresh is not None:
+            self._keep(fresh, kept, Archived())
+        self._connection.execute(
+            "DELETE FROM archived_traces WHERE file IN "
+            "(SELECT file FROM archived_files WHERE path = ?)",
+            [path],
+        )
+        self._connection.execute(
+            "UPDATE archived_files SET state = 'deleting' WHERE path = ?", [path]
+        )
 
     def _replacement(self, kind: str, path: str) -> _File:
         """Note a new file beside another, so that a crash leaves none behind."""
@@ -305,16 +306,9 @@ class Archive:
         for attempt in range(_ATTEMPTS):
             files = self._announced(root, part)
             try:
-                self._connection.begin()
-                try:
+                with transaction(self._connection):
                     moved = self._write_and_delete(files, part)
                     self.on_step("committing")
-                    self._connection.commit()
-                except BaseException:
-                    # There may be no transaction any more; the first error says why.
-                    with suppress(duckdb.Error):
-                        self._connection.rollback()
-                    raise
             except duckdb.TransactionException:
                 # Another process changed the same rows.
                 self._take_back()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Dataset, Example
-from .query import number, row
+from .query import number, row, transaction
 from .rows import rows_of, table_of
 
 __all__ = ["Datasets"]
@@ -46,8 +46,7 @@ class Datasets:
         )
         if newest is not None and newest[0] == version:
             return False
-        connection.begin()
-        try:
+        with transaction(connection):
             if not number(connection, "SELECT count(*) FROM examples WHERE version = ?", [version]):
                 rows = [
                     (
@@ -67,10 +66,6 @@ class Datasets:
                 "INSERT INTO datasets VALUES (?, ?, ?, ?)",
                 [dataset.name, version, dataset.source, dataset.created_ns],
             )
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
         return True
 
     def get(self, name: str, version: str | None = None) -> Dataset:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from .archive import Archive
 from .cold import key_table
-from .query import number
+from .query import number, transaction
 
 __all__ = ["Deleted", "Deletion"]
 
@@ -139,7 +139,7 @@ class Deletion:
         Args:
             before_ns: The time (ns).
         """
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.execute(
                 """
                 CREATE OR REPLACE TEMP TABLE doomed AS
@@ -164,7 +164,7 @@ class Deletion:
 
     def delete_judge_calls_before(self, before_ns: int) -> int:
         """Delete the cached answers of judges of before a time (ns); return how many."""
-        with self._transaction():
+        with transaction(self._connection):
             count = number(
                 self._connection, "DELETE FROM judge_calls WHERE time_ns < ?", [before_ns]
             )
@@ -203,7 +203,7 @@ class Deletion:
         return found
 
     def _delete_rows(self, chunk: Sequence[str], part: Deleted) -> None:
-        with self._wanted(chunk), self._transaction():
+        with self._wanted(chunk), transaction(self._connection):
             self._collect_runs(chunk)
             for table in _BY_TRACE:
                 count = number(self._connection, f"DELETE FROM {table} WHERE {_OF_TRACES}")  # noqa: S608
@@ -241,13 +241,3 @@ class Deletion:
             yield
         finally:
             self._connection.unregister("wanted")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.begin()
-        try:
-            yield
-        except BaseException:
-            self._connection.rollback()
-            raise
-        self._connection.commit()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
-from .query import number
+from .query import number, transaction
 from .rows import rows_of, table_of
 
 __all__ = ["Experiments"]
@@ -106,16 +106,11 @@ class Experiments:
         """Append runs, feedback and votes of an experiment, all or nothing."""
         if not (runs or feedback or votes):
             return
-        self._connection.begin()
-        try:
+        with transaction(self._connection):
             self._append("runs", _RUNS, [_run_row(run) for run in runs])
             found = [_feedback_row(experiment_id, one) for one in feedback]
             self._append("feedback", _FEEDBACK, found)
             self._append("pair_votes", _VOTES, [_vote_row(vote) for vote in votes])
-            self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
-            raise
 
     def _append(self, name: str, schema: pa.Schema, rows: Sequence[list[Any]]) -> None:
         if not rows:

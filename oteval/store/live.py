@@ -7,7 +7,7 @@ score by an evaluator's version. So a restart finds it again, whenever the proce
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import duckdb
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..model import Score
 from .forgetting import forget_archived, sum_up_spend
-from .query import number, row
+from .query import number, row, transaction
 from .ranges import EVERYWHERE, Range, current_in
 from .rows import rows_of
 from .scores import score_of
@@ -135,15 +135,8 @@ class Live:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make all that is written inside count together, or not at all."""
-        self._connection.begin()
-        try:
+        with transaction(self._connection):
             yield
-        except BaseException:
-            # There may be no transaction any more; the first error says why.
-            with suppress(duckdb.Error):
-                self._connection.rollback()
-            raise
-        self._connection.commit()
 
     def floor(self) -> int:
         """Return the number up to which all spans and log records are of complete traces."""

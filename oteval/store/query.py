@@ -1,14 +1,18 @@
-"""Small queries, fetched whole: DuckDB 2 refuses new work while a result is unfinished."""
+"""Transactions, and small queries fetched whole.
+
+DuckDB 2 refuses new work while a result is unfinished.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-__all__ = ["number", "reader", "row"]
+__all__ = ["number", "reader", "row", "transaction"]
 
 _READ = 4096
 
@@ -34,3 +38,17 @@ def reader(
     own = connection.cursor()
     own.execute("USE store")
     return own.sql(query, params=list(values)).to_arrow_reader(_READ)
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Make everything that is written inside the block count together, or not at all."""
+    connection.begin()
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        # A commit that failed has ended the transaction; the first error says why.
+        with suppress(duckdb.Error):
+            connection.rollback()
+        raise

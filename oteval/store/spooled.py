@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import duckdb
 import pyarrow as pa
 
-from .query import row
+from .query import row, transaction
 from .spans import SpanBatch, Spans, Written
 
 __all__ = ["Spooled"]
@@ -39,8 +37,7 @@ class Spooled:
             What became of the spans, and of the log records.
         """
         connection = self._connection
-        connection.begin()
-        try:
+        with transaction(connection):
             written = self._spans.insert(spans) if len(spans) else spans.written
             of_logs = Written()
             if logs is not None and logs.num_rows:
@@ -48,10 +45,4 @@ class Spooled:
             connection.execute(
                 'UPDATE spool_position SET segment = ?, "offset" = ?', list(position)
             )
-            connection.commit()
-        except BaseException:
-            # There may be no transaction any more; the first error says why.
-            with suppress(duckdb.Error):
-                connection.rollback()
-            raise
         return written, of_logs

@@ -18,7 +18,7 @@ from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
 from ..plural import listed
 from ..selection import EVERYTHING, Selection
 from .messages import message_fields, message_of
-from .query import number, reader
+from .query import number, reader, transaction
 from .ranges import EVERYWHERE, WIDE, Range, joined, per_range, rows_in
 from .rows import rows_of, table_of
 from .signature import signature_of
@@ -269,8 +269,7 @@ class Trajectories:
 
     def _insert(self, fresh: Sequence[Mapping[str, Any]], replaced: Sequence[Any]) -> None:
         connection = self._connection
-        connection.begin()
-        try:
+        with transaction(connection):
             if replaced:
                 schema = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
                 connection.register("incoming", pa.Table.from_pylist(replaced, schema=schema))
@@ -279,10 +278,6 @@ class Trajectories:
                 rows = [[row[name] for name in TRAJECTORY_SCHEMA.names] for row in fresh]
                 connection.register("incoming", table_of(rows, TRAJECTORY_SCHEMA))
                 connection.execute("INSERT INTO trajectories SELECT * FROM incoming")
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
         connection.unregister("incoming")
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:

@@ -52,7 +52,8 @@ class Arrival:
     def give_way(self, now: float) -> None:
         """End it with the answer to come again."""
         self._gave_way = True
-        self._timeout.reschedule(now)
+        if not self._timeout.expired():
+            self._timeout.reschedule(now)
 
     def refusal(self) -> Refused:
         """Return the answer to a request that did not arrive in time."""

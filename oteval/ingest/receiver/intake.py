@@ -13,7 +13,7 @@ from .answers import Refused, too_busy
 from .checking import Checked, check, parsed
 from .parts import MOST_ITEMS, check_parts, too_many
 from .redaction import Redactor, json_bytes
-from .resource import with_attributes
+from .resource import set_attributes
 
 __all__ = ["Intake", "Observer", "Taken"]
 
@@ -81,9 +81,11 @@ class Intake:
         if checked.good + checked.rejected > MOST_ITEMS:
             raise too_many("spans" if kind == "traces" else "log records", MOST_ITEMS)
         if attributes:
-            body = with_attributes(encoding, request, attributes)
+            set_attributes(encoding, request, attributes)
         if redactor := self.redactor:
             body = _redacted(redactor, encoding, request)
+        elif attributes:
+            body = _body(encoding, request)
         if not checked.good:
             done: Future[None] = Future()
             done.set_result(None)
@@ -103,9 +105,15 @@ def _redacted(redactor: Redactor, encoding: Encoding, request: Any) -> bytes:
     """
     try:
         if encoding == "json":
-            return json_bytes(redactor.json(request))
-        redactor.message(request)
-        return bytes(request.SerializeToString())
+            request = redactor.json(request)
+        else:
+            redactor.message(request)
+        return _body(encoding, request)
     except Exception:
         _log.exception("a request that could not be redacted was refused")
         raise Refused(400, "redaction", "the request cannot be redacted") from None
+
+
+def _body(encoding: Encoding, request: Any) -> bytes:
+    """Return a parsed request as a body. What is deep in JSON cannot be read or changed after."""
+    return json_bytes(request) if encoding == "json" else bytes(request.SerializeToString())

@@ -19,7 +19,9 @@ MOST_PARTS = 2_000_000
 MOST_ITEMS = 250_000
 """The most spans or log records of a request."""
 _CONTROLS = bytes(range(32))
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# A string without an end goes up to the end of the body: looking for its end from each quotation
+# mark in it would take quadratic time.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # JSON has twice as many braces, brackets and commas as protobuf has parts.
 _MOST_TOKENS = 2 * MOST_PARTS
 

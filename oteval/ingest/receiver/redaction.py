@@ -8,6 +8,7 @@ long as they hold what OTLP says they hold.
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -212,7 +213,10 @@ def _set(found: re.Match[str]) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the JSON text of a parsed value, however deep it is."""
+    """Return the JSON text of a parsed value, however deep it is.
+
+    A deep value is used up: pieces of it become text, which nothing redacts any more.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -221,7 +225,7 @@ def json_bytes(value: Any) -> bytes:
     root = [value]
     level: list[tuple[Any, Any]] = [(root, 0)]
     cuts: list[list[tuple[Any, Any]]] = [level]
-    for depth in _count():
+    for depth in itertools.count(1):
         level = [
             (holder[key], at)
             for holder, key in level
@@ -236,10 +240,6 @@ def json_bytes(value: Any) -> bytes:
         for holder, key in cut:
             holder[key] = orjson.Fragment(orjson.dumps(holder[key]))
     return orjson.dumps(root[0])
-
-
-def _count() -> Iterable[int]:
-    return range(1, 1 << 30)
 
 
 def _children(node: Any) -> Iterable[tuple[Any, Any]]:

@@ -6,23 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..spool import Encoding
-from .redaction import json_bytes
 
-__all__ = ["with_attributes"]
+__all__ = ["set_attributes"]
 
 
-def with_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> bytes:
-    """Set attributes on every resource of a parsed request, and return it as a body.
+def set_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> None:
+    """Set attributes on every resource of a parsed request, in place.
 
     Args:
         encoding: ``json`` or ``protobuf``.
-        request: The request; it is changed.
+        request: The request.
         attributes: The attributes. A resource keeps its other ones.
     """
     if encoding == "json":
         for group in _groups(request):
             _set_json(group, attributes)
-        return json_bytes(request)
+        return
     is_traces = hasattr(request, "resource_spans")
     for group in request.resource_spans if is_traces else request.resource_logs:
         resource = group.resource
@@ -31,7 +30,6 @@ def with_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, s
         resource.attributes.extend(kept)
         for key, value in attributes.items():
             resource.attributes.add(key=key).value.string_value = value
-    return bytes(request.SerializeToString())
 
 
 def _groups(request: Any) -> list[Any]:

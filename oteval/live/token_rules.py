@@ -7,6 +7,7 @@ revoked token would otherwise be let in, or everybody shut out, by a typing mist
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,24 @@ class TokenRules:
             )
             for entry in load_tokens(self._path)
         ]
+        self._refuse_open(found)
         self._access.replace([*self._always, *found])
         self._count = len(found)
         self.error = ""
+
+    def _refuse_open(self, found: Sequence[Token]) -> None:
+        """Refuse tokens after which everybody may do something that needed a token before.
+
+        Raises:
+            ConfigError: They are such.
+        """
+        permitted = {token.may for token in (*self._always, *found)}
+        for permission in ("ingest", "read"):
+            if self._access.needs(permission) and permission not in permitted:
+                raise ConfigError(
+                    f"{self._path}: without a token that may {permission}, everybody could; add "
+                    "one, or start the server again"
+                )
 
     def _stat(self) -> tuple[int, int, int] | None:
         try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,7 +142,7 @@ class Archive:
         root = Path(folder).absolute()
         try:
             with _locked(root):
-                self._take_back()
+                self._take_back(root)
                 for part in self._parts(before_ns):
                     if should_stop():
                         break
@@ -167,20 +167,25 @@ class Archive:
             StoreError: A file cannot be written, or another process archives into its folder.
         """
         removed = dict.fromkeys(SCHEMAS, 0)
-        self._take_back()
+        self._take_back_unlocked()
         for kind in SCHEMAS:
             for path, _ in self._cold.files(kind, trace_ids):
                 place = self._cold.base / path
                 try:
-                    with _locked(place.parent.parent.parent):
+                    with _locked(_root_of(place)):
                         removed[kind] += self._rewrite(kind, path, trace_ids)
                 except OSError as error:
                     reason = error.strerror or error
                     raise StoreError(f"{place}: cannot be replaced: {reason}") from error
         return removed
 
+    def holds(self, trace_ids: Sequence[str]) -> bool:
+        """Return whether the archive has rows of some traces."""
+        return any(self._cold.files(kind, trace_ids) for kind in SCHEMAS)
+
     def _rewrite(self, kind: str, path: str, trace_ids: Sequence[str]) -> int:
         """Replace a file by one without some traces; return how many rows fewer that has."""
+        root = _root_of(self._cold.base / path)
         table = self._cold.read(path, kind)
         wanted = pa.array(trace_ids, pa.string())
         kept = table.filter(pc.invert(pc.is_in(table["trace_id"], value_set=wanted)))
@@ -190,10 +195,10 @@ class Archive:
                 self._exchange(kept, fresh, path)
                 self.on_step("committing")
         except BaseException:
-            self._take_back()
+            self._take_back(root)
             raise
         self.on_step("committed")
-        self._take_back()
+        self._take_back(root)
         return int(table.num_rows - kept.num_rows)
 
     def _exchange(self, kept: pa.Table, fresh: _File | None, path: str) -> None:
@@ -220,16 +225,31 @@ class Archive:
         self.on_step("announced")
         return file
 
-    def _take_back(self) -> None:
-        """Remove files that were being written when a run ended, and files that were replaced."""
-        rows = self._connection.execute(
-            "SELECT file, path FROM archived_files WHERE state IN ('writing', 'deleting')"
-        ).fetchall()
-        for file, path in rows:
-            place = self._cold.base / path
+    def _take_back(self, root: Path) -> None:
+        """Remove files that were being written when a run ended, and files that were replaced.
+
+        Args:
+            root: The folder; it must be locked, since another process may write files just now.
+        """
+        for file, place in self._unfinished():
+            if _root_of(place) != root:
+                continue
             for leftover in (place, _partial(place)):
                 leftover.unlink(missing_ok=True)
             self._connection.execute("DELETE FROM archived_files WHERE file = ?", [file])
+
+    def _take_back_unlocked(self) -> None:
+        """Take back in all folders but those that another process archives into."""
+        for root in {_root_of(place) for _, place in self._unfinished()}:
+            if root.is_dir():
+                with suppress(StoreError), _locked(root):
+                    self._take_back(root)
+
+    def _unfinished(self) -> list[tuple[int, Path]]:
+        rows = self._connection.execute(
+            "SELECT file, path FROM archived_files WHERE state IN ('writing', 'deleting')"
+        ).fetchall()
+        return [(file, self._cold.base / path) for file, path in rows]
 
     def _mark(self) -> int:
         """Return the number up to which every stage is done with all rows."""
@@ -311,12 +331,12 @@ class Archive:
                     self.on_step("committing")
             except duckdb.TransactionException:
                 # Another process changed the same rows.
-                self._take_back()
+                self._take_back(root)
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
             except Exception:
-                self._take_back()
+                self._take_back(root)
                 raise
             self.on_step("committed")
             for name, count in vars(moved).items():
@@ -484,6 +504,11 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _root_of(place: Path) -> Path:
+    """Return the archive's folder, in which a file lies below its date and its bucket."""
+    return place.parent.parent.parent
 
 
 @contextmanager

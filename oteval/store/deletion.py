@@ -13,6 +13,7 @@ from itertools import islice
 import duckdb
 import pyarrow as pa
 
+from ..errors import StoreError
 from .archive import Archive
 from .cold import key_table
 from .query import number, transaction
@@ -20,6 +21,8 @@ from .query import number, transaction
 __all__ = ["Deleted", "Deletion"]
 
 _CHUNK = 1000
+# How often a part is tried whose rows another process moves into the archive meanwhile.
+_ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
 _OF_KEYS = f"key IN (SELECT key FROM judge_call_targets WHERE {_OF_RUNS})"  # noqa: S608
@@ -120,13 +123,8 @@ class Deletion:
         total = Deleted()
         remaining = iter(trace_ids)
         while chunk := list(islice(remaining, _CHUNK)):
-            # First the archive: when it cannot be reached, nothing of these traces is deleted.
-            archived = self._archive.remove(chunk)
-            part = Deleted(
-                len(chunk), archived_spans=archived["spans"], archived_logs=archived["logs"]
-            )
-            self._delete_rows(chunk, part)
-            total.add(part)
+            total.add(self._delete_chunk(chunk))
+            total.traces += len(chunk)
             if on_progress:
                 on_progress(total.traces)
         return total
@@ -201,6 +199,26 @@ class Deletion:
                 f"SELECT count(*) FROM current_runs WHERE {_OF_RUNS}",  # noqa: S608
             )
         return found
+
+    def _delete_chunk(self, chunk: Sequence[str]) -> Deleted:
+        """Delete the traces, wherever their rows are by the time that they are deleted."""
+        total = Deleted()
+        for attempt in range(_ATTEMPTS):
+            # First the archive: when it cannot be reached, nothing of these traces is deleted.
+            archived = self._archive.remove(chunk)
+            total.add(Deleted(archived_spans=archived["spans"], archived_logs=archived["logs"]))
+            part = Deleted()
+            try:
+                self._delete_rows(chunk, part)
+            except duckdb.TransactionException:
+                # Another process archives just these rows.
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                continue
+            total.add(part)
+            if not self._archive.holds(chunk):
+                return total
+        raise StoreError("the traces are being archived; try again later")
 
     def _delete_rows(self, chunk: Sequence[str], part: Deleted) -> None:
         with self._wanted(chunk), transaction(self._connection):

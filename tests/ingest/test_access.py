@@ -186,6 +186,21 @@ def test_tokens_are_rotated_without_a_restart(file: Path):
     assert "tokens.yaml" in rules.state()["error"]
 
 
+@pytest.mark.parametrize("left", ["shop", "grafana"])
+def test_a_new_file_does_not_let_everybody_in(file: Path, left: str):
+    """A file without a token that may send, or read, does not open what a token was needed for."""
+    access = Access()
+    rules = TokenRules(str(file), access)
+
+    lines = TOKENS.splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "name:" not in line or left in line))
+    rules.check()
+
+    assert access.needs("ingest")
+    assert access.needs("read")
+    assert "everybody could" in rules.state()["error"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

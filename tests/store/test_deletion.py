@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -214,3 +215,41 @@ def test_retention_of_scores_and_judgements(path: Path):
 
         assert (done.scores, done.judge_calls) == (3, 3)
         assert len(list(store.trajectories.read())) == 3
+
+
+@pytest.mark.parametrize("step", ["announced", "written", "committing"])
+def test_a_deletion_leaves_files_alone_that_are_being_archived(path: Path, step: str):
+    """Deleting a trace while a server archives others removes none of their files."""
+    with Store(path) as store, store.sibling() as other:
+        deleted: list[str] = []
+
+        def delete_meanwhile(name: str) -> None:
+            if name == step and not deleted:
+                deleted.append(name)
+                other.deletion.delete(["f" * 32])
+
+        store.archive.on_step = delete_meanwhile
+        store.archive.move(path.parent / "archive", 2 * DAY)
+
+        assert deleted
+        assert store.spans.count() == (9, 3)
+        assert {batch.num_rows for batch in store.spans.export()} == {9}
+
+
+def test_a_trace_that_is_archived_meanwhile_is_deleted(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A trace that moves into the archive after the archive was looked at is not left there."""
+    with Store(path) as store, store.sibling() as other:
+        remove, moved = other.archive.remove, []
+
+        def remove_then_move(trace_ids: Sequence[str]) -> dict[str, int]:
+            found = remove(trace_ids)
+            if not moved:
+                moved.append(store.archive.move(path.parent / "archive", 2 * DAY))
+            return found
+
+        monkeypatch.setattr(other.archive, "remove", remove_then_move)
+        done = other.deletion.delete([TRACES[3]])
+
+        assert (done.traces, done.archived_spans, done.archived_logs) == (1, 3, 1)
+        assert held(store, TRACES[3]) == set()
+        assert len(list(store.trajectories.read())) == 2

@@ -109,7 +109,9 @@ class Neighbour:
         return set(self.answers) == {"200", "OK"}
 
     def _send(self, is_grpc: bool) -> None:
-        while not self._done.wait(self._pause):
+        # At least once, however short the block is.
+        is_done = False
+        while not is_done:
             trace_id, request = agent_run()
             begun = time.monotonic()
             if is_grpc:
@@ -121,3 +123,4 @@ class Neighbour:
             self.answers[answer] += 1
             if answer in ("200", "OK"):
                 self.runs.append(trace_id)
+            is_done = self._done.wait(self._pause)

@@ -84,9 +84,14 @@ def delete_traces(
         StoreError: The archive cannot be written.
     """
     store.judge_calls.flush()
-    done = store.deletion.delete(plan.traces, on_progress)
+    done = Deleted()
+    try:
+        store.deletion.delete(plan.traces, on_progress, done)
+    finally:
+        # Also when it fails or is interrupted: what was deleted until then stays deleted.
+        if any(asdict(done).values()):
+            detail = {"chosen": dict(chosen), "deleted": asdict(done)}
+            store.audit.add(AuditEntry(time.time_ns(), actor, "delete", detail))
     if plan.neighbours:
         refresh_traces(store, plan.neighbours)
-    detail = {"chosen": dict(chosen), "deleted": asdict(done)}
-    store.audit.add(AuditEntry(time.time_ns(), actor, "delete", detail))
     return done

@@ -106,7 +106,10 @@ class Deletion:
         return [trace_id for (trace_id,) in rows]
 
     def delete(
-        self, trace_ids: Sequence[str], on_progress: Callable[[int], None] | None = None
+        self,
+        trace_ids: Sequence[str],
+        on_progress: Callable[[int], None] | None = None,
+        total: Deleted | None = None,
     ) -> Deleted:
         """Delete traces, their runs and whatever is known of these.
 
@@ -115,15 +118,16 @@ class Deletion:
         Args:
             trace_ids: The traces.
             on_progress: Called with the number of traces done.
+            total: The numbers are added to it, also those of a part that fails.
 
         Raises:
             ArchiveMissing: A file of the archive that holds some of the traces is missing.
             StoreError: The archive cannot be written.
         """
-        total = Deleted()
+        total = Deleted() if total is None else total
         remaining = iter(trace_ids)
         while chunk := list(islice(remaining, _CHUNK)):
-            total.add(self._delete_chunk(chunk))
+            self._delete_chunk(chunk, total)
             total.traces += len(chunk)
             if on_progress:
                 on_progress(total.traces)
@@ -200,9 +204,8 @@ class Deletion:
             )
         return found
 
-    def _delete_chunk(self, chunk: Sequence[str]) -> Deleted:
+    def _delete_chunk(self, chunk: Sequence[str], total: Deleted) -> None:
         """Delete the traces, wherever their rows are by the time that they are deleted."""
-        total = Deleted()
         for attempt in range(_ATTEMPTS):
             # First the archive: when it cannot be reached, nothing of these traces is deleted.
             archived = self._archive.remove(chunk)
@@ -217,7 +220,7 @@ class Deletion:
                 continue
             total.add(part)
             if not self._archive.holds(chunk):
-                return total
+                return
         raise StoreError("the traces are being archived; try again later")
 
     def _delete_rows(self, chunk: Sequence[str], part: Deleted) -> None:

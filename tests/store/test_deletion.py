@@ -253,3 +253,21 @@ def test_a_trace_that_is_archived_meanwhile_is_deleted(path: Path, monkeypatch: 
         assert (done.traces, done.archived_spans, done.archived_logs) == (1, 3, 1)
         assert held(store, TRACES[3]) == set()
         assert len(list(store.trajectories.read())) == 2
+
+
+def test_a_deletion_that_fails_is_in_the_audit_log(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What was deleted before a later part failed is noted, with who deleted it."""
+    monkeypatch.setattr("oteval.store.deletion._CHUNK", 1)
+    with Store(path) as store:
+
+        def interrupt(done: int) -> None:
+            raise KeyboardInterrupt
+
+        plan = plan_deletion(store, trace_ids=list(TRACES.values()))
+        with pytest.raises(KeyboardInterrupt):
+            delete_traces(store, plan, actor="ann", chosen={}, on_progress=interrupt)
+
+        (entry,) = store.audit.entries()
+        assert entry.actor == "ann"
+        assert entry.detail["deleted"]["traces"] == 1
+        assert store.spans.count() == (6, 2)

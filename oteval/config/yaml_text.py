@@ -1,7 +1,7 @@
 """YAML text to values and their lines; whatever is wrong with the text is a `ConfigError`.
 
-Dates stay text. A file that refers to its own parts so often that reading it would take for ever,
-or that contains itself, is refused.
+Dates stay text. A file whose aliases multiply beyond a limit, or that contains itself, is
+refused.
 """
 
 from __future__ import annotations

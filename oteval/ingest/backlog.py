@@ -1,4 +1,4 @@
-"""Since when acknowledged requests wait to be stored, told by a clock that is never set.
+"""Since when acknowledged requests wait to be stored, by a monotonic clock.
 
 Positions that became durable within a moment of each other count as one, with the time of the
 first: an age is never too low, and too high by that moment at most.

@@ -78,7 +78,7 @@ class Spool:
     """The appending side; one process has it, and any of its threads may append.
 
     Attributes:
-        backlog: Since when what is acknowledged waits to be stored.
+        backlog: Since when acknowledged requests wait to be stored.
         cut: How many bytes at the end of the last segment were no whole record at the start.
     """
 
@@ -148,7 +148,7 @@ class Spool:
         return self.backlog.oldest(self._stored)
 
     def stored(self, position: Position) -> None:
-        """Note up to where the other process has stored what is spooled."""
+        """Note the position up to which the other process has stored the spool."""
         with self._lock:
             self._stored = max(self._stored, position)
 

@@ -147,7 +147,7 @@ def segments(folder: Path) -> dict[int, int]:
 
 
 def missing_after(folder: Path, position: Position) -> dict[int, str]:
-    """Return what is missing of a spool behind a position that was stored.
+    """Return the segments that are missing of a spool after a stored position.
 
     Returns:
         A message for each stretch of missing segments, by the segment after it; 0 where none is.

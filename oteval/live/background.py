@@ -1,4 +1,4 @@
-"""Reconstruction of what is large, in a thread: a huge trace or conversation holds up no other.
+"""Reconstruct large traces and conversations in a thread, so that others do not wait.
 
 One group of traces at a time. A group that took long rests for a multiple of that before it is
 reconstructed again, so that one agent cannot take more than a share of the processor for good.
@@ -16,7 +16,7 @@ from ..pipeline import Refreshed
 
 __all__ = ["Background", "Job"]
 
-# Times as long as it took, a group rests.
+# A group rests for this multiple of the time that it took.
 _REST = 2
 
 

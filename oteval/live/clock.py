@@ -12,7 +12,7 @@ class SteadyClock:
     """The time of day (ns) at the start, moved on by a clock that is never set.
 
     Times of two processes, or of different starts of one, may differ by as much as the time of day
-    was set between them: what is kept is told by the time of day itself.
+    was set between them: times that are stored are of the time of day.
 
     Args:
         wall: The time of day (ns).

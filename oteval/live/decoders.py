@@ -1,8 +1,8 @@
 """The children that decode, as the process that stores has them: one, in a burst one more.
 
 A child that ends or falls silent is replaced, and what it had is decoded again, a request at a
-time. A request that ends its child twice on its own is set aside in ``rejected/``, so that it does
-not stand in front of others for ever.
+time. A request that ends its child twice on its own is set aside in ``rejected/``, so that it
+blocks no other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether what is acknowledged is stored in time: what `/readyz` decides by."""
+"""Decide for `/readyz` whether acknowledged requests are stored in time."""
 
 from __future__ import annotations
 

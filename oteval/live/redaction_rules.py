@@ -124,7 +124,7 @@ class RedactionRules:
         _log.error("the last good redaction rules stay in force: %s", error)
 
     def _section_of(self, text: str | None) -> Any:
-        """Return the part of a file that says what is redacted, as far as it can be read."""
+        """Return the section ``redact`` of a file, as far as it can be read."""
         try:
             value = read_yaml(text or "", self._path)[1]
         except OtevalError:

@@ -349,7 +349,7 @@ class _Front:
 
 
 def _warnings(back: Mapping[str, Any], configuration: str, tokens: str) -> list[str]:
-    """Return what is wrong though traces are taken and stored."""
+    """Return warnings that do not keep the server from being ready."""
     found = [f"lost: {loss}" for loss in back.get("losses", ())]
     if damaged := back.get("stored", {}).get("lost_bytes"):
         found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")

@@ -53,7 +53,7 @@ class TokenRules:
             self.reload()
 
     def reload(self) -> None:
-        """Read the file again; what is wrong with it is logged."""
+        """Read the file again, and log its errors."""
         if not self._path:
             return
         try:

@@ -91,7 +91,7 @@ _SHORT = 8
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return what is shown of ids: their first 8 characters, more where two begin alike.
+    """Shorten ids for display: their first 8 characters, more where two begin alike.
 
     Args:
         ids: The ids that are shown together.

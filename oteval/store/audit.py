@@ -21,7 +21,7 @@ class AuditEntry:
         time_ns: When it was done.
         actor: Who did it: a user of this machine, or ``retention``.
         action: ``delete`` or ``retention``.
-        detail: What was chosen, and how much was done, as JSON values. It holds no content.
+        detail: The selection and the numbers of deleted rows, as JSON values, without content.
     """
 
     time_ns: int

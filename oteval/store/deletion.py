@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
 _OF_KEYS = f"key IN (SELECT key FROM judge_call_targets WHERE {_OF_RUNS})"  # noqa: S608
-# What is deleted by trace, and by run.
+# The tables whose rows are deleted by trace, and by run.
 _BY_TRACE = ("spans", "logs", "completions", "trace_conversations")
 _BY_RUN = ("trajectories", "superseded", "scores", "human_labels")
 
@@ -113,7 +113,7 @@ class Deletion:
     ) -> Deleted:
         """Delete traces, their runs and whatever is known of these.
 
-        Some thousand traces at a time; what was deleted stays deleted when a later part fails.
+        A thousand traces at a time; when a later part fails, earlier ones stay deleted.
 
         Args:
             trace_ids: The traces.

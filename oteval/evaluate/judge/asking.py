@@ -185,8 +185,11 @@ class Asker:
         """Return the answer to an equal question; None where there is none and one has to ask."""
         if answer is not None and self.limits.cache is not None:
             self.limits.cache.get(answer.call.key)  # it may note for whom answers are kept
-        if answer is None or answer.error is not None:
-            return None if answer is None else replace(answer, cached=True)
+        # A spent budget may be another evaluator's: ours decides by itself.
+        if answer is None or isinstance(answer.error, BudgetSpent):
+            return None
+        if answer.error is not None:
+            return replace(answer, cached=True)
         return self._checked(answer.call, schema)
 
     def _steps(

@@ -96,7 +96,7 @@ def encode(value: Any, variable: str = "", left_out: list[LeftOut] | None = None
     Args:
         value: A JSON-like value.
         variable: The variable whose value it is.
-        left_out: Is added to for what is not shown.
+        left_out: Base64 data that is not shown is added to it.
     """
 
     def shortened(found: re.Match[str]) -> str:
@@ -138,7 +138,7 @@ def block(name: str, value: Any, nonce: str, left_out: list[LeftOut] | None = No
         name: What the block is called: the prompt's variable.
         value: A JSON-like value.
         nonce: The call's nonce.
-        left_out: Is added to for what is not shown.
+        left_out: Base64 data that is not shown is added to it.
     """
     text = encode(value, name, left_out)
     # A nonce in the data was guessed or leaked, and must not stand there.

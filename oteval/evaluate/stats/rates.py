@@ -58,7 +58,7 @@ def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval
         ValueError: There are fewer than no successes, or more than there are tries.
     """
     if not 0 <= successes <= total:
-        raise ValueError(f"{successes} of {total} is no share")
+        raise ValueError(f"{successes} of {total}: successes must be from 0 to the total")
     if not total:
         return Interval(0.0, 1.0)
     z2 = quantile_of_normal(0.5 + confidence / 2) ** 2
@@ -92,7 +92,7 @@ def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> I
         ValueError: There are fewer than no successes, or more than there are tries.
     """
     if not 0 <= successes <= total + 1e-9:
-        raise ValueError(f"{successes} of {total} is no share")
+        raise ValueError(f"{successes} of {total}: successes must be from 0 to the total")
     if not total:
         return Interval(0.0, 1.0)
     tail, failures = (1 - confidence) / 2, total - successes

@@ -131,7 +131,7 @@ class GrpcReceiver:
         self._server = aio.server(
             handlers=[_Handler(self)],
             options=[
-                # Larger than what is taken: the answer to what is a little too large is our own.
+                # Above our own limit, so that a message a little too large gets our own answer.
                 ("grpc.max_receive_message_length", min(4 * self._limit, (1 << 31) - 1)),
                 # Its decompression knows no limit; `plain_grpc` does.
                 ("grpc.per_message_decompression", 0),

@@ -27,10 +27,10 @@ _MOST_TOKENS = 2 * MOST_PARTS
 
 
 def check_parts(kind: Kind, encoding: Encoding, body: bytes) -> None:
-    """Look whether a request has too many parts to be parsed.
+    """Refuse a request with too many parts to be parsed.
 
     Raises:
-        Refused: It has.
+        Refused: It has more than `MOST_PARTS`.
     """
     if encoding == "json":
         is_many = _tokens(body) > _MOST_TOKENS and _tokens(_STRING.sub(b"", body)) > _MOST_TOKENS
@@ -93,14 +93,14 @@ _MESSAGES: dict[Kind, dict[str, _Fields]] = {
 
 
 class _Count:
-    """Counts the parts of a protobuf request, without parsing what they hold."""
+    """Counts the parts of a protobuf request, without parsing their content."""
 
     def __init__(self, kind: Kind, body: bytes) -> None:
         self._messages = _MESSAGES[kind]
         self._body = body
 
     def is_many(self) -> bool:
-        """Return whether there are more than may be; what is malformed is for the parser to say."""
+        """Return whether there are too many; malformed requests are left to the parser."""
         body, messages = self._body, self._messages
         waiting = [(0, len(body), "request")]
         count = 0

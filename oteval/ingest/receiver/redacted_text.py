@@ -1,4 +1,4 @@
-r"""Taking what patterns match out of text, also where the text is escaped.
+r"""Redact matches of patterns in text, escaped text included.
 
 An attribute often holds JSON, in which ``a@b`` may be written ``a\u0040b``, and tool arguments are
 JSON inside JSON. Text with backslashes is therefore looked at as it stands, and unescaped as many
@@ -39,7 +39,7 @@ class TextRedactor:
         """Apply patterns in their order.
 
         Args:
-            patterns: Each with what stands instead of what it matches.
+            patterns: Each with the replacement of its matches.
         """
         self._patterns = tuple(patterns)
 

@@ -1,4 +1,4 @@
-"""Taking out of requests what must not be written to disk: values by key, text by patterns.
+"""Redact requests before they are written to disk: values by key, text by patterns.
 
 Rules apply to everything a sender can write: values of any type, keys, names, trace states, and
 fields that OTLP does not define. OTLP's own fields (ids, times, counts, enumerations) stay, as
@@ -86,7 +86,7 @@ class Redactor:
 
     def message(self, message: Message) -> None:
         """Take what must go out of a protobuf message, in place."""
-        # Nobody knows what they hold.
+        # Rules cannot be applied to fields without a name.
         message.DiscardUnknownFields()
         self._message(message)
 

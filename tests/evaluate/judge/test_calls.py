@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from oteval import MemoryCache, create_async_llm_as_judge, create_llm_as_judge
+from oteval.evaluate.judge.asking import _UNDER_WAY
 from oteval.evaluate.judge.gate import Gate
 
 from .server import Body, Reply, Server, asked_as, completion, error, serving, streamed, verdict
@@ -318,3 +320,40 @@ async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
     await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)
     release.set()
     assert "no answer within" in found["metadata"]["error"]
+
+
+def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
+    """An evaluator that waits for an equal question asks itself where the other one may not."""
+    held, begun = threading.Event(), threading.Event()
+
+    def judge(messages: Any, _schema: Any) -> dict[str, Any]:
+        if "first" in str(messages):
+            begun.set()
+            held.wait(60)
+        return {"reasoning": "9" * 2000, "score": True}
+
+    judge.cache_key = "the same"  # type: ignore[attr-defined]
+    known: dict[str, Any] = {"prompt": "{outputs}", "judge": judge, "model": "m"}
+    prices = {"m": {"input": 0.0, "output": 100_000.0}}
+    poor = create_llm_as_judge(**known, cache=True, max_cost=51.0, prices=prices)
+    rich = create_llm_as_judge(**known, cache=True)
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(poor, outputs="first")
+        begun.wait(60)
+        second = pool.submit(poor, outputs="both ask this")
+        _until(lambda: len(_UNDER_WAY._waiting) == 2)
+        other = pool.submit(rich, outputs="both ask this")
+        _until(lambda: any(_UNDER_WAY._waiting.values()))
+        held.set()
+
+        assert first.result()["score"] is True
+        assert second.result()["metadata"]["status"] == "not_evaluated"
+        assert other.result()["score"] is True
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)

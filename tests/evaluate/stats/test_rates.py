@@ -48,7 +48,7 @@ def test_wilson_holds_the_share_and_stays_inside(share: tuple[int, int]):
 def test_wilson_of_nothing_is_everything():
     """Without tries nothing is known; more successes than tries is refused."""
     assert wilson(0, 0) == (0, 1)
-    with pytest.raises(ValueError, match="5 of 4 is no share"):
+    with pytest.raises(ValueError, match="5 of 4: successes must be"):
         wilson(5, 4)
 
 

@@ -18,6 +18,8 @@ from .memory import rare_cycle_search
 
 __all__ = ["Places", "Refreshed", "explain", "refresh", "refresh_traces"]
 
+# How long after a model asked for a tool it may start, where both are traces of their own.
+_TOOL_WAIT_NS = 60 * 10**9
 _log = logging.getLogger(__name__)
 
 
@@ -306,8 +308,9 @@ def _recorded_again(store: Store, found: Sequence[Trajectory]) -> set[str]:
     called = [t for t in found if t.call_keys]
     if not called:
         return set()
-    # Two recordings of a call overlap, and so do the runs that they are in.
-    times = joined(Range(t.start_ns, t.end_ns) for t in found)
+    # Two recordings of a call overlap, and so do the runs that they are in; a tool in a trace of
+    # its own runs soon after the call that asked for it.
+    times = joined(Range(t.start_ns - _TOOL_WAIT_NS, t.end_ns + _TOOL_WAIT_NS) for t in found)
     keys: dict[bool, set[int]] = {True: set(), False: set()}
     for trajectory in called:
         keys[trajectory.agent == ""].update(trajectory.call_keys)

@@ -17,6 +17,7 @@ from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
 from .infrastructure import is_infrastructure
+from .lone_tools import with_lone_tools
 from .runs import Run
 from .scopes import runs_of
 from .tree import order
@@ -46,7 +47,8 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
         without messages, whose gaps say why; a trace of nothing but requests and database calls
         gives none.
     """
-    return trajectories_of(without_duplicates(_runs(_Traces(spans, logs))))
+    runs = without_duplicates(_runs(_Traces(spans, logs)))
+    return trajectories_of(with_lone_tools(runs))
 
 
 def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> Explanation:

@@ -13,13 +13,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model import Gap, Span, SpanRef, Trajectory, Usage, trajectory_id
+from ..model import Gap, Message, Span, SpanRef, Trajectory, Usage, trajectory_id
 from .dropped_calls import with_dropped_calls
 from .duplicates import call_keys
 from .filling import Builder, agent_name, choose, fill, known_before
 from .gaps import gap, with_one_missing_parent
+from .lone_tools import lone_keys
 from .merge import Entry, Thread, answered, chain_of, spoken
-from .readings import ModelCall
 from .runs import Run
 from .steps import children_of, steps_of
 from .tree import order
@@ -171,7 +171,7 @@ def _finished(
         attributes=_short_attributes(span),
         chain=builder.chain,
         follows=builder.follows,
-        call_keys=_call_keys(calls),
+        call_keys=_call_keys(runs),
     )
     return builder.trajectory
 
@@ -186,8 +186,10 @@ def _id(run: Run) -> str:
     return trajectory_id(run.root.span.trace_id, run.root.span.span_id)
 
 
-def _call_keys(calls: Sequence[ModelCall]) -> tuple[int, ...]:
+def _call_keys(runs: Sequence[Run]) -> tuple[int, ...]:
+    calls = (call for run in runs for call in run.model_calls)
     keys = dict.fromkeys(key for call in calls for key in call_keys(call))
+    keys.update(dict.fromkeys(lone_keys(runs)))
     return tuple(_int64(key) for key in keys)
 
 
@@ -230,8 +232,20 @@ def _left_out(builder: Builder) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
     told = builder.thread.entries[builder.start : builder.end]
     unknown = [e.message for e in told for call in e.message.tool_calls if not call.name]
+    if not any(one.code == "content_not_captured" for run in builder.runs for one in run.gaps):
+        unknown += _without_call(told)
     found = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
     first = next((entry.message for entry in told if entry.is_spoken), None)
     if first is not None and first.role == "tool" and builder.history is None:
         found.append(gap("history_missing", first.span_id))
     return found
+
+
+def _without_call(told: Sequence[Entry]) -> list[Message]:
+    """Return the results that name no call and follow none."""
+    return [
+        entry.message
+        for before, entry in itertools.pairwise(told)
+        if entry.message.role == "tool" and not entry.message.tool_call_id
+        if before.message.role != "tool" and not before.message.tool_calls
+    ]

@@ -1,6 +1,7 @@
 """Calls that a framework's memory drops when one of them fails.
 
-smolagents sends the error of a failed step back to the model without the calls it is about. The
+smolagents sends the error of a failed step back to the model without the calls it is about; OpenLIT
+writes LangChain's history without calls, and its results without their ids. The
 thread still has them, from the answer that asked for them. So they are put back into the input
 before it is compared with the thread; else the history would look rewritten.
 """
@@ -42,15 +43,29 @@ def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
 
 def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
     place = 0  # in the thread
-    for at, entry in enumerate(sent):
-        known = _known(thread, place)
+    at = 0
+    while at < len(sent):
+        entry, known = sent[at], _known(thread, place)
+        given = sent[at : at + 1]
         if _is_orphan(sent, at) and known is not None and known.message.tool_calls:
+            given = _results_from(sent, at)
             yield known
-            yield from (results := list(_results(known.message, entry)))
+            yield from (results := _results(known.message, given))
             place += 1 + len(results)
         elif not _lost_its_calls(sent, at, known):
             yield entry
             place += 1
+        at += len(given)
+
+
+def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
+    """Return the results without ids that stand one after another from a place on."""
+    end = at
+    while end < len(sent) and sent[end].message.role == "tool":
+        if sent[end].message.tool_call_id:
+            break
+        end += 1
+    return sent[at:end]
 
 
 def _known(thread: Thread, place: int) -> Entry | None:
@@ -62,14 +77,25 @@ def _lost_its_calls(sent: Sequence[Entry], at: int, known: Entry | None) -> bool
     if known is None or at + 1 == len(sent) or not _is_orphan(sent, at + 1):
         return False
     message = sent[at].message
-    is_same = message.role == "assistant" and message.content == known.message.content
+    is_same = message.role == "assistant" and (message.content or "") == (
+        known.message.content or ""
+    )
     return is_same and bool(known.message.tool_calls)
 
 
-def _results(asked: Message, entry: Entry) -> Iterator[Entry]:
-    """Yield the error as the result of the only call; of several, only that there is a result."""
-    for call in asked.tool_calls:
+def _results(asked: Message, given: Sequence[Entry]) -> list[Entry]:
+    """Return results with the ids of their calls, which are in the same order.
+
+    A single one for several calls is the error of their step: of each, only that it has a result.
+    """
+    calls = asked.tool_calls
+    if len(given) > 1 and len(given) != len(calls):
+        return list(given)
+    is_shared = len(given) < len(calls)
+    results = []
+    for call, entry in zip(calls, [*given] * len(calls) if is_shared else given, strict=True):
         message = replace(entry.message, tool_call_id=call.id)
-        if len(asked.tool_calls) > 1:
+        if is_shared:
             message = replace(message, content=None, is_error=False)
-        yield Entry(message, key_of(message), entry.time_ns)
+        results.append(Entry(message, key_of(message), entry.time_ns))
+    return results

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..model import ToolCall
+from .python_reprs import literal_of
 from .values import parse_arguments, text_of
 
 __all__ = [
@@ -211,7 +212,7 @@ def _read(part: Mapping[str, Any]) -> Iterator[Part]:
     elif kind == "dynamictool":
         yield from _of_interface(part, "")
     elif kind in _CALLS or _is_client_call(part, kind) or (not kind and _is_call(part)):
-        yield read_call(part) or part
+        yield read_call(part) or read_call(_printed(part)) or part
     elif kind == "retryprompt":
         yield Result(_id(part), text_of(part.get("content")), _name(part), is_error=True)
     elif kind in ("userprompt", "systemprompt"):
@@ -220,6 +221,13 @@ def _read(part: Mapping[str, Any]) -> Iterator[Part]:
         yield part["content"]
     elif set(part) - {"cachePoint"}:
         yield _named(part)
+
+
+def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the call whose fields a part has as its content, as Python prints a dict of them."""
+    content = part.get("content")
+    found = literal_of(content) if isinstance(content, str) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _of_prompt(content: Any) -> Iterator[Part]:

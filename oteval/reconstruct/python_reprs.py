@@ -17,7 +17,7 @@ from typing import Any
 
 from ..jsontext import loads
 
-__all__ = ["literal_of", "object_of"]
+__all__ = ["literal_of", "object_of", "printed_fields"]
 
 _MAX_REPR = 1_000_000
 _TEXT = r"""[bru]{0,2}'(?:[^'\\\n]|\\.)*'|[bru]{0,2}"(?:[^"\\\n]|\\.)*\""""
@@ -40,8 +40,18 @@ def object_of(text: str) -> Any:
             call, positional arguments are the list under ``args``; what is opaque is its text.
     """
     if text.startswith("content=") and text.endswith(("'", '"', "}", "]")):
-        return _parsed(f"Message({_NEXT_FIELD.sub(_with_comma, text)})")
+        return printed_fields(text, "Message")
     return _parsed(text) if text[-1:] in (")", "]") and _OBJECT.match(text) else None
+
+
+def printed_fields(text: str, name: str) -> Any:
+    """Return the fields of an object that prints them alone, as Pydantic's models do, or None.
+
+    Args:
+        text: What ``str`` gives, such as ``status='success' result='21 C'``.
+        name: The object's class.
+    """
+    return _parsed(f"{name}({_NEXT_FIELD.sub(_with_comma, text)})")
 
 
 def literal_of(text: str) -> Any:

@@ -46,7 +46,8 @@ class Run:
         within: Tool runs inside the span of a model call, by that span's id.
         visits: The nodes of a graph that ran in it, in order of start.
         node: The node of the parent's graph that it was started in, or "".
-        duplicate_traces: The traces that only tell again what the run's own do.
+        duplicate_traces: The traces that only tell again what the run's own do, or hold a tool run
+            that it asked for.
     """
 
     root: Node

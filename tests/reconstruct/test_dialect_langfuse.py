@@ -214,6 +214,19 @@ def test_its_type_on_another_dialects_span_is_not_its_own():
     assert (texts(found), found.dialects) == (["a"], ("genai",))
 
 
+def test_a_failed_tool_of_langchain_has_its_calls_id_as_metadata():
+    """There is no message that names the call; metadata is JSON."""
+    attributes = {
+        f"{PREFIX}type": "tool",
+        f"{PREFIX}input": '{"x": 1}',
+        f"{PREFIX}level": "ERROR",
+        f"{PREFIX}metadata.tool_call_id": '"k1"',
+    }
+    found = only(span("look", 1, scope="langfuse-sdk", attributes=attributes))
+
+    assert [m.tool_call_id for m in found.messages if m.role == "tool"] == ["k1"]
+
+
 KEYS = [
     "type",
     "input",

@@ -135,3 +135,77 @@ def test_old_events_are_read():
 
     assert brief(found.messages) == [("system", "s"), ("user", "q"), ("assistant", "a")]
     assert found.gaps == ()
+
+
+def langchain(name: str, start: int, sent: Any, got: Any, **fields: Any) -> Span:
+    return chat(name, start, sent, got, scope="openlit.instrumentation.langchain", **fields)
+
+
+def langchain_tool(name: str, start: int, number: int, **fields: Any) -> Span:
+    """Return a tool's span, with arguments and result as Python prints them."""
+    return tool(
+        name,
+        start,
+        id=f"k{number}",
+        args=f"{{'x': {number}}}",
+        result=f"content='r{number}' name='look' tool_call_id='k{number}'",
+        scope="openlit.instrumentation.langchain",
+        **fields,
+    )
+
+
+HOLLOW = said("")  # an answer that asked for calls, in a history of LangChain
+
+
+def test_langchain_histories_have_neither_calls_nor_ids():
+    """The calls are those of the answer, and its results are in their order."""
+    found = only(
+        span("t", 1, end=99),
+        langchain("c", 2, [user("q")], ASKED, parent="t"),
+        langchain_tool("s", 4, 1, parent="t"),
+        langchain_tool("u", 5, 2, parent="t"),
+        langchain("d", 7, [user("q"), HOLLOW, gives("r1"), gives("r2")], said("a"), parent="t"),
+    )
+
+    assert brief(found.messages) == TOLD
+    assert found.gaps == ()
+
+
+def test_langchain_histories_of_unknown_calls_say_so():
+    """Where no span has the answer that asked, the results have no calls."""
+    found = only(langchain("d", 7, [user("q"), HOLLOW, gives("r1"), gives("r2")], said("a")))
+
+    assert codes(found) == ["calls_left_out"]
+
+
+def test_blocks_of_langchain_are_printed_dicts():
+    """A call of Anthropic's in the history is known by what Python prints of its block."""
+    printed = "{'id': 'k1', 'input': {'x': 1}, 'name': 'look', 'type': 'tool_use'}"
+    echo = {"role": "assistant", "parts": [{"type": "tool_use", "content": printed}]}
+    found = only(langchain("d", 7, [user("q"), echo, gives("r1")], said("a")))
+
+    assert brief(found.messages) == [
+        ("user", "q"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "r1"),
+        ("assistant", "a"),
+    ]
+    assert codes(found) == []
+
+
+def test_nodes_of_langgraph_are_called_agents():
+    """A node's `invoke_agent` is a step of the graph, whose `invoke_workflow` is the agent."""
+    scope = "openlit.instrumentation.langgraph"
+    node = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "model"}
+    graph = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "support"}
+    found = only(
+        span("g", 1, end=99, scope=scope, attributes=graph),
+        span("m", 2, end=4, scope=scope, attributes=node, parent="g"),
+        langchain("c", 2, [user("q")], ASKED, parent="m"),
+        langchain_tool("s", 5, 1, parent="g"),
+        langchain_tool("u", 6, 2, parent="g"),
+        span("n", 7, end=9, scope=scope, attributes=node, parent="g"),
+        langchain("d", 7, [user("q"), HOLLOW, gives("r1"), gives("r2")], said("a"), parent="n"),
+    )
+
+    assert (found.agent, brief(found.messages)) == ("support", TOLD)

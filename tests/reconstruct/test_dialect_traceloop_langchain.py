@@ -207,3 +207,51 @@ def test_chains_inside_are_no_agents():
 def test_no_value_makes_it_fail(kind: str, value: str):
     """Whatever a callback's input and output hold, there is one trajectory."""
     assert only(entity(kind, "e", 1, sent=value, got=value)).root_span.span_id == "e"
+
+
+def test_a_failed_tool_is_known_by_the_id_that_its_callback_has():
+    """LangChain's current spans have GenAI's keys beside, with the same envelope."""
+    sent = {"input_str": "{'x': 1}", "inputs": {"x": 1}, "kwargs": {"tool_call_id": "k1"}}
+    found = only(
+        span(
+            "t",
+            1,
+            scope=SCOPE,
+            status_code=2,
+            attributes={
+                "traceloop.span.kind": "tool",
+                "traceloop.entity.name": "look",
+                "traceloop.entity.input": json.dumps(sent),
+                "gen_ai.tool.call.arguments": json.dumps(sent),
+            },
+        )
+    )
+    asked, failed = found.messages
+
+    assert [(c.name, c.arguments, c.id) for c in asked.tool_calls] == [("look", {"x": 1}, "k1")]
+    assert (failed.tool_call_id, failed.is_error) == ("k1", True)
+
+
+@pytest.mark.parametrize(
+    ("printed", "content", "is_error"),
+    [
+        ("status='success' result='it\\'s 21 C' error=None images=None", "it's 21 C", False),
+        (
+            "status='failure' result=None error='order 9 not found'",
+            "Error: order 9 not found",
+            True,
+        ),
+    ],
+)
+def test_tools_of_agno_return_a_printed_result(printed: str, content: str, is_error: bool):
+    """The result is the tool's, and a failure is an error though the span's status is fine."""
+    attributes = {
+        "traceloop.span.kind": "tool",
+        "traceloop.entity.name": "look",
+        "traceloop.entity.input": '{"x": 1}',
+        "traceloop.entity.output": printed,
+    }
+    scope = "opentelemetry.instrumentation.agno"
+    found = only(span("t", 1, scope=scope, status_code=1, attributes=attributes))
+
+    assert [(m.content, m.is_error) for m in found.messages[1:]] == [(content, is_error)]

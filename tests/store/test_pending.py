@@ -12,6 +12,7 @@ from oteval.pipeline import refresh
 from oteval.store import LooseRun, Range, Store
 
 from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, span, told
+from ..reconstruct import builders
 
 INCREMENTAL = [
     "genai_openai_chat",
@@ -272,3 +273,22 @@ def test_many_pages_come_to_what_one_comes_to(monkeypatch: pytest.MonkeyPatch):
 
     assert [int(trace, 16) for page in pages for trace in page] == list(range(1, 11))
     assert [len(page) for page in pages] == [4, 4, 2]
+
+
+def test_tools_in_traces_of_their_own_find_the_call_that_asked():
+    """One trace at a time, in any order, comes to what all at once comes to."""
+    second = 10**9
+    asked = builders.asks(("look", {"x": 1}, "k1"), ("look", {"x": 2}, "k2"))
+    given = [builders.gives("r1", "k1"), builders.gives("r2", "k2")]
+    question, answer = builders.user("q"), builders.said("a")
+    parts = [
+        builders.chat("c", second, [question], asked, trace="a" * 32),
+        builders.tool("s", 2 * second, id="k1", args='{"x": 1}', trace="b" * 32),
+        builders.tool("t", 3 * second, args='{"x": 2}', trace="c" * 32),
+        builders.chat("d", 4 * second, [question, asked, *given], answer, trace="d" * 32),
+    ]
+    whole = all_told([(parts, [])])
+
+    assert len(whole) == 1
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [2, 0, 3, 1]):
+        assert all_told([([parts[i]], []) for i in order]) == whole

@@ -42,6 +42,7 @@ MESSAGE = "langfuse.observation.status_message"
 MODEL, TOKENS = "langfuse.observation.model.name", "langfuse.observation.usage_details"
 NODE = "langfuse.observation.metadata.langgraph_node"
 AGENT = "langfuse.observation.metadata.lc_agent_name"
+CALL_ID = "langfuse.observation.metadata.tool_call_id"
 _SCOPE = "langfuse-sdk"
 _TOKENS_IN = ("input", "input_tokens", "prompt_tokens")
 _TOKENS_OUT = ("output", "output_tokens", "completion_tokens")
@@ -133,7 +134,7 @@ def _tool(span: Span) -> ToolRun:
     return ToolRun(
         span,
         name=span.name,
-        call_id=str((said or {}).get("tool_call_id") or ""),
+        call_id=str((said or {}).get("tool_call_id") or parse(attributes.get(CALL_ID)).value or ""),
         arguments=call_arguments(uncut(_shown(span, INPUT))),
         result=_result(span, returned if said is None else said.get("content")),
         is_error=failed,

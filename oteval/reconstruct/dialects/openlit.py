@@ -4,6 +4,8 @@ Source: ``sdk/python/src/openlit`` of https://github.com/openlit/openlit. A mode
 repeats the calls that it asks for in ``gen_ai.tool.name`` and ``gen_ai.tool.args``, as a tool's
 span has them. The history that it was sent leaves out the calls of earlier answers, not their
 results.
+Of LangChain, the history leaves out the ids of results as well, and values are as Python prints
+them. LangGraph's nodes are called agents; the graph is a workflow.
 A traced function's span has the text that the function returned as ``gen_ai.output.messages``.
 Before version 1.30, prompt and completion are span events.
 """
@@ -16,7 +18,9 @@ from dataclasses import replace
 from ... import semconv
 from ...model import Message, Span, ToolCall
 from ..gaps import gap
-from ..readings import ModelCall, Reading, ToolRun, Wrapper
+from ..langchain import tool_message
+from ..python_reprs import literal_of
+from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from . import genai, genai_events
 from .base import Dialect, Logs
 
@@ -28,6 +32,7 @@ NO_TOOLS = (
     "opentelemetry-instrumentation-genai-openai"
 )
 SCOPE = "openlit"
+LANGGRAPH = "openlit.instrumentation.langgraph"
 _NAMES = {"gen_ai.agent.name", "gen_ai.agent.id"}
 ARGUMENTS = ("gen_ai.tool.args", "gen_ai.tool.input")
 RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
@@ -45,10 +50,21 @@ def read(span: Span, logs: Logs) -> Reading:
         return _model_call(span, logs)
     if operation == "execute_tool":
         return _tool(span)
+    if span.scope == LANGGRAPH and operation in ("invoke_agent", "invoke_workflow"):
+        return _graph_or_node(span, logs, operation)
     # Turns and tasks of the OpenAI Agents SDK are called agents too, but have no name.
     if operation == "invoke_agent" and _NAMES & set(span.attributes):
         return genai.read_agent(span, logs)
     return Wrapper(span)
+
+
+def _graph_or_node(span: Span, logs: Logs, operation: str) -> AgentRun | Wrapper:
+    name = str(semconv.first(span.attributes, ("gen_ai.workflow.name", *semconv.AGENT_NAME)) or "")
+    if operation == "invoke_agent":
+        return Wrapper(span, node=name)
+    output = genai.read_agent(span, logs).output
+    # A checkpoint's graph repeats the answers of earlier turns.
+    return AgentRun(span, name=name, output=output[-1:])
 
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
@@ -80,7 +96,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
         if message.role != "tool":
             asked = {call.id for call in message.tool_calls}
             at = len(found) if message.role == "assistant" else -1
-        elif message.tool_call_id not in asked:
+        elif message.tool_call_id and message.tool_call_id not in asked:
             if at < 0:
                 at = len(found)
                 found.append(
@@ -107,7 +123,15 @@ def _tool(span: Span) -> ToolRun:
         found = semconv.first(attributes, (key, *others))
         if found is not None:
             attributes[key] = found
-    return replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
+    said = tool_message(attributes.get(genai.RESULT))
+    if said is not None:
+        attributes[genai.RESULT] = said.get("content")
+    run = replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
+    failed = run.is_error or (said or {}).get("status") == "error"
+    arguments = run.arguments
+    if isinstance(arguments, str) and (told := literal_of(arguments)) is not None:
+        arguments = told
+    return replace(run, arguments=arguments, is_error=failed)
 
 
 OPENLIT = Dialect("openlit", claims, read, switch=SWITCH)

@@ -17,6 +17,7 @@ from ..content import choices, from_messages, join_neighbours, tool_definitions
 from ..gaps import gap
 from ..langchain import tool_message
 from ..provider_calls import said_last
+from ..python_reprs import printed_fields
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
 from ..values import parse
 from . import genai
@@ -47,6 +48,7 @@ NOT_WRITTEN = (
 )
 _SCOPE = "opentelemetry.instrumentation."
 _AGENTS = "opentelemetry.instrumentation.openai_agents"
+_AGNO = "opentelemetry.instrumentation.agno"
 _RESPONSE = "openai.response"
 
 
@@ -137,14 +139,19 @@ def _spoken(role: str, value: Any, span: Span) -> list[Message]:
 
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    if genai.ARGUMENTS in attributes or genai.RESULT in attributes:
+    own = INPUT in attributes or OUTPUT in attributes
+    if not own and (genai.ARGUMENTS in attributes or genai.RESULT in attributes):
         return genai.read_tool(span, SWITCH)
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     returned = uncut(attributes.get(OUTPUT))
-    said = tool_message(returned)
-    call_id = attributes.get("gen_ai.tool.call.id") or (said or {}).get("tool_call_id")
+    said = tool_message(returned) or _of_agno(span, returned)
+    call_id = (
+        attributes.get("gen_ai.tool.call.id")
+        or (said or {}).get("tool_call_id")
+        or _callback_id(attributes.get(INPUT))
+    )
     return ToolRun(
         span,
         name=str(semconv.first(attributes, (NAME, "gen_ai.tool.name")) or span.name),
@@ -163,6 +170,25 @@ def _arguments(value: Any) -> Any:
         return call_arguments(found)
     inputs = found.get("inputs")
     return inputs if isinstance(inputs, Mapping) else parse(found["input_str"]).value
+
+
+def _callback_id(value: Any) -> Any:
+    """Return the call's id that LangChain's callback is told of; a failed tool has no other."""
+    found = uncut(value)
+    named = found.get("kwargs") if isinstance(found, Mapping) and "input_str" in found else None
+    return named.get("tool_call_id") if isinstance(named, Mapping) else None
+
+
+def _of_agno(span: Span, returned: Any) -> Mapping[str, Any] | None:
+    """Return the fields of what Agno's tools give, which is written as Python prints it."""
+    if span.scope != _AGNO or not isinstance(returned, str) or not returned.startswith("status="):
+        return None
+    found = printed_fields(returned, "FunctionExecutionResult")
+    if not isinstance(found, Mapping) or "result" not in found:
+        return None
+    if found["status"] != "failure":
+        return {"content": found["result"], "status": "success"}
+    return {"content": f"Error: {found.get('error')}", "status": "error"}
 
 
 def _returned(found: Any) -> Any:

@@ -1,0 +1,156 @@
+"""Tool runs in traces of their own, beside the run that asked for them.
+
+A loop without a span around it makes every tool span a root. So does a framework that starts its
+tools in a context of their own. Such a tool run belongs to the run whose model asked for it: by the
+call's id, else by the tool's name and arguments; or to the only agent without model calls whose
+time holds it. Where several runs may have asked, it stays by itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..jsontext import canonical
+from ..model import ToolCall
+from .readings import ToolRun
+from .runs import Run
+from .tree import order
+
+__all__ = ["lone_keys", "with_lone_tools"]
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A call that a model asked for, and whether a tool run of another trace is taken for it."""
+
+    call: ToolCall
+    run: Run
+    start_ns: int
+    is_taken: bool = False
+
+
+def with_lone_tools(runs: list[Run]) -> list[Run]:
+    """Return the runs with the tool runs of other traces moved to the runs that asked for them.
+
+    Args:
+        runs: The runs of several traces; they are changed.
+    """
+    lone = [run for run in runs if _is_lone(run)]
+    if not lone or len(lone) == len(runs):
+        return runs
+    asked = _asked(runs)
+    agents = [run for run in runs if run.agent and not run.model_calls and run.parent is None]
+    gone: set[int] = set()
+    for run in sorted(lone, key=lambda run: order(run.root.span)):
+        caller = _caller(run, asked) or _holder(run, agents)
+        if caller is not None:
+            _move(run, caller)
+            gone.add(id(run))
+    return [run for run in runs if id(run) not in gone]
+
+
+def lone_keys(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield what a tool run in a trace of its own shares with the run that asked for it.
+
+    Args:
+        runs: The runs of one trajectory.
+    """
+    for run in runs:
+        if _is_lone(run):
+            yield from (_key(tool) for tool in run.tool_runs)
+        elif run.agent is not None and not run.model_calls:
+            yield f"holds {run.root.span.service}"
+        is_loose = run.agent is None and not any(_is_in_trace(tool, run) for tool in run.tool_runs)
+        for call in run.model_calls:
+            for asked in (asked for message in call.output for asked in message.tool_calls):
+                if asked.id:
+                    yield f"ran {asked.id}"
+                if is_loose:
+                    yield _signature(asked.name, asked.arguments)
+    if any(_is_lone(run) for run in runs):
+        yield f"holds {runs[0].root.span.service}"
+
+
+def _is_in_trace(tool: ToolRun, run: Run) -> bool:
+    return tool.span.trace_id == run.root.span.trace_id
+
+
+def _key(tool: ToolRun) -> str:
+    return f"ran {tool.call_id}" if tool.call_id else _signature(tool.name, tool.arguments)
+
+
+def _signature(name: str, arguments: Any) -> str:
+    """Return a tool's name and arguments; LangChain writes a sole argument without its name."""
+    if isinstance(arguments, Mapping) and len(arguments) == 1:
+        arguments = next(iter(arguments.values()))
+    shown = arguments if isinstance(arguments, str) else canonical(arguments)
+    return f"called {name}\0{shown}"
+
+
+def _is_lone(run: Run) -> bool:
+    """Return whether a run is a single tool run and nothing else."""
+    nothing = not (run.agent or run.parent or run.model_calls or run.visits or run.has_children)
+    return nothing and len(run.tool_runs) == 1 and run.tool_runs[0].span is run.root.span
+
+
+def _asked(runs: Sequence[Run]) -> dict[str, list[_Asked]]:
+    """Return the calls that models asked for, by what a tool run shares with them."""
+    found: dict[str, list[_Asked]] = defaultdict(list)
+    for run in runs:
+        ran = {tool.name for tool in run.tool_runs}
+        for model_call in run.model_calls:
+            start_ns = model_call.span.start_ns
+            for call in (call for message in model_call.output for call in message.tool_calls):
+                asked = _Asked(call, run, start_ns)
+                if call.id:
+                    found[f"ran {call.id}"].append(asked)
+                if call.name not in ran:
+                    found[_signature(call.name, call.arguments)].append(asked)
+    return found
+
+
+def _caller(lone: Run, asked: Mapping[str, Sequence[_Asked]]) -> Run | None:
+    """Return the only run that can have asked for a lone tool run."""
+    tool = lone.tool_runs[0]
+    found = [
+        one
+        for one in asked.get(_key(tool), ())
+        if not one.is_taken
+        and one.start_ns <= tool.span.start_ns
+        and one.call.name == tool.name
+        and _is_of_one_process(one.run, lone)
+    ]
+    if len({id(one.run) for one in found}) != 1:
+        return None
+    found[0].is_taken = True
+    return found[0].run
+
+
+def _holder(lone: Run, agents: Sequence[Run]) -> Run | None:
+    """Return the only agent without model calls that ran all the time that a tool did."""
+    tool = lone.root.span
+    found = [
+        run
+        for run in agents
+        if run.root.span.start_ns <= tool.start_ns and tool.end_ns <= run.root.span.end_ns
+        if _is_of_one_process(run, lone) and run.root.span.scope == tool.scope
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of_one_process(one: Run, other: Run) -> bool:
+    """Return whether one process may have written two runs, in one conversation."""
+    ids = {run.conversation_id for run in (one, other) if run.conversation_id}
+    return len(ids) < 2 and one.root.span.resource == other.root.span.resource
+
+
+def _move(lone: Run, caller: Run) -> None:
+    """Make a lone tool run one of its caller's."""
+    caller.tool_runs = sorted([*caller.tool_runs, *lone.tool_runs], key=lambda t: order(t.span))
+    caller.spans.extend(lone.spans)
+    caller.dialects.update(lone.dialects)
+    caller.gaps.extend(found for found in lone.gaps if found.code != "no_model_spans")
+    caller.duplicate_traces.update({span.trace_id: None for span in lone.spans})

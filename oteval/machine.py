@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["memory", "private_folder", "processors", "raise_file_limit", "sync"]
+__all__ = ["file_stamp", "memory", "private_folder", "processors", "raise_file_limit", "sync"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -140,3 +140,12 @@ def raise_file_limit() -> int:
             return soft
         return wanted
     return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file does (time, size, inode); None where it is missing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

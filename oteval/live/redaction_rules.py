@@ -17,11 +17,11 @@ from typing import Any
 from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
 from ..ingest.receiver.redaction import Redactor, Rule
+from ..machine import file_stamp
 
 __all__ = ["RedactionRules"]
 
 _log = logging.getLogger(__name__)
-_Stamp = tuple[int, int, int] | None
 
 
 class RedactionRules:
@@ -46,7 +46,7 @@ class RedactionRules:
         self._lock = threading.Lock()
         self._copy: Path | None = None
         self._text = ""
-        self._stamp = self._seen = self._stat()
+        self._stamp = self._seen = file_stamp(Path(self._path))
         self._section: Any = None
         self._count = self._loads = 0
         self.error = ""
@@ -63,7 +63,7 @@ class RedactionRules:
     def check(self) -> bool:
         """Read the file again if it has changed; return whether other rules are in force now."""
         with self._lock:
-            stamp = self._stat()
+            stamp = file_stamp(Path(self._path))
             has_settled, self._seen = stamp == self._seen, stamp
             return stamp != self._stamp and has_settled and self._reload()
 
@@ -75,7 +75,7 @@ class RedactionRules:
     def _reload(self) -> bool:
         if not self._path:
             return False
-        self._stamp = self._seen = self._stat()
+        self._stamp = self._seen = file_stamp(Path(self._path))
         text = None
         try:
             text = read_config(self._path)
@@ -144,13 +144,6 @@ class RedactionRules:
             partial.replace(self._copy)
         except OSError as error:
             _log.warning("%s: cannot be written: %s", self._copy, error.strerror)
-
-    def _stat(self) -> _Stamp:
-        try:
-            found = Path(self._path).stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 _UNKNOWN = object()

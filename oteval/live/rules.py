@@ -22,6 +22,7 @@ from ..config import (
 )
 from ..errors import ConfigError, OtevalError
 from ..evaluate.scorer import Scorer
+from ..machine import file_stamp
 from ..pipeline import prepare
 from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References
@@ -135,7 +136,7 @@ class Rules:
         # Judges ask it for earlier answers from threads of their own.
         self._store = store.sibling()
         self._is_fixed = config is not None
-        self._stamp = self._stat()
+        self._stamp = file_stamp(self._path)
         self.error = ""
         self.loads, self.failures = 1, 0
         try:
@@ -156,14 +157,14 @@ class Rules:
         """Read the file again if it has changed; return whether there are new rules."""
         if self._is_fixed:
             return False
-        stamp = self._stat()
+        stamp = file_stamp(self._path)
         return stamp != self._stamp and self.reload()
 
     def reload(self) -> bool:
         """Read the file and all it refers to again; return whether there are new rules."""
         if self._is_fixed:
             return False
-        self._stamp = self._stat()
+        self._stamp = file_stamp(self._path)
         try:
             config = load_config(self._path)
             live = self._prepared(config)
@@ -193,13 +194,6 @@ class Rules:
         for live in self.live:
             live.prepared.close()
         self._store.close()
-
-    def _stat(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _prepared(self, config: Config) -> Sequence[LiveRule]:
         # Days and their budgets are counted here: a judge of its own would never see the next.

@@ -14,6 +14,7 @@ from typing import Any
 from ..config import load_tokens
 from ..errors import ConfigError
 from ..ingest.receiver.auth import Access, Token
+from ..machine import file_stamp
 
 __all__ = ["TokenRules"]
 
@@ -39,7 +40,7 @@ class TokenRules:
         """
         self._path, self._access = path, access
         self._always = access.tokens
-        self._stamp = self._stat()
+        self._stamp = file_stamp(Path(self._path))
         self._count = 0
         self.error = ""
         if path:
@@ -47,7 +48,7 @@ class TokenRules:
 
     def check(self) -> None:
         """Read the file again if it has changed."""
-        stamp = self._stat()
+        stamp = file_stamp(Path(self._path))
         if self._path and stamp != self._stamp:
             self._stamp = stamp
             self.reload()
@@ -97,10 +98,3 @@ class TokenRules:
                     f"{self._path}: without a token that may {permission}, everybody could; add "
                     "one, or start the server again"
                 )
-
-    def _stat(self) -> tuple[int, int, int] | None:
-        try:
-            found = Path(self._path).stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino

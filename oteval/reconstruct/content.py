@@ -155,8 +155,11 @@ def _is_choice(item: Any) -> bool:
     return str(item.get("role") or "assistant") in ("assistant", "model")
 
 
+_CALLING = ("tool_call", "tool_calls", "function_call", "function_calls", "tool_use")
+
+
 def _ends_with_calls(item: Mapping[str, Any]) -> bool:
-    return str(item["finish_reason"]).replace("s", "") in ("tool_call", "function_call", "tool_ue")
+    return item["finish_reason"] in _CALLING
 
 
 def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:

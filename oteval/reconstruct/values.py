@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from pydantic_core import from_json
 from ..jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
 
-__all__ = ["Parsed", "hidden", "parse", "parse_arguments", "text_of"]
+__all__ = ["Parsed", "hidden", "mapping_of", "parse", "parse_arguments", "text_of"]
 
 _PLACEHOLDERS = frozenset(
     {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
@@ -41,6 +42,12 @@ def hidden(value: Any) -> bool:
 def parse(value: Any) -> Parsed:
     """Return the value that an attribute means, unwrapping text that holds JSON."""
     return _parse_text(value) if isinstance(value, str) else Parsed(value)
+
+
+def mapping_of(value: Any) -> Mapping[str, Any]:
+    """Return the object that a value is or spells out; an empty one where it is none."""
+    found = None if hidden(value) else parse(value).value
+    return found if isinstance(found, Mapping) else {}
 
 
 # A span's content is asked for twice in a row: for its messages, and for whether it is whole.

@@ -15,7 +15,7 @@ from ...model import Gap, Message, Span, Usage
 from ..content import from_messages, tool_definitions
 from ..gaps import gap
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
+from ..values import hidden, mapping_of, parse, parse_arguments
 from .base import Dialect, Logs, attribute_gaps, integer, model_failure, not_captured, result_text
 
 __all__ = ["GENKIT"]
@@ -57,13 +57,13 @@ def _field(span: Span, name: str) -> Any:
 def _model_call(span: Span) -> ModelCall:
     keys = _key(span, "input"), _key(span, "output")
     gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
-    request, response = (_mapping(span.attributes.get(key)) for key in keys)
+    request, response = (mapping_of(span.attributes.get(key)) for key in keys)
     sent = _messages(request.get("messages"), span)
     received = _answer(response, span)
     found = {keys[0]: sent, keys[1]: received}
     if not span.is_error or not sent:
         gaps += not_captured(span, found, SWITCH, gaps)
-    raw = _mapping(response.get("raw"))
+    raw = mapping_of(response.get("raw"))
     return ModelCall(
         span,
         input=tuple(sent),
@@ -71,7 +71,7 @@ def _model_call(span: Span) -> ModelCall:
         tools=tool_definitions(request.get("tools")),
         model=str(raw.get("model") or _field(span, "name") or span.name),
         response_id=str(raw.get("id") or raw.get("responseId") or ""),
-        usage=_usage(_mapping(response.get("usage"))),
+        usage=_usage(mapping_of(response.get("usage"))),
         whole=_is_whole(gaps),
         gaps=tuple(gaps),
     )
@@ -90,16 +90,11 @@ def _usage(found: Mapping[str, Any]) -> Usage:
     )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    found = None if hidden(value) else parse(value).value
-    return found if isinstance(found, Mapping) else {}
-
-
 def _answer(response: Mapping[str, Any], span: Span) -> list[Message]:
     """Return a response's message; the oldest versions had candidates."""
     candidates = response.get("candidates")
     if "message" not in response and isinstance(candidates, list) and candidates:
-        response = _mapping(candidates[0])
+        response = mapping_of(candidates[0])
     return _messages([response.get("message")], span)
 
 

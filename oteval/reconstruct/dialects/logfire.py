@@ -20,7 +20,7 @@ from ..content import tool_definitions
 from ..gaps import gap
 from ..provider_calls import answer_of, request_of
 from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
+from ..values import mapping_of, parse, parse_arguments
 from . import genai
 from .base import (
     Dialect,
@@ -68,7 +68,7 @@ def read(span: Span, logs: Logs) -> Reading:
 
 
 def _is_asked(span: Span) -> bool:
-    request = _mapping(span.attributes.get(REQUEST))
+    request = mapping_of(span.attributes.get(REQUEST))
     return EVENTS in span.attributes or not _ASKED.isdisjoint(request)
 
 
@@ -92,11 +92,6 @@ def _tool_names(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     found = parse(attributes.get("tools")).value
     names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
     return tuple({"type": "function", "name": name} for name in names)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    found = None if hidden(value) else parse(value).value
-    return found if isinstance(found, Mapping) else {}
 
 
 def _function(span: Span) -> ToolRun:
@@ -179,7 +174,7 @@ def _request(span: Span) -> Any:
     attributes = span.attributes
     if span.scope != AGENTS:
         return attributes.get(REQUEST)
-    response = _mapping(attributes.get(RAW_RESPONSE))
+    response = mapping_of(attributes.get(RAW_RESPONSE))
     asked = parse(attributes.get(RAW_INPUT, attributes.get("input"))).value
     return {
         "input": asked,
@@ -192,7 +187,7 @@ def _response(span: Span) -> Any:
     attributes = span.attributes
     if span.scope == AGENTS:
         return attributes.get(RAW_RESPONSE, attributes.get("output"))
-    found = _mapping(attributes.get(RESPONSE))
+    found = mapping_of(attributes.get(RESPONSE))
     text = found.get("combined_chunk_content")
     if isinstance(text, str) and "message" not in found:
         return text
@@ -204,10 +199,10 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
     The instrumentation writes them as the one field ``input``.
     """
-    message = _mapping(response.get("message"))
-    calls = [_mapping(call) for call in message.get("tool_calls") or ()]
-    functions = [_mapping(call.get("function")) for call in calls]
-    given = [_mapping(function.get("arguments")).get("input") for function in functions]
+    message = mapping_of(response.get("message"))
+    calls = [mapping_of(call) for call in message.get("tool_calls") or ()]
+    functions = [mapping_of(call.get("function")) for call in calls]
+    given = [mapping_of(function.get("arguments")).get("input") for function in functions]
     told = [
         {**call, "function": {**function, "arguments": arguments}}
         for call, function, arguments in zip(calls, functions, given, strict=True)
@@ -220,13 +215,13 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _goes_on(span: Span) -> bool:
     """Return whether the provider keeps what was said before."""
-    response = _mapping(span.attributes.get(RAW_RESPONSE)) if span.scope == AGENTS else {}
+    response = mapping_of(span.attributes.get(RAW_RESPONSE)) if span.scope == AGENTS else {}
     return bool(response.get("previous_response_id") or response.get("conversation"))
 
 
 def _usage(span: Span) -> Usage:
     used = usage(span.attributes, "gen_ai.usage.cache_read.input_tokens")
-    found = _mapping(_mapping(span.attributes.get(RESPONSE)).get("usage"))
+    found = mapping_of(mapping_of(span.attributes.get(RESPONSE)).get("usage"))
     return replace(
         used,
         input_tokens=used.input_tokens

@@ -102,7 +102,9 @@ class Asker:
             sample: The number of the question, where it is asked several times.
         """
         key = self._key(rendered, schema, sample)
-        while key and (waiter := _UNDER_WAY.join(key)) is not None:
+        # On an event loop's own thread, waiting would block the coroutine that may be asking.
+        is_shared = bool(key) and not _is_on_event_loop()
+        while is_shared and (waiter := _UNDER_WAY.join(key)) is not None:
             shared = self._shared(waiter.result(), schema)
             if shared is not None:
                 return shared
@@ -117,7 +119,7 @@ class Asker:
                 answer = self._drive(self._steps(key, rendered, schema))
             return answer
         finally:
-            if key:
+            if is_shared:
                 _UNDER_WAY.done(key, answer)
 
     async def aask(self, rendered: Rendered, schema: Schema, sample: int = 0) -> Answer:
@@ -310,3 +312,12 @@ class Asker:
             time_ns=time.time_ns(),
             answered_by=spent.model,
         )
+
+
+def _is_on_event_loop() -> bool:
+    """Return whether the caller runs on the thread of an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

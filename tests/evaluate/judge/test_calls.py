@@ -352,6 +352,33 @@ def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
         assert other.result()["score"] is True
 
 
+def test_a_blocking_question_does_not_wait_for_its_own_event_loop():
+    """A blocking judge called from a coroutine answers, though another asks the same meanwhile."""
+    scores: list[Any] = []
+
+    async def slow(_messages: Any, _schema: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        return {"reasoning": "r", "score": True}
+
+    def fast(_messages: Any, _schema: Any) -> dict[str, Any]:
+        return {"reasoning": "r", "score": True}
+
+    slow.cache_key = fast.cache_key = "the same"  # type: ignore[attr-defined]
+    known: dict[str, Any] = {"prompt": "{outputs}", "model": "m", "cache": True}
+
+    async def main() -> None:
+        asking = asyncio.create_task(create_async_llm_as_judge(judge=slow, **known)(outputs="x"))
+        await asyncio.sleep(0)
+        scores.append(create_llm_as_judge(judge=fast, **known)(outputs="x")["score"])
+        scores.append((await asking)["score"])
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    thread.join(60)
+
+    assert scores == [True, True]
+
+
 def _until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not holds():

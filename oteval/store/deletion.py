@@ -151,8 +151,9 @@ class Deletion:
                     SELECT t.trajectory_id, t.history_id
                     FROM current_trajectories t JOIN needed n ON t.trajectory_id = n.history_id
                 )
-                SELECT trajectory_id FROM current_trajectories
-                WHERE end_ns < $1 AND trajectory_id NOT IN (SELECT trajectory_id FROM needed)
+                SELECT trajectory_id FROM trajectories
+                WHERE trajectory_id NOT IN (SELECT trajectory_id FROM needed)
+                GROUP BY trajectory_id HAVING max(end_ns) < $1
                 """,
                 {"1": before_ns},
             )

@@ -271,3 +271,17 @@ def test_a_deletion_that_fails_is_in_the_audit_log(path: Path, monkeypatch: pyte
         assert entry.actor == "ann"
         assert entry.detail["deleted"]["traces"] == 1
         assert store.spans.count() == (6, 2)
+
+
+def test_retention_deletes_runs_that_are_no_longer_current(path: Path):
+    """A run that later spans made part of another one does not stay for good."""
+    with Store(path) as store:
+        store._connection.execute(
+            "INSERT INTO superseded SELECT trajectory_id, rev FROM trajectories WHERE trace_id = ?",
+            [TRACES[3]],
+        )
+
+        done = store.deletion.delete_runs_before(2 * DAY)
+
+        assert done.trajectories == 3
+        assert store._connection.execute("SELECT * FROM trajectories").fetchall() == []

@@ -7,7 +7,7 @@ before it, or of one of its own; it never becomes a role.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -307,7 +307,8 @@ class _Body:
             # Such as an image beside a tool's result: it belongs to it.
             last = self.results[-1]
             return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
-        content = "\n".join(self.texts) if self.texts else None
+        texts = [text for text in self.texts if not _repeats(text, self.calls)]
+        content = "\n".join(texts) if texts else None
         if self.calls:
             content = content or None  # some clients write an empty text beside calls
         own = Message(
@@ -322,6 +323,15 @@ class _Body:
         if self.role == "assistant":
             return [own, *self.results]  # of tools that the provider itself ran
         return [*self.results, own]
+
+
+def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
+    """Return whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
+    if not calls or not text.lstrip().startswith("{"):
+        return False
+    found = parse(text).value
+    call = read_call(found) if is_explicit(found) else None
+    return call is not None and call.id != "" and any(call.id == other.id for other in calls)
 
 
 def _distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:

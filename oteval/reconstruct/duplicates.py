@@ -272,10 +272,21 @@ def _link_silent(group: list[_Member]) -> None:
         running = [other for other in running if other.call.span.end_ns >= span.start_ns]
         if not _is_silent(member):
             running.append(member)
-        elif member.same is None and member.run.agent is None:
-            around = [o for o in running if _is_around(o.call.span, span)]
+        elif member.same is None:
+            around = [o for o in running if _is_around(o.call.span, span) and _may_hold(o, member)]
             if len(around) == 1 and _may_be_same(around[0].kept, member):
                 member.same = around[0].kept
+
+
+def _may_hold(outer: _Member, silent: _Member) -> bool:
+    """Return whether a call may be a silent one: of an agent's run, one right beside it.
+
+    Where a framework's span of a streamed call is not the current one, its client's is a sibling.
+    """
+    if silent.run.agent is None:
+        return True
+    one, other = outer.call.span, silent.call.span
+    return outer.run is silent.run and one.parent_id == other.parent_id
 
 
 def _is_around(outer: Span, inner: Span) -> bool:

@@ -209,3 +209,12 @@ def test_nodes_of_langgraph_are_called_agents():
     )
 
     assert (found.agent, brief(found.messages)) == ("support", TOLD)
+
+
+def test_a_result_in_blocks_is_the_text_of_them():
+    """The history has what Python prints of a client's blocks."""
+    printed = "[{'text': 'it\\'s', 'type': 'text'}, {'text': 'r', 'type': 'text'}]"
+    asked = asks(("look", {"x": 1}, "k1"))
+    found = only(call("c", 1, [user("q"), asked, gives(printed, "k1")], said("a")))
+
+    assert [m.content for m in found.messages if m.role == "tool"] == ["it's\nr"]

@@ -11,6 +11,8 @@ from oteval.model import Span
 from oteval.reconstruct import reconstruct
 
 from .builders import brief, codes, only, span, texts
+from .builders import chat as new_chat
+from .builders import texts as texts_of
 
 SCOPE = "opentelemetry.instrumentation.langchain"
 
@@ -255,3 +257,25 @@ def test_tools_of_agno_return_a_printed_result(printed: str, content: str, is_er
     found = only(span("t", 1, scope=scope, status_code=1, attributes=attributes))
 
     assert [(m.content, m.is_error) for m in found.messages[1:]] == [(content, is_error)]
+
+
+def test_a_call_written_again_as_text_is_no_text():
+    """Of Anthropic's blocks, the history has the JSON of each call beside the call itself."""
+    block = '{"id": "k1", "input": {}, "name": "look", "type": "tool_use", "index": 1}'
+    call = {"type": "tool_call", "id": "k1", "name": "look", "arguments": {"x": 1}}
+    texts = [{"type": "text", "content": text} for text in ("Let me look.", block)]
+    sent = [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
+    asks = {"role": "assistant", "parts": [texts[0], call]}
+    echo = [
+        {"role": "assistant", "parts": [*texts, call]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "k1", "response": "r"}]},
+    ]
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "a"}]}
+    found = only(
+        span("t", 1, end=9),
+        new_chat("c", 2, sent, asks, scope=SCOPE, parent="t"),
+        new_chat("d", 4, [*sent, *echo], answer, scope=SCOPE, parent="t"),
+    )
+
+    assert texts_of(found) == ["q", "Let me look.", "r", "a"]
+    assert (found.gaps, found.rewrites) == ((), ())

@@ -209,3 +209,17 @@ def test_many_calls_with_one_id_take_linear_time():
     ]
 
     assert len(reconstruct(spans)) == 3000
+
+
+def test_a_silent_call_beside_a_framework_s_is_the_same():
+    """A client's span that says nothing, beside the agent's of that time, is not another call."""
+    model = {"gen_ai.request.model": "m"}
+    spans = [
+        agent("g", 1, end=99),
+        chat("c", 2, [user("q")], said("a"), end=20, parent="g", attributes=model, scope="one"),
+        chat("d", 3, end=19, parent="g", attributes=model, scope="client"),
+    ]
+    found = only(*spans)
+
+    assert [m.content for m in found.messages] == ["q", "a"]
+    assert (found.usage.model_calls, codes(found)) == (1, ["duplicate_call"])

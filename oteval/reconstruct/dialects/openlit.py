@@ -92,7 +92,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
     found: list[Message] = []
     asked: set[str] = set()
     at = -1  # where the answer is that the results at hand belong to
-    for message in messages:
+    for message in map(_unprinted, messages):
         if message.role != "tool":
             asked = {call.id for call in message.tool_calls}
             at = len(found) if message.role == "assistant" else -1
@@ -114,6 +114,17 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
             found[at] = replace(found[at], tool_calls=(*found[at].tool_calls, call))
         found.append(message)
     return found
+
+
+def _unprinted(message: Message) -> Message:
+    """Return a result as text; of one in blocks, the history has what Python prints of them."""
+    if message.role != "tool" or not (message.content or "").startswith("[{'"):
+        return message
+    blocks = literal_of(message.content or "") or []
+    told = [block.get("text") for block in blocks if isinstance(block, dict) and "text" in block]
+    texts = [text for text in told if isinstance(text, str)]
+    whole = bool(texts) and len(texts) == len(blocks)
+    return replace(message, content="\n".join(texts)) if whole else message
 
 
 def _tool(span: Span) -> ToolRun:

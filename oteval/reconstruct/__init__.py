@@ -61,7 +61,10 @@ def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()
     """
     traces = _Traces(spans, logs)
     return account_for(
-        trace_id, traces.spans.get(trace_id, []), traces.logs_of(trace_id), _runs(traces)
+        trace_id,
+        traces.spans.get(trace_id, []),
+        traces.logs_of(trace_id),
+        _runs(traces),
     )
 
 

@@ -13,6 +13,7 @@ from .dialects import read_span
 from .duplicates import without_duplicates
 from .gaps import gap
 from .infrastructure import infrastructure_of
+from .lone_tools import with_lone_tools
 from .readings import AgentRun, ModelCall, Reading, ToolRun
 from .runs import Run
 from .tree import Node, build
@@ -121,7 +122,7 @@ def account_for(
         logs: Its log records by span id.
         runs: The runs of all traces that belong together with it.
     """
-    kept = without_duplicates(runs)
+    kept = with_lone_tools(without_duplicates(runs))
     trajectories = [t for t in trajectories_of(kept) if trace_id in t.trace_ids]
     book = _Book(trace_id, kept, trajectories)
     accounts = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from oteval.model import Span
 
-from .builders import asks, brief, codes, only, said, span, user
+from .builders import asks, brief, chat, codes, only, said, span, texts, user
 
 SCOPE = "opentelemetry.instrumentation.openai_agents"
 
@@ -90,3 +90,26 @@ def test_content_that_is_off_has_the_switch():
 
     assert "TRACELOOP_TRACE_CONTENT=true" in found.gaps[0].detail
     assert set(codes(found)) == {"content_not_captured"}
+
+
+def test_a_crew_s_task_says_what_its_agent_was_asked():
+    """The agent's span says neither question nor answer; with the client's spans it is one run."""
+    scope = "opentelemetry.instrumentation.crewai.instrumentation"
+    task = {
+        "traceloop.span.kind": "task",
+        "crewai.task.agent": "support",
+        "crewai.task.description": "q",
+        "traceloop.entity.output": "a",
+    }
+    worker = {"traceloop.span.kind": "agent", "gen_ai.agent.name": "support"}
+    spans = [
+        span("w", 1, end=99, scope=scope, attributes={"gen_ai.operation.name": "invoke_agent"}),
+        span("t", 2, end=98, scope=scope, attributes=task, parent="w"),
+        span("g", 3, end=97, scope=scope, attributes=worker, parent="t"),
+    ]
+    alone = only(*spans)
+    asked = chat("c", 4, [user("Current Task: q")], said("a"), parent="g")
+    both = only(*spans, asked)
+
+    assert (alone.agent, texts(alone), codes(alone)) == ("support", ["q", "a"], ["no_model_spans"])
+    assert (both.agent, texts(both), codes(both)) == ("support", ["Current Task: q", "a"], [])

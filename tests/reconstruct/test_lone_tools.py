@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from oteval.model import Span
-from oteval.reconstruct import reconstruct
+from oteval.reconstruct import explain, reconstruct
 
 from .builders import agent, asks, brief, chat, gives, said, tool, user
 
@@ -78,3 +78,13 @@ def test_an_agent_without_model_calls_has_the_tools_of_its_time():
 
     assert [m.content for m in found.messages if m.role == "tool"] == ["r"]
     assert len(reconstruct([*spans, agent("h", 2, end=9, trace="c" * 32)])) == 3
+
+
+def test_explain_says_which_run_such_a_tool_is_of():
+    """The tool's trace has no trajectory of its own; its span is accounted for in the caller's."""
+    spans = loop(ids=True)
+    (found,) = reconstruct(spans)
+
+    told = explain("b" * 32, spans)
+
+    assert [(one.kind, one.trajectory_id) for one in told.accounts] == [("tool", found.id)]

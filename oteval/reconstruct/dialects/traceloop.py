@@ -42,6 +42,7 @@ SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 KIND, NAME = "traceloop.span.kind", "traceloop.entity.name"
 INPUT, OUTPUT = "traceloop.entity.input", "traceloop.entity.output"
 REQUEST = "llm.request.type"
+TASK = "crewai.task.description"
 NOT_WRITTEN = (
     "the framework's instrumentation does not write it; instrument the model client as well "
     "(opentelemetry-instrumentation-openai)"
@@ -76,6 +77,8 @@ def read(span: Span, logs: Logs) -> Reading:
         return _agent(span)
     if kind == "tool":
         return _tool(span)
+    if kind == "task" and TASK in attributes:
+        return _crew_task(span)
     if kind is not None:
         return Wrapper(span)
     has_messages = genai.INPUT in attributes or genai.OUTPUT in attributes
@@ -110,6 +113,17 @@ def _agent(span: Span) -> AgentRun:
         span,
         name=_agent_name(span),
         input=tuple(_spoken("user", only_argument(asked), span)),
+        output=tuple(_spoken("assistant", answered, span)),
+    )
+
+
+def _crew_task(span: Span) -> AgentRun:
+    """Return a crew's task, which says for the agent below it what was asked and answered."""
+    asked, answered = span.attributes[TASK], span.attributes.get(OUTPUT)
+    return AgentRun(
+        span,
+        name=str(span.attributes.get("crewai.task.agent") or ""),
+        input=tuple(_spoken("user", asked, span)),
         output=tuple(_spoken("assistant", answered, span)),
     )
 

@@ -18,6 +18,8 @@ from benchmarks.served import ROOT, Served, Sink, until
 from oteval.ingest.spool_segments import segment_path, segments
 from oteval.store import Store
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Served]
 
 

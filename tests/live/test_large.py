@@ -17,6 +17,8 @@ from oteval.store import Store
 
 from .conftest import SECOND, Driver
 
+pytestmark = pytest.mark.slow
+
 RULES = """
 evaluators:
   - {name: long, type: latency, max: 60s}

@@ -22,6 +22,8 @@ from oteval.live.decoders import Decoders
 from .clients import LOGS, TRACES, Neighbour, agent_run, call
 from .fuzzed import _field
 
+pytestmark = pytest.mark.slow
+
 RULES = "evaluators: [{name: tools, type: tool_errors}]\ncompletion: {quiet: 200ms}\n"
 MB = 1 << 20
 IDS = _field(1, b"t" * 16) + _field(2, b"s" * 8)

@@ -16,6 +16,8 @@ from benchmarks.served import Served, until
 
 from .clients import agent_run
 
+pytestmark = pytest.mark.slow
+
 RULES = """
 evaluators:
   - {name: own, type: python, call: own_evaluator:judge}

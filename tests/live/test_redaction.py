@@ -19,6 +19,8 @@ from oteval.ingest.receiver.redaction import Redactor, Rule
 from oteval.model import LogRecord, Span
 from oteval.store import Store
 
+pytestmark = pytest.mark.slow
+
 JSON = "application/json"
 RULES = """
 evaluators:

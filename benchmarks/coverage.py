@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from oteval.evaluate.stats import (
+from oteval.evaluators.stats import (
     Interval,
     Tallied,
     bootstrap,
@@ -30,8 +30,8 @@ from oteval.evaluate.stats import (
     rank,
     wilson,
 )
-from oteval.evaluate.stats.ppi import normal_interval
-from oteval.evaluate.stats.rates import mean
+from oteval.evaluators.stats.ppi import normal_interval
+from oteval.evaluators.stats.rates import mean
 
 from . import parts
 from .report import Row

@@ -21,7 +21,7 @@ QUICK = {"repeats": 3}
 AT_LEAST = 10
 OURS = {
     "import": "import oteval",
-    "match": "from oteval.evaluate import create_trajectory_match_evaluator",
+    "match": "from oteval.evaluators import create_trajectory_match_evaluator",
 }
 THEIRS = "from agentevals.trajectory.match import create_trajectory_match_evaluator"
 _QUIET = {"LANGSMITH_TRACING": "false"}

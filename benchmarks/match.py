@@ -156,7 +156,7 @@ def measure(
         ``oteval`` and ``agentevals`` as from `measure_package` (the latter None without a peer),
         and ``ratios`` by ``mode/size/case``, with ``big`` for the big case.
     """
-    from oteval.evaluate import create_trajectory_match_evaluator
+    from oteval.evaluators import create_trajectory_match_evaluator
 
     ours = measure_package(create_trajectory_match_evaluator, MODES, sizes, repeats, scale)
     peer = parts.find_peer(peer)

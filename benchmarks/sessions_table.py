@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from oteval.evaluate import create_trajectory_match_evaluator
+from oteval.evaluators import create_trajectory_match_evaluator
 
 SAMPLE = "tau_airline_gpt4o.sample.jsonl.gz"
 WRITES = [

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from oteval.evaluate import create_trajectory_match_evaluator, to_messages
+from oteval.evaluators import create_trajectory_match_evaluator, to_messages
 from oteval.model import Message, SpanRef, Trajectory, trajectory_id
 from oteval.store import Store
 from oteval.store.matching import ArgumentMode, MatchMode

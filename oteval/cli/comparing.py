@@ -9,9 +9,9 @@ from typing import Any, Literal
 import click
 
 from ..errors import ConfigError, NothingEvaluated
-from ..evaluate.functions import load_function
-from ..evaluate.judge import JudgeCall
-from ..evaluate.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
+from ..evaluators.functions import load_function
+from ..evaluators.judge import JudgeCall
+from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
 from ..experiments import compare as compare_experiments
 from ..experiments import evaluate_comparative
 from ..plural import counted

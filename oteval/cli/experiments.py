@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import InputError, NothingEvaluated
-from ..evaluate.functions import load_function
+from ..evaluators.functions import load_function
 from ..experiments import (
     Comparison,
     ExperimentResults,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import OtevalError
-from ..evaluate import to_messages
+from ..evaluators import to_messages
 from ..pipeline import read_messages
 from ..plural import counted
 from ..show import references_table

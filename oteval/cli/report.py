@@ -10,7 +10,7 @@ import click
 
 from ..config import DEFAULT_PATH, Gate, load_config
 from ..errors import ConfigError, InputError
-from ..evaluate.gates import Tally
+from ..evaluators.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
 from ..plural import counted

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..evaluate.stats import Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
-from ..evaluate.stats.means import FEWEST
+from ..evaluators.stats import Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
+from ..evaluators.stats.means import FEWEST
 from ..model import Label, Score
 
 __all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consistency"]

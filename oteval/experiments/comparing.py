@@ -3,7 +3,7 @@
 Runs are paired by example; an example's repetitions are averaged, since they are not independent.
 A figure of passes and fails is tested with the exact McNemar test, any other (and passes with
 repetitions) by flipping the signs of the examples' differences; intervals are those of
-`oteval.evaluate.stats.means`, over examples. All p-values of a comparison are adjusted together
+`oteval.evaluators.stats.means`, over examples. All p-values of a comparison are adjusted together
 (Benjamini-Hochberg).
 
 The verdict on a figure is ``improved`` or ``regressed`` where the adjusted p-value is at most
@@ -25,7 +25,7 @@ from statistics import stdev
 from typing import Any, Literal
 
 from ..errors import ConfigError, NothingEvaluated
-from ..evaluate.stats import (
+from ..evaluators.stats import (
     Interval,
     benjamini_hochberg,
     difference_interval,
@@ -35,8 +35,8 @@ from ..evaluate.stats import (
     minimal_detectable_share,
     paired_permutation,
 )
-from ..evaluate.stats.means import FEWEST
-from ..evaluate.stats.rates import mean
+from ..evaluators.stats.means import FEWEST
+from ..evaluators.stats.rates import mean
 from .results import ExperimentResults, Figure, load_experiment, values_of
 from .storing import StoreLike, opened
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..evaluate import to_messages
+from ..evaluators import to_messages
 from ..model import Dataset, Example, Message, Trajectory, example_id
 from ..store import Store
 from .lines import json_lines

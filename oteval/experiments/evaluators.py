@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from ..config import Config
 from ..errors import ConfigError, InputError
-from ..evaluate import to_messages
-from ..evaluate.functions import code_version
-from ..evaluate.scorer import NotEvaluated, version_of
+from ..evaluators import to_messages
+from ..evaluators.functions import code_version
+from ..evaluators.scorer import NotEvaluated, version_of
 from ..model import Example, Reference, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.scoring import Prepared

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..evaluate.scorer import Result, result_of
+from ..evaluators.scorer import Result, result_of
 from ..model import Score, Status
 from .calling import reason
 from .plain import plain

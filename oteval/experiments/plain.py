@@ -7,7 +7,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from ..errors import InputError
-from ..evaluate import to_messages
+from ..evaluators import to_messages
 from ..jsontext import dumps_exact, restore
 from ..model import Message, SpanRef, Trajectory
 

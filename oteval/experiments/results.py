@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..evaluate.stats import Interval, clopper_pearson, mean_interval, pass_at_k, pass_hat_k
-from ..evaluate.stats.rates import mean
+from ..evaluators.stats import Interval, clopper_pearson, mean_interval, pass_at_k, pass_hat_k
+from ..evaluators.stats.rates import mean
 from ..model import Dataset, Example, Experiment, Feedback, Run
 from ..store import Store
 from .plain import trajectory_in

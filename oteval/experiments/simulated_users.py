@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError, JudgeError
-from ..evaluate import to_messages
-from ..evaluate.openai_client import model_name, open_client
+from ..evaluators import to_messages
+from ..evaluators.openai_client import model_name, open_client
 
 __all__ = ["create_async_llm_simulated_user", "create_llm_simulated_user"]
 

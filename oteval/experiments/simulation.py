@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import ConfigError, InputError
-from ..evaluate import to_messages
-from ..evaluate.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
+from ..evaluators import to_messages
+from ..evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
 from .calling import reason
 from .evaluators import name_of
 

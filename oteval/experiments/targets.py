@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError, InputError
-from ..evaluate import to_messages
+from ..evaluators import to_messages
 from ..model import Dataset, Example, SpanRef, Trajectory, example_id
 from ..selection import Selection
 from ..store import Store

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from ..evaluate.stats import (
+from ..evaluators.stats import (
     Interval,
     Tallied,
     benjamini_hochberg,
@@ -21,7 +21,7 @@ from ..evaluate.stats import (
     paired_permutation,
     rank,
 )
-from ..evaluate.stats.rates import mean
+from ..evaluators.stats.rates import mean
 from ..model import Run, Vote
 from .plain import plain
 

@@ -26,7 +26,7 @@ from weakref import WeakSet
 
 from ..config import Config, load_config
 from ..errors import ConfigError, NotFound
-from ..evaluate.observed import observed, unheard
+from ..evaluators.observed import observed, unheard
 from ..ingest.sdk import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh, score_trajectories

@@ -21,7 +21,7 @@ from ..config import (
     read_config,
 )
 from ..errors import ConfigError, OtevalError
-from ..evaluate.scorer import Scorer
+from ..evaluators.scorer import Scorer
 from ..machine import file_stamp
 from ..pipeline import prepare
 from ..pipeline.judges import refuse_unpriced

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..evaluate.scorer import is_drawn
+from ..evaluators.scorer import is_drawn
 from ..model import Trajectory
 from ..store import RuleState, Store, Todo
 from .agenda import Agenda

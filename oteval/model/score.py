@@ -21,7 +21,7 @@ class Reference:
 
     Attributes:
         name: Its name in the store or configuration.
-        messages: The messages, in any form `oteval.evaluate.messages` accepts.
+        messages: The messages, in any form `oteval.evaluators.messages` accepts.
         source: Where it came from: a file's path or a trajectory's id.
         steps: The nodes of each turn, for an evaluator of graphs; None where it has no graph.
     """

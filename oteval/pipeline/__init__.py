@@ -6,8 +6,8 @@ them, `exporting` writes them out. Nothing is decided here; each stage owns its 
 
 from __future__ import annotations
 
-from ..evaluate.alignment import Pair, align, first_divergence
-from ..evaluate.gates import GateResult, Tally, worst_first
+from ..evaluators.alignment import Pair, align, first_divergence
+from ..evaluators.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
 from .deletion import DeletionPlan, delete_traces, plan_deletion
 from .exporting import export_jsonl, export_parquet

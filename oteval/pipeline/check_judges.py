@@ -9,11 +9,11 @@ from typing import Any
 from ..config import checks as rules
 from ..config.base import BaseRule
 from ..errors import ConfigError
-from ..evaluate import checks
-from ..evaluate.checks.scoring import CheckJudge
-from ..evaluate.graph import create_graph_trajectory_match_evaluator
-from ..evaluate.graph.scoring import GraphMatchJudge
-from ..evaluate.scorer import Judge
+from ..evaluators import checks
+from ..evaluators.checks.scoring import CheckJudge
+from ..evaluators.graph import create_graph_trajectory_match_evaluator
+from ..evaluators.graph.scoring import GraphMatchJudge
+from ..evaluators.scorer import Judge
 from .references import read_json
 
 __all__ = ["CHECK_MAKERS"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..config import BaseRule, JudgeRule, Limits, MatchRule, PythonRule
-from ..evaluate import create_trajectory_match_evaluator
-from ..evaluate.functions import code_version, load_function
-from ..evaluate.scorer import FunctionJudge, Judge, MatchJudge
+from ..evaluators import create_trajectory_match_evaluator
+from ..evaluators.functions import code_version, load_function
+from ..evaluators.scorer import FunctionJudge, Judge, MatchJudge
 from ..store import Store
 from .check_judges import CHECK_MAKERS
 

@@ -12,13 +12,13 @@ from typing import Any
 from ..config import Limits
 from ..config.judges import JudgeRule, JuryMember
 from ..errors import ConfigError
-from ..evaluate.judge import PROMPTS, Budget, JudgeCall, create_trajectory_llm_as_judge
-from ..evaluate.judge.prices import make_prices
-from ..evaluate.judge.prompts import optional_of
-from ..evaluate.judge.rendering import EXAMPLES
-from ..evaluate.judge.scoring import FILLED_IN, LlmJudge
-from ..evaluate.judge.templates import closest, fields_of, problem_of
-from ..evaluate.scorer import Result
+from ..evaluators.judge import PROMPTS, Budget, JudgeCall, create_trajectory_llm_as_judge
+from ..evaluators.judge.prices import make_prices
+from ..evaluators.judge.prompts import optional_of
+from ..evaluators.judge.rendering import EXAMPLES
+from ..evaluators.judge.scoring import FILLED_IN, LlmJudge
+from ..evaluators.judge.templates import closest, fields_of, problem_of
+from ..evaluators.scorer import Result
 from ..model import Message, Reference, Trajectory
 from ..store import Store
 from ..store.judge_calls import CallsOf

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from ..config import DatasetReference, ExampleReference, StoredReference
 from ..errors import ConfigError, InputError, NotFound
-from ..evaluate import to_messages
-from ..evaluate.graph.forms import graph_of, read_turns
+from ..evaluators import to_messages
+from ..evaluators.graph.forms import graph_of, read_turns
 from ..model import Reference, Trajectory
 from ..store import Store
 

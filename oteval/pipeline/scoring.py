@@ -13,8 +13,8 @@ from typing import Any
 from ..config import Config, Gate, Rule
 from ..config.checks import GraphMatchRule
 from ..errors import ConfigError, OtevalError
-from ..evaluate.gates import GateResult, Tally, check_gate
-from ..evaluate.scorer import Scorer, version_of
+from ..evaluators.gates import GateResult, Tally, check_gate
+from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store

@@ -41,7 +41,7 @@ _SECONDS = 1.0
 
 
 class Call(Protocol):
-    """What a call has: the fields of `oteval.evaluate.judge.JudgeCall`."""
+    """What a call has: the fields of `oteval.evaluators.judge.JudgeCall`."""
 
     key: str
     answer: Any

@@ -1,6 +1,6 @@
 """Matching stored trajectories against a reference in SQL, a column at a time.
 
-It decides what `oteval.evaluate` decides for modes strict, unordered, subset, superset and
+It gives the verdicts of `oteval.evaluators` for modes strict, unordered, subset, superset and
 in_order with exact or ignored arguments, over the runs' own messages. A call equals another when
 their hashes do; one whose arguments are not known equals none.
 """

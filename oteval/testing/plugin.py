@@ -112,7 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
     if item.get_closest_marker("oteval") is None:
         yield
         return
-    from oteval.evaluate.observed import listen
+    from oteval.evaluators.observed import listen
     from oteval.testing import cases
 
     case = item.stash[CASE] = cases.Case(item.nodeid)

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oteval.evaluate.judge.asking import MEMORY
+from oteval.evaluators.judge.asking import MEMORY
 
-from ..evaluate.judge.server import Reply, serving, shown, verdict
+from ..evaluators.judge.server import Reply, serving, shown, verdict
 from .conftest import Run
 
 MODULE = """

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from oteval.evaluate.judge.asking import MEMORY
+from oteval.evaluators.judge.asking import MEMORY
 from oteval.model import Message
 from oteval.store import Store
 
-from ..evaluate.judge.server import Server, serving, verdict
+from ..evaluators.judge.server import Server, serving, verdict
 from ..make import ROOT, keep, run
 from .conftest import Run
 

@@ -10,8 +10,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import oteval.evaluate
-from oteval.evaluate import match
+import oteval.evaluators
+from oteval.evaluators import match
 
 
 class EvaluatorResult:
@@ -43,7 +43,7 @@ def _module(name: str, **names: Any) -> None:
 def pytest_configure(config: Any) -> None:
     """Put the aliases in place and register the marker that the tests carry."""
     config.addinivalue_line("markers", "langsmith: the peer's own marker; nothing is logged here")
-    public = {name: getattr(oteval.evaluate, name) for name in oteval.evaluate.__all__}
+    public = {name: getattr(oteval.evaluators, name) for name in oteval.evaluators.__all__}
     _module("agentevals")
     _module("agentevals.types", EvaluatorResult=EvaluatorResult, ChatCompletionMessage=dict)
     _module("agentevals.trajectory")

@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from oteval.evaluate import create_trajectory_match_evaluator
+from oteval.evaluators import create_trajectory_match_evaluator
 
 CHANGES = {
     "types": "true and false differ from 1 and 0",

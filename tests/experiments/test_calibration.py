@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.errors import InputError
-from oteval.evaluate.stats import Interval
+from oteval.evaluators.stats import Interval
 from oteval.experiments.calibration import calibrate, consistency
 from oteval.experiments.labels import read_labels
 from oteval.model import Label, Score

@@ -53,7 +53,7 @@ def _of_run(run: Run) -> int:
 def test_evaluate_is_what_the_package_calls_so():
     """`from oteval import evaluate` is the package of evaluators, and runs experiments."""
     assert oteval.evaluate is evaluate
-    assert oteval.evaluate.compare is oteval.compare
+    assert oteval.evaluators.compare is oteval.compare
     with Store() as store:
         assert len(oteval.evaluate(double, DATA, [right], store=store)) == 6
 

@@ -20,7 +20,7 @@ from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, Sink, until
 from oteval.store import Store
 
-from ..evaluate.judge.server import Server, error, serving, verdict
+from ..evaluators.judge.server import Server, error, serving, verdict
 from .clients import agent_run
 from .test_serve import RULES, run_agent
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from oteval import ConfigError
-from oteval.evaluate.judge.asking import MEMORY
+from oteval.evaluators.judge.asking import MEMORY
 
-from ..evaluate.judge.server import Server, error, serving, verdict
+from ..evaluators.judge.server import Server, error, serving, verdict
 from ..make import chat
 from .conftest import Driver
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from oteval.evaluate.scorer import is_drawn
+from oteval.evaluators.scorer import is_drawn
 from oteval.live import agenda, completing, worker
 from oteval.model import Span
 from oteval.pipeline import Places, Refreshed

@@ -13,14 +13,14 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.errors import ConfigError
-from oteval.evaluate.judge.asking import MEMORY
+from oteval.evaluators.judge.asking import MEMORY
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, prepare
 from oteval.pipeline import score as score_all
 from oteval.pipeline.workers import Workers
 from oteval.store import Store
 
-from ..evaluate.judge.server import Body, Reply, Server, error, serving, shown, verdict
+from ..evaluators.judge.server import Body, Reply, Server, error, serving, shown, verdict
 from ..make import asks, call, gap, keep, run
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.errors import ConfigError
-from oteval.evaluate.functions import code_version, load_function
+from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, check_gates, prepare, scoring, variants
 from oteval.pipeline import score as score_all

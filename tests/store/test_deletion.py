@@ -14,7 +14,7 @@ import pytest
 
 from oteval.config import Retention
 from oteval.errors import ArchiveMissing
-from oteval.evaluate.judge import JudgeCall
+from oteval.evaluators.judge import JudgeCall
 from oteval.model import Label, LogRecord
 from oteval.pipeline import delete_expired, delete_traces, plan_deletion, refresh
 from oteval.store import Store

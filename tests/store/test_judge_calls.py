@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from oteval.evaluate.judge import JudgeCall
+from oteval.evaluators.judge import JudgeCall
 from oteval.store import Store
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.evaluate import compare, make_spec
+from oteval.evaluators import compare, make_spec
 from oteval.model import Message, ToolCall, Trajectory
 from oteval.pipeline import refresh
 from oteval.selection import Selection

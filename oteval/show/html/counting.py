@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from ...config import Gate
-from ...evaluate.gates import GateResult, Tally, worst_first
-from ...evaluate.judge.prices import make_prices
-from ...evaluate.stats import benjamini_hochberg, clopper_pearson, paired_permutation
+from ...evaluators.gates import GateResult, Tally, worst_first
+from ...evaluators.judge.prices import make_prices
+from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...pipeline import check_gates
 from ..text import clean, clock, duration
 from .cells import direction, worth_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from ...evaluate.gates import GateResult
+from ...evaluators.gates import GateResult
 from ...model import Feedback, Score, Status, Trajectory
 
 __all__ = [

@@ -1,0 +1,148 @@
+"""The compact form that matching works on: a trajectory's roles and calls as columns.
+
+Message content does not matter to a match, so only roles and calls are kept, and arguments stay
+unparsed JSON text until a comparison needs them. Most trajectories are plain OpenAI dicts: those
+are read here without making a `Message` of each, and all else goes through
+`oteval.evaluators.messages.convert`. A test holds that both ways agree.
+
+A **call's index** counts all calls of the trajectory, from 0, whatever view is taken of them.
+A call whose arguments the trace does not hold has None for its raw arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from ..jsontext import canonical, canonical_object, loads_exact
+from ..model import Message
+from .messages import ROLES, convert, entries, parse_arguments
+
+__all__ = ["CallTable", "read"]
+
+_DICTS = frozenset({dict})
+_STRINGS = frozenset({str})
+_TEXTS = frozenset({str, type(None)})
+_ROLE = itemgetter("role")
+
+
+class CallTable:
+    """The roles and calls of one trajectory.
+
+    Attributes:
+        roles: The role of each message.
+        names: The tool of each call.
+        raw: The arguments of each call: JSON text, a value, or None where not captured.
+        at: The message that holds each call.
+        times: Start and end in ns of the calls whose execution a span shows.
+        textual: Whether all arguments are JSON text, so that equal texts are equal arguments.
+    """
+
+    __slots__ = ("_keys", "_parsed", "at", "names", "raw", "roles", "textual", "times")
+
+    def __init__(self) -> None:
+        self.roles: list[str] = []
+        self.names: list[str] = []
+        self.raw: list[Any] = []
+        self.at: list[int] = []
+        self.times: dict[int, tuple[int, int]] = {}
+        self.textual = True
+        self._parsed: dict[int, Any] = {}
+        self._keys: dict[int, str | None] = {}
+
+    def arguments(self, call: int) -> Any:
+        """Return a call's arguments as a value; None where they were not captured."""
+        if call in self._parsed:
+            return self._parsed[call]
+        raw = self.raw[call]
+        try:
+            value = loads_exact(raw)
+        except (ValueError, RecursionError):
+            value = None
+        # What is no plain object is left to the one function that knows every case.
+        self._parsed[call] = value = value if type(value) is dict else parse_arguments(raw)
+        return value
+
+    def key(self, call: int) -> str | None:
+        """Return the text by which a call's arguments equal others'; None equals nothing."""
+        if call in self._keys:
+            return self._keys[call]
+        raw = self.raw[call]
+        key = canonical_object(raw) if type(raw) is str else None
+        if key is None:
+            value = self.arguments(call)
+            try:
+                key = None if value is None else canonical(value)
+            except RecursionError:
+                key = None
+        self._keys[call] = key
+        return key
+
+    def captured(self, call: int) -> bool:
+        """Return whether the trace holds the call's arguments."""
+        return self.raw[call] is not None
+
+    def add(self, message: Message) -> None:
+        """Append a message."""
+        position = len(self.roles)
+        self.roles.append(ROLES[message.role])
+        for call in message.tool_calls:
+            index = len(self.names)
+            self.names.append(call.name)
+            self.raw.append(call.arguments)
+            self._parsed[index] = call.arguments
+            self.at.append(position)
+            if call.start_ns > 0 and call.end_ns > 0:
+                self.times[index] = (call.start_ns, call.end_ns)
+            self.textual = False
+
+
+def read(value: Any, place: str) -> CallTable:
+    """Read a trajectory in any form.
+
+    Args:
+        value: As for `oteval.evaluators.messages.to_messages`.
+        place: What error messages call it.
+
+    Returns:
+        Its roles and calls.
+
+    Raises:
+        InputError: The value is no trajectory; the text names the place.
+    """
+    items, place = entries(value, place)
+    table = _read_plain(items)
+    if table is not None:
+        return table
+    table = CallTable()
+    for position, item in enumerate(items):
+        for message in convert(item, f"{place}[{position}]"):
+            table.add(message)
+    return table
+
+
+def _read_plain(items: Sequence[Any]) -> CallTable | None:
+    """Read plain OpenAI dicts; None where any message is something else."""
+    table = CallTable()
+    names, raw, at = table.names, table.raw, table.at
+    try:
+        if not _DICTS.issuperset(map(type, items)):
+            return None
+        table.roles = [*map(ROLES.__getitem__, map(_ROLE, items))]
+        if not _TEXTS.issuperset([type(item.get("content")) for item in items]):
+            return None
+        for position, item in enumerate(items):
+            if "tool_calls" in item:
+                for call in item["tool_calls"] or ():
+                    function = call["function"]
+                    names.append(function["name"])
+                    raw.append(function["arguments"])
+                    at.append(position)
+                if "parts" in item or "function_call" in item:
+                    return None
+            elif "parts" in item or "function_call" in item:
+                return None
+    except (KeyError, TypeError):
+        return None
+    return table if {*map(type, raw), *map(type, names)} <= _STRINGS else None

@@ -1,0 +1,199 @@
+"""A check of the order in which tools are called.
+
+A rule is a sentence about two tools:
+
+- ``A before B``: before B is first called, A was.
+- ``A immediately before B``: what was called last before each call of B is A.
+- ``every A is followed by B``: after each call of A, B is called.
+- ``every A is immediately followed by B``: what is called next after each call of A is B.
+- ``never B after A``: once A was called, B is not.
+
+A rule about a tool that is never called holds, but for B in ``every A is followed by B``. The
+calls of one message are asked for at the same time: none of them is before or after another, and
+what is called next is any of the next message's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import ConfigError
+from .base import Call, Check, Found, Seen, strings
+
+__all__ = ["OrderRule", "ToolOrder", "create_tool_order_evaluator", "parse_rule"]
+
+_NAME = r"""("[^"]+"|'[^']+'|[^\s"']+)"""
+_FORMS = {
+    "immediately_before": rf"{_NAME} immediately before {_NAME}",
+    "before": rf"{_NAME} before {_NAME}",
+    "immediately_followed": rf"every {_NAME} is immediately followed by {_NAME}",
+    "followed": rf"every {_NAME} is followed by {_NAME}",
+    "never_after": rf"never {_NAME} after {_NAME}",
+}
+_PATTERNS = {kind: re.compile(rf"\s*{form}\s*") for kind, form in _FORMS.items()}
+_SAME_TOOL = ("never_after",)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRule:
+    """One rule.
+
+    Attributes:
+        text: The sentence.
+        kind: What it says.
+        first: The tool it names first.
+        second: The other.
+    """
+
+    text: str
+    kind: str
+    first: str
+    second: str
+
+
+def parse_rule(text: Any) -> OrderRule:
+    """Return the rule that a sentence spells out.
+
+    Args:
+        text: The sentence; names with spaces stand in quotes.
+
+    Raises:
+        ConfigError: It is none of the sentences that are known, or can never hold.
+    """
+    for kind, form in _PATTERNS.items():
+        match = form.fullmatch(re.sub(r"\s+", " ", text)) if isinstance(text, str) else None
+        if match is None:
+            continue
+        first, second = (name.strip("\"'") for name in match.groups())
+        if first == second and kind not in _SAME_TOOL:
+            raise ConfigError(f"rule {text!r}: it names the same tool twice")
+        return OrderRule(text.strip(), kind, first, second)
+    raise ConfigError(
+        f"rule {text!r} is not known; write 'A before B', 'A immediately before B', "
+        "'every A is followed by B', 'every A is immediately followed by B' or 'never B after A'"
+    )
+
+
+@dataclass(frozen=True)
+class ToolOrder(Check):
+    """Fails where a rule about the order of calls does not hold.
+
+    Attributes:
+        key: The score's name.
+        rules: The rules.
+    """
+
+    type: ClassVar[str] = "tool_order"
+
+    key: str = "tool_order"
+    rules: tuple[OrderRule, ...] = ()
+
+    def check(self, seen: Seen) -> Found:
+        """Look for calls that break a rule."""
+        # A call that the trace does not show may mend a rule as well as break it.
+        seen.require_all_calls()
+        problems, broken = [], []
+        for rule in self.rules:
+            why = _BREAKS[rule.kind](rule, seen.calls)
+            if why is not None:
+                broken.append(rule.text)
+                problems.append(f"'{rule.text}' does not hold: {why}")
+        figures = {"rules": len(self.rules), "broken": broken, "calls": len(seen.calls)}
+        return Found(problems, figures)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {"type": self.type, "key": self.key, "rules": [rule.text for rule in self.rules]}
+
+
+def create_tool_order_evaluator(*, rules: Any, feedback_key: str = "tool_order") -> ToolOrder:
+    """Create an evaluator of the order in which tools are called.
+
+    Args:
+        rules: Sentences such as ``"look_up before refund"``; `oteval.evaluators.checks.order` lists
+            them.
+        feedback_key: The score's name.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigError: There is no rule, or one is not known.
+    """
+    named = strings([rules] if isinstance(rules, str) else rules, "rules")
+    if not named:
+        raise ConfigError("rules is empty; give at least one, such as 'look_up before refund'")
+    return ToolOrder(feedback_key, tuple(parse_rule(text) for text in named))
+
+
+def _of(calls: Sequence[Call], tool: str) -> list[Call]:
+    return [call for call in calls if call.call.name == tool]
+
+
+def _before(rule: OrderRule, calls: Sequence[Call]) -> str | None:
+    firsts, seconds = _of(calls, rule.first), _of(calls, rule.second)
+    if not seconds or any(one.at < seconds[0].at for one in firsts):
+        return None
+    if not firsts:
+        return f"{seconds[0]} is made and {rule.first} never called"
+    if firsts[0].at == seconds[0].at:
+        return f"{seconds[0]} is made together with {firsts[0]}"
+    return f"{seconds[0]} is made before {firsts[0]}"
+
+
+def _near(calls: Sequence[Call], step: int) -> dict[int, list[Call]]:
+    """Return, for each message that has calls, those of the one before (-1) or after (1) it."""
+    groups: dict[int, list[Call]] = {}
+    for call in calls:
+        groups.setdefault(call.at, []).append(call)
+    ordered = list(groups.values())
+    empty: list[Call] = []
+    near = [empty, *ordered[:-1]] if step < 0 else [*ordered[1:], empty]
+    return dict(zip(groups, near, strict=False))
+
+
+def _immediately_before(rule: OrderRule, calls: Sequence[Call]) -> str | None:
+    before = _near(calls, -1)
+    for call in _of(calls, rule.second):
+        near = before[call.at]
+        if not _of(near, rule.first):
+            return f"before {call} comes {near[-1] if near else 'no call'}"
+    return None
+
+
+def _followed(rule: OrderRule, calls: Sequence[Call]) -> str | None:
+    last = max((call.at for call in _of(calls, rule.second)), default=-1)
+    for call in _of(calls, rule.first):
+        if call.at >= last:
+            return f"after {call} {rule.second} is not called"
+    return None
+
+
+def _immediately_followed(rule: OrderRule, calls: Sequence[Call]) -> str | None:
+    after = _near(calls, 1)
+    for call in _of(calls, rule.first):
+        near = after[call.at]
+        if not _of(near, rule.second):
+            return f"after {call} comes {near[0] if near else 'no call'}"
+    return None
+
+
+def _never_after(rule: OrderRule, calls: Sequence[Call]) -> str | None:
+    # "never B after A" names B first.
+    start = next((call for call in calls if call.call.name == rule.second), None)
+    if start is None:
+        return None
+    late = next((call for call in _of(calls, rule.first) if call.at > start.at), None)
+    return None if late is None else f"{late} is made after {start}"
+
+
+_BREAKS: dict[str, Callable[[OrderRule, Sequence[Call]], str | None]] = {
+    "before": _before,
+    "immediately_before": _immediately_before,
+    "followed": _followed,
+    "immediately_followed": _immediately_followed,
+    "never_after": _never_after,
+}

@@ -1,0 +1,154 @@
+"""A check of calls' arguments against the JSON schemas in the tools' definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import ConfigError
+from ...jsontext import canonical
+from .base import Call, Check, Found, NotEvaluated, Seen, listed, one_of
+from .definitions import schemas_of
+
+__all__ = ["UNKNOWN_TOOLS", "ToolSchema", "create_tool_schema_evaluator"]
+
+UNKNOWN_TOOLS = ("fail", "ignore")
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class ToolSchema(Check):
+    """Fails where a call's arguments are not what the tool's definition asks for.
+
+    Attributes:
+        key: The score's name.
+        tools: Definitions; None takes those of the trajectory.
+        unknown_tools: Whether a call of a tool that no definition names is a failure.
+    """
+
+    type: ClassVar[str] = "tool_schema"
+
+    key: str = "tool_schema"
+    tools: tuple[Mapping[str, Any], ...] | None = None
+    unknown_tools: str = "fail"
+
+    def check(self, seen: Seen) -> Found:
+        """Look for arguments that do not fit."""
+        schemas = schemas_of(seen.tools if self.tools is None else self.tools)
+        problems, unseen, checked = [], [], 0
+        validators = _Validators(schemas)
+        for call in seen.calls:
+            try:
+                why = self._problem(call, seen, schemas, validators)
+            except NotEvaluated as reason:
+                unseen.append(str(reason))
+                continue
+            checked += call.call.name in schemas
+            if why is not None:
+                problems.append(f"{call}: {why}")
+        if not problems:
+            if unseen:
+                raise NotEvaluated(listed(list(dict.fromkeys(unseen)), "; "))
+            seen.require_all_calls()
+        figures = {"calls": len(seen.calls), "checked": checked, "invalid": len(problems)}
+        return Found(problems, figures)
+
+    def _problem(
+        self, call: Call, seen: Seen, schemas: Mapping[str, Any], validators: _Validators
+    ) -> str | None:
+        """Return what is wrong with a call."""
+        name = call.call.name
+        if name not in schemas:
+            if self.unknown_tools == "ignore":
+                return None
+            if not schemas:
+                raise NotEvaluated("the trace holds no tool definitions")
+            if self.tools is None and (lost := seen.lost()):
+                raise NotEvaluated(f"no definition of {name} ({lost.code}: {lost.detail})")
+            return f"there is no tool {name} (defined: {listed(sorted(schemas))})"
+        if schemas[name] is None:
+            raise NotEvaluated(f"the definition of {name} has no schema")
+        if call.call.arguments is None:
+            raise NotEvaluated(f"the arguments of {name} are not in the trace")
+        if isinstance(call.call.arguments, str):
+            return "the arguments are no valid JSON"
+        return validators.fault(name, call.call.arguments)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        tools = None if self.tools is None else canonical(list(self.tools))
+        return {"type": self.type, "key": self.key, "tools": tools, "unknown": self.unknown_tools}
+
+
+class _Validators:
+    """The validators of some schemas, made when they are asked for."""
+
+    def __init__(self, schemas: Mapping[str, Any]) -> None:
+        self._schemas = schemas
+        self._made: dict[str, Any] = {}
+
+    def fault(self, tool: str, arguments: Any) -> str | None:
+        """Return where arguments do not fit, or None.
+
+        Raises:
+            NotEvaluated: The schema is none, or refers to what is not in it.
+        """
+        from jsonschema.exceptions import best_match
+        from referencing.exceptions import Unresolvable
+
+        try:
+            error = best_match(self._of(tool).iter_errors(arguments))
+        except Unresolvable as reason:
+            raise NotEvaluated(f"the definition of {tool} refers to {reason.ref!r}") from None
+        except RecursionError:
+            raise NotEvaluated(f"the definition of {tool} never ends") from None
+        if error is None:
+            return None
+        # Of the message the end tells what is wrong, after the value that it is about.
+        message = " ".join(error.message.split())
+        cut = message if len(message) <= _LONGEST else f"…{message[-_LONGEST:]}"
+        path = error.json_path.removeprefix("$").removeprefix(".")
+        return f"{path}: {cut}" if path else cut
+
+    def _of(self, tool: str) -> Any:
+        # jsonschema takes a tenth of a second to import, and few need it.
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+
+        if tool not in self._made:
+            schema = self._schemas[tool]
+            kind = validator_for(schema, default=Draft202012Validator)
+            try:
+                kind.check_schema(schema)
+            except SchemaError as error:
+                where = error.json_path
+                raise NotEvaluated(f"the definition of {tool} is no schema at {where}") from None
+            # An empty registry: by default references are fetched from the network.
+            self._made[tool] = kind(schema, registry=Registry())
+        return self._made[tool]
+
+
+def create_tool_schema_evaluator(
+    *, tools: Any = None, unknown_tools: str = "fail", feedback_key: str = "tool_schema"
+) -> ToolSchema:
+    """Create an evaluator of calls' arguments against the tools' definitions.
+
+    Args:
+        tools: Definitions, in any form that `checks.definitions` reads; by default
+            those of the `Trajectory`, or under ``tools`` beside its messages.
+        unknown_tools: Whether a call of a tool that no definition names is a failure (``fail``) or
+            does not count (``ignore``).
+        feedback_key: The score's name.
+
+    Returns:
+        The evaluator.
+
+    Raises:
+        ConfigError: An argument is wrong; the text names it.
+    """
+    if tools is not None and (not isinstance(tools, (list, tuple)) or not schemas_of(tools)):
+        raise ConfigError("tools holds no tool definitions; expected a list of them")
+    kind = one_of(unknown_tools, UNKNOWN_TOOLS, "unknown_tools")
+    return ToolSchema(feedback_key, None if tools is None else tuple(tools), kind)

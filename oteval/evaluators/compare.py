@@ -1,0 +1,210 @@
+"""Compares two trajectories under a `MatchSpec`: the verdict, its figures and its reason.
+
+**Precision** is the matched share of the output's calls, **recall** that of the reference's,
+**f1** their harmonic mean. A side without calls has nothing wrong in it: precision is 1 when
+the output makes no call, recall is 1 when the reference has none; f1 is 1 when both are empty
+and 0 when only one is.
+
+The figures count what the mode accepts: strict counts calls matched at their own position,
+in_order the most that can be matched without changing the order, the others a greatest
+matching. An alignment pairs indexes of calls, counted over all calls of each trajectory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .assignment import in_order
+from .calls import CallTable, read
+from .comments import calls_comment, strict_comment
+from .list_order import reordered_lists
+from .pairing import Pairs, call_fits, identical, match_calls, ordered_calls
+from .rules import Custom, Rule
+from .spec import MatchSpec
+from .strict import match_strict
+from .views import select
+
+__all__ = ["Verdict", "acompare", "compare"]
+
+
+class Verdict(NamedTuple):
+    """The outcome of a match.
+
+    Attributes:
+        passed: Whether the output matches.
+        comment: Why not; None for a pass.
+        matched: How many calls were matched.
+        missing: How many of the reference's calls were not.
+        extra: How many of the output's calls were not.
+        alignment: Pairs of output call and reference call.
+        reordered: Of a failure, by tool, the lists whose order alone keeps calls from matching.
+    """
+
+    passed: bool
+    comment: str | None
+    matched: int
+    missing: int
+    extra: int
+    alignment: Pairs
+    reordered: dict[str, list[str]] | None = None
+
+    @property
+    def precision(self) -> float:
+        """The matched share of the output's calls."""
+        total = self.matched + self.extra
+        return self.matched / total if total else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The matched share of the reference's calls."""
+        total = self.matched + self.missing
+        return self.matched / total if total else 1.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        total = 2 * self.matched + self.missing + self.extra
+        return 2 * self.matched / total if total else 1.0
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the figures as an evaluator's metadata."""
+        _, _, matched, missing, extra, alignment, reordered = self
+        made, wanted = matched + extra, matched + missing
+        return {
+            **({"reordered": reordered} if reordered else {}),
+            "matched": matched,
+            "missing": missing,
+            "extra": extra,
+            "precision": matched / made if made else 1.0,
+            "recall": matched / wanted if wanted else 1.0,
+            "f1": 2 * matched / (made + wanted) if made + wanted else 1.0,
+            "alignment": alignment,
+        }
+
+
+def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
+    """Compare an output with a reference.
+
+    Args:
+        outputs: A trajectory in any form of `oteval.evaluators.messages`.
+        reference: The trajectory that was wanted, in any form.
+        spec: What to compare and how.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        InputError: A side is no trajectory; the text names the place.
+    """
+    out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
+    if spec.view == "all":
+        if identical(out, ref, spec) and (
+            spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
+        ):
+            count = len(out.names)
+            return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
+        return _judge(out, ref, spec, range(len(out.names)), range(len(ref.names)))
+    return _judge(out, ref, spec, *select(spec, out, ref, outputs, reference))
+
+
+async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
+    """Compare an output with a reference where functions of the spec may be asynchronous.
+
+    The comparison is made with every open answer taken as no; what was asked is then awaited,
+    and so on until nothing new is asked. Only pairs that matter are ever asked for, each once.
+
+    Args:
+        outputs: As for `compare`.
+        reference: As for `compare`.
+        spec: What to compare and how.
+
+    Returns:
+        The verdict.
+
+    Raises:
+        InputError: A side is no trajectory; the text names the place.
+    """
+    rules = [spec.args, *spec.overrides.values()]
+    if not any(isinstance(rule, Custom) for rule in rules):
+        return compare(outputs, reference, spec)
+    asked = _Asked()
+    spec = replace(
+        spec,
+        args=asked.rule(spec.args),
+        overrides={tool: asked.rule(rule) for tool, rule in spec.overrides.items()},
+    )
+    out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
+    outs, refs = select(spec, out, ref, outputs, reference)
+    while True:
+        verdict = _judge(out, ref, spec, outs, refs)
+        if not asked.open:
+            return verdict
+        await asked.answer()
+
+
+class _Asked:
+    """The answers of a spec's functions, by the arguments' identities."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[int, int, int], bool] = {}
+        self.open: dict[tuple[int, int, int], tuple[Custom, Any, Any]] = {}
+
+    def rule(self, rule: Rule) -> Rule:
+        return Custom(_Recall(self, rule)) if isinstance(rule, Custom) else rule
+
+    async def answer(self) -> None:
+        waiting, self.open = self.open, {}
+        for key, (rule, out, ref) in waiting.items():
+            answer = rule.ask(out, ref)
+            self.answers[key] = bool(await answer if hasattr(answer, "__await__") else answer)
+
+
+class _Recall:
+    """Answers from what is known, and notes what is not."""
+
+    def __init__(self, asked: _Asked, rule: Custom) -> None:
+        self._asked, self._rule = asked, rule
+        self.__module__ = getattr(rule.function, "__module__", "")
+        self.__qualname__ = getattr(rule.function, "__qualname__", type(rule.function).__name__)
+
+    def __call__(self, out: Any, ref: Any) -> bool:
+        key = (id(self._rule), id(out), id(ref))
+        if key not in self._asked.answers:
+            self._asked.open[key] = (self._rule, out, ref)
+        return self._asked.answers.get(key, False)
+
+
+def _judge(
+    out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
+) -> Verdict:
+    if spec.mode == "strict":
+        match = match_strict(out, ref, spec, outs, refs)
+        pairs, passed = match.pairs, match.position is None
+        comment = None if passed else strict_comment(out, ref, spec, match)
+    else:
+        pairs = _pairs(out, ref, spec, outs, refs)
+        passed = _PASSES[spec.mode](len(refs) - len(pairs), len(outs) - len(pairs))
+        comment = None if passed else calls_comment(out, ref, spec, pairs, outs, refs)
+    count = len(pairs)
+    reordered = None if passed else reordered_lists(out, ref, spec, pairs, outs, refs)
+    missing, extra = len(refs) - count, len(outs) - count
+    return Verdict(passed, comment, count, missing, extra, pairs, reordered)
+
+
+_PASSES: dict[str, Callable[[int, int], bool]] = {
+    "unordered": lambda missing, extra: not missing and not extra,
+    "superset": lambda missing, _extra: not missing,
+    "subset": lambda _missing, extra: not extra,
+    "in_order": lambda missing, _extra: not missing,
+}
+
+
+def _pairs(
+    out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
+) -> Pairs:
+    if spec.mode != "in_order":
+        return match_calls(out, ref, spec, outs, refs)
+    found = in_order(outs, refs, lambda i, j: call_fits(out, ref, spec, i, j))
+    return ordered_calls(out, ref, spec, outs, refs) if found is None else found

@@ -1,0 +1,153 @@
+"""Compares two graph trajectories turn by turn: the verdict, its figures and its reason.
+
+Turn stands against turn by number, from 0; a side that has fewer turns has none of the nodes of
+those it lacks. **strict** wants as many turns, and in each the same nodes at the same places. The
+other modes compare the nodes of each turn as multisets, or their order, as the modes of a message
+trajectory compare calls: **superset** at least the reference's nodes, **subset** at most,
+**unordered** both, **in_order** the reference's in their order.
+
+The figures count nodes as those of `oteval.evaluators.compare` count calls, and an alignment pairs
+indexes of nodes counted over all turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+
+from ..assignment import in_order, longest_order, match_equal
+from ..compare import Verdict
+from ..pairing import Pairs, unpaired
+from ..spec import Mode
+from .forms import Turns
+
+__all__ = ["compare_turns"]
+
+_LISTED = 3
+
+
+def compare_turns(out: Turns, ref: Turns, mode: Mode) -> tuple[Verdict, int | None]:
+    """Compare the turns of two graph trajectories.
+
+    Args:
+        out: The output's nodes by turn.
+        ref: The reference's nodes by turn.
+        mode: How the nodes of a turn are compared.
+
+    Returns:
+        The verdict, and the first turn that differs, or None for a pass.
+    """
+    alignment: Pairs = []
+    first, reasons = None, []
+    before_out = before_ref = 0
+    for turn, (lefts, rights) in enumerate(zip_longest(out, ref)):
+        pairs = _PAIRS[mode](lefts or [], rights or [])
+        why = _reason(mode, lefts, rights, pairs)
+        if why is not None:
+            first = turn if first is None else first
+            reasons.append(f"turn {turn}: {why}")
+        alignment += [(before_out + i, before_ref + j) for i, j in pairs]
+        before_out += len(lefts or ())
+        before_ref += len(rights or ())
+    matched = len(alignment)
+    comment = _comment(mode, reasons, len(out), len(ref)) if reasons else None
+    missing, extra = before_ref - matched, before_out - matched
+    return Verdict(not reasons, comment, matched, missing, extra, alignment), first
+
+
+def _comment(mode: Mode, reasons: Sequence[str], turns: int, wanted: int) -> str:
+    counts = (
+        "" if turns == wanted else f" ({_many(turns, 'turn')} against the reference's {wanted})"
+    )
+    if mode == "strict":
+        return reasons[0] + counts
+    more = f"; and {len(reasons) - _LISTED} more turns" if len(reasons) > _LISTED else ""
+    return "; ".join(reasons[:_LISTED]) + more + counts
+
+
+def _same_place(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
+    both = enumerate(zip(lefts, rights, strict=False))
+    return [(place, place) for place, (left, right) in both if left == right]
+
+
+def _any_order(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
+    return match_equal(enumerate(lefts), enumerate(rights))
+
+
+def _same_order(lefts: Sequence[str], rights: Sequence[str]) -> Pairs:
+    found = in_order(
+        range(len(lefts)), range(len(rights)), lambda i, j: bool(lefts[i] == rights[j])
+    )
+    if found is not None:
+        return found
+    places: dict[str, int] = {}
+    for place, node in enumerate(lefts):
+        places[node] = places.get(node, 0) | 1 << place
+    return longest_order([places.get(node, 0) for node in rights])
+
+
+_PAIRS: dict[Mode, Callable[[Sequence[str], Sequence[str]], Pairs]] = {
+    "strict": _same_place,
+    "unordered": _any_order,
+    "subset": _any_order,
+    "superset": _any_order,
+    "in_order": _same_order,
+}
+
+
+def _reason(
+    mode: Mode, lefts: Sequence[str] | None, rights: Sequence[str] | None, pairs: Pairs
+) -> str | None:
+    """Return why one turn differs, or None where it does not; a side without the turn is None."""
+    if mode == "strict":
+        return _first_place(lefts, rights)
+    lefts, rights = lefts or [], rights or []
+    extra, missing = unpaired(pairs, range(len(lefts)), range(len(rights)))
+    parts = []
+    if missing and mode == "in_order" and len(_any_order(lefts, rights)) == len(rights):
+        names = _names([rights[j] for j in missing])
+        return f"every node runs, but not in the reference's order: {names}"
+    if missing and mode != "subset":
+        parts.append(_listed("missing", [rights[j] for j in missing]))
+    if extra and mode in ("unordered", "subset"):
+        parts.append(_listed("extra", [lefts[i] for i in extra]))
+    return "; ".join(parts) or None
+
+
+def _first_place(lefts: Sequence[str] | None, rights: Sequence[str] | None) -> str | None:
+    if lefts is None or rights is None:
+        side, nodes = ("output", rights) if lefts is None else ("reference", lefts)
+        return f"the {side} ends where the other side goes on with {_names(nodes or [])}"
+    for place, (left, right) in enumerate(zip_longest(lefts, rights)):
+        if left == right:
+            continue
+        counts = f" ({_many(len(lefts), 'node')} against the reference's {len(rights)})"
+        counts = "" if len(lefts) == len(rights) else counts
+        if left is None or right is None:
+            side = "output" if left is None else "reference"
+            went = _cut(left or right or "")
+            why = f"the {side}'s turn ends where the other side goes on with {went}"
+        else:
+            why = f"{_cut(left)} in the output, {_cut(right)} in the reference"
+        return f"node {place}: {why}{counts}"
+    return None
+
+
+def _listed(what: str, nodes: Sequence[str]) -> str:
+    return f"{what} {_many(len(nodes), 'node')}: {_names(nodes)}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _names(nodes: Sequence[str]) -> str:
+    if not nodes:
+        return "a turn without nodes"
+    more = f" and {len(nodes) - _LISTED} more" if len(nodes) > _LISTED else ""
+    return ", ".join(_cut(node) for node in nodes[:_LISTED]) + more
+
+
+def _cut(node: str) -> str:
+    text = repr(node)
+    return text if len(text) <= 80 else f"{text[:79]}…"

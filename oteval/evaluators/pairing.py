@@ -1,0 +1,236 @@
+"""Pairs the calls of two trajectories, tool by tool, under a `MatchSpec`.
+
+Everything here works on indexes of calls; `oteval.evaluators.assignment` does the matching proper.
+What two equal texts settle is settled first: it needs no parsing, and for rules that are
+preorders it never costs a better pairing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+from ..jsontext import equal_objects
+from .assignment import longest_order, match_equal, maximum_matching
+from .calls import CallTable
+from .rules import Rule
+from .spec import MatchSpec
+
+__all__ = ["Pairs", "call_fits", "identical", "match_calls", "ordered_calls", "unpaired"]
+
+Pairs = list[tuple[int, int]]
+"""Index of an output call and index of the reference call that it stands for."""
+
+
+def identical(out: CallTable, ref: CallTable, spec: MatchSpec) -> bool:
+    """Return whether both sides hold the same calls in the same order, seen by text alone."""
+    if spec.overrides or out.names != ref.names:
+        return False
+    return spec.args.blind or (
+        spec.args.preorder and out.textual and ref.textual and out.raw == ref.raw
+    )
+
+
+def match_calls(
+    out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
+) -> Pairs:
+    """Pair as many calls as can be, in any order.
+
+    Args:
+        out: The output's calls.
+        ref: The reference's calls.
+        spec: The configuration.
+        outs: Which of the output's calls to pair.
+        refs: Which of the reference's calls to pair.
+
+    Returns:
+        A matching of the greatest possible size, in the output's order.
+    """
+    most = min(len(outs), len(refs))
+    pairs: Pairs = []
+    if not spec.overrides and _by_value(spec.args) and out.textual and ref.textual:
+        pairs = _in_place(out, ref, outs, refs)
+        if len(pairs) == most:
+            return pairs
+        if pairs:
+            outs, refs = unpaired(pairs, outs, refs)
+    if len(outs) == 1 == len(refs):
+        if call_fits(out, ref, spec, outs[0], refs[0]):
+            pairs.append((outs[0], refs[0]))
+        return sorted(pairs)
+    if not spec.overrides:
+        for key in _levels(spec.args, out, ref):
+            pairs += _pair_equal(
+                outs, [key(out, i) for i in outs], refs, [key(ref, j) for j in refs]
+            )
+            if len(pairs) == most:
+                return sorted(pairs)
+            if pairs:
+                outs, refs = unpaired(pairs, outs, refs)
+        if spec.args.equality and type(spec.args).key is Rule.key:
+            return sorted(pairs)
+        outs, refs = unpaired(pairs, outs, refs)
+    wanted = _by_tool(ref, refs)
+    for tool, lefts in _by_tool(out, outs).items():
+        if tool in wanted:
+            pairs += _match_tool(spec.rule(tool), out, ref, lefts, wanted[tool])
+    return sorted(pairs)
+
+
+def _by_value(rule: Rule) -> bool:
+    """Return whether a rule matches arguments exactly when they are equal values."""
+    return rule.equality and not rule.blind and type(rule).key is Rule.key
+
+
+def _in_place(out: CallTable, ref: CallTable, outs: Sequence[int], refs: Sequence[int]) -> Pairs:
+    """Pair calls that stand at the same place on both sides and are easily seen to be equal."""
+    names, texts = ref.names, ref.raw
+    return [
+        (i, j)
+        for i, j in zip(outs, refs, strict=False)
+        if out.names[i] == names[j]
+        and (out.raw[i] == texts[j] or equal_objects(out.raw[i], texts[j]))
+    ]
+
+
+def _pair_equal(
+    outs: Sequence[int],
+    out_keys: Sequence[Hashable],
+    refs: Sequence[int],
+    ref_keys: Sequence[Hashable],
+) -> Pairs:
+    """Pair calls of equal keys, first those at the same place, as most are; None equals nothing."""
+    if out_keys == ref_keys and None not in out_keys:
+        return [*zip(outs, refs, strict=True)]
+    rows = zip(outs, out_keys, refs, ref_keys, strict=False)
+    pairs = [(i, j) for i, left, j, right in rows if left == right and left is not None]
+    done_outs, done_refs = {i for i, _ in pairs}, {j for _, j in pairs}
+    return pairs + match_equal(
+        [(i, k) for i, k in zip(outs, out_keys, strict=True) if i not in done_outs],
+        [(j, k) for j, k in zip(refs, ref_keys, strict=True) if j not in done_refs],
+    )
+
+
+def _levels(
+    rule: Rule, out: CallTable, ref: CallTable
+) -> Iterator[Callable[[CallTable, int], Hashable]]:
+    """Yield keys by which calls of all tools may be paired off at once, the cheapest first."""
+    if rule.blind:
+        yield lambda table, call: table.names[call]
+    elif rule.preorder:
+        if out.textual and ref.textual and not set(out.raw).isdisjoint(ref.raw):
+            yield lambda table, call: (table.names[call], table.raw[call])
+        if type(rule).key is Rule.key:
+            yield _canonical_call
+
+
+def _canonical_call(table: CallTable, call: int) -> Hashable:
+    key = table.key(call)
+    return None if key is None else f"{table.names[call]}\0{key}"
+
+
+def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return what a pairing leaves over on both sides."""
+    left = dict(pairs)
+    right = set(left.values())
+    return [i for i in outs if i not in left], [j for j in refs if j not in right]
+
+
+def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -> bool:
+    """Return whether one output call may stand for one reference call."""
+    name = out.names[i]
+    if name != ref.names[j]:
+        return False
+    rule = spec.rule(name)
+    if rule.blind:
+        return True
+    if rule.preorder and out.textual and ref.textual and out.raw[i] == ref.raw[j]:
+        return True
+    if not (out.captured(i) and ref.captured(j)):
+        return False
+    if _by_value(rule) and out.textual and ref.textual:
+        known = equal_objects(out.raw[i], ref.raw[j])
+        if known is not None:
+            return known
+    if rule.equality:
+        key = _key(rule, out, i)
+        return key is not None and key == _key(rule, ref, j)
+    return _matches(rule, out, ref, i, j)
+
+
+def ordered_calls(
+    out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
+) -> Pairs:
+    """Pair as many calls as can be without changing the order.
+
+    Args:
+        out: The output's calls.
+        ref: The reference's calls.
+        spec: The configuration.
+        outs: Which of the output's calls to pair.
+        refs: Which of the reference's calls to pair.
+
+    Returns:
+        Pairs in order on both sides, as many as possible.
+    """
+    by_tool = _by_tool(out, outs)
+    bit = {i: 1 << place for place, i in enumerate(outs)}
+    by_key: dict[tuple[str, Hashable], int] = {}
+    for tool, lefts in by_tool.items():
+        rule = spec.rule(tool)
+        for i in lefts if rule.equality else ():
+            if rule.blind or (out.captured(i) and _key(rule, out, i) is not None):
+                key = (tool, _key(rule, out, i))
+                by_key[key] = by_key.get(key, 0) | bit[i]
+    masks = []
+    for j in refs:
+        tool = ref.names[j]
+        rule = spec.rule(tool)
+        if rule.equality:
+            known = rule.blind or ref.captured(j)
+            masks.append(by_key.get((tool, _key(rule, ref, j)), 0) if known else 0)
+        else:
+            fitting = (i for i in by_tool.get(tool, ()) if call_fits(out, ref, spec, i, j))
+            masks.append(sum(bit[i] for i in fitting))
+    return [(outs[left], refs[right]) for left, right in longest_order(masks)]
+
+
+def _by_tool(table: CallTable, calls: Iterable[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for call in calls:
+        groups.setdefault(table.names[call], []).append(call)
+    return groups
+
+
+def _match_tool(
+    rule: Rule, out: CallTable, ref: CallTable, lefts: list[int], rights: list[int]
+) -> Pairs:
+    if rule.blind:
+        return list(zip(lefts, rights, strict=False))
+    lefts = [i for i in lefts if out.captured(i)]
+    rights = [j for j in rights if ref.captured(j)]
+    pairs: Pairs = []
+    if rule.equality or rule.preorder:
+        pairs = match_equal(
+            ((i, _key(rule, out, i)) for i in lefts), ((j, _key(rule, ref, j)) for j in rights)
+        )
+        if rule.equality or len(pairs) == min(len(lefts), len(rights)):
+            return pairs
+        lefts, rights = unpaired(pairs, lefts, rights)
+    adjacency = [
+        [place for place, j in enumerate(rights) if _matches(rule, out, ref, i, j)] for i in lefts
+    ]
+    found = maximum_matching(adjacency, len(rights))
+    return pairs + [(lefts[left], rights[right]) for left, right in found]
+
+
+def _key(rule: Rule, table: CallTable, call: int) -> Hashable:
+    if type(rule).key is Rule.key:
+        return table.key(call)
+    return rule.key(table.arguments(call))
+
+
+def _matches(rule: Rule, out: CallTable, ref: CallTable, i: int, j: int) -> bool:
+    try:
+        return rule.matches(out.arguments(i), ref.arguments(j))
+    except RecursionError:
+        return False

@@ -1,0 +1,420 @@
+"""How the arguments of two calls of the same tool are compared: one small class a way.
+
+A **rule** always sees the output's arguments first and the reference's second, whatever the
+trajectory mode. It says whether they match, and when they do not, why.
+
+- An *equality* has a key that matching arguments share: a matching then takes linear time.
+- A *preorder* lets everything match itself and carries over (a in b, b in c: a in c), so that
+  equal arguments may be paired off before anything else is compared.
+- A *blind* rule compares nothing; only it accepts arguments that the trace does not hold.
+
+`oteval.evaluators.args` makes rules out of what users write. Arguments that are no object (text
+that is not valid JSON) are compared whole by every rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, ClassVar
+
+from ..errors import ConfigError, InputError
+from ..jsontext import dumps
+from ..patterns import Pattern, PatternError, compile_pattern
+from .values import MISSING, canonical_key, differences, lookup, same, show, show_pair
+
+__all__ = [
+    "Custom",
+    "Exact",
+    "Fields",
+    "Ignore",
+    "Patterns",
+    "ReferencePatterns",
+    "Rule",
+    "Subset",
+    "Superset",
+    "Tolerant",
+]
+
+# A JSON number, no longer than any that people write; Python parses it without surprises.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to compare arguments; what a subclass leaves open is deep equality.
+
+    Key order is free, ``1`` equals ``1.0``, and ``1``, ``true`` and ``"1"`` all differ.
+    """
+
+    equality: ClassVar[bool] = True
+    preorder: ClassVar[bool] = True
+    mode: ClassVar[str] = "exact"
+
+    @property
+    def blind(self) -> bool:
+        """Whether the rule compares nothing at all."""
+        return False
+
+    def key(self, args: Any) -> Hashable:
+        """Return what equal arguments share; None equals nothing, itself included."""
+        return canonical_key(args)
+
+    def matches(self, out: Any, ref: Any) -> bool:
+        """Return whether the output's arguments match the reference's."""
+        key = self.key(out)
+        return key is not None and key == self.key(ref)
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return one line that says where the two differ; None where they match."""
+        found = next(differences(out, ref, same), None)
+        return None if found is None else _say(*found)
+
+    def compared(self, args: Any) -> Any:
+        """Return the value of the arguments that is compared; None where no value says it all."""
+        return args
+
+    def describe(self) -> Any:
+        """Return the JSON value by which equal rules are told from others."""
+        return self.mode
+
+
+class Exact(Rule):
+    """Deep equality."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore(Rule):
+    """Any arguments match any others, captured or not."""
+
+    mode: ClassVar[str] = "ignore"
+
+    @property
+    def blind(self) -> bool:
+        """Always: nothing is compared."""
+        return True
+
+    def key(self, args: Any) -> Hashable:  # noqa: ARG002
+        """Return one key for all arguments."""
+        return ""
+
+    def explain(self, out: Any, ref: Any) -> str | None:  # noqa: ARG002
+        """Return None: nothing differs."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Subset(Rule):
+    """Every key and value of the output is in the reference, at every depth.
+
+    Lists must have the same length; their elements are compared in the same way.
+    """
+
+    equality: ClassVar[bool] = False
+    mode: ClassVar[str] = "subset"
+
+    def matches(self, out: Any, ref: Any) -> bool:
+        """Return whether nothing of the output is outside the reference."""
+        return next(self._differences(out, ref), None) is None
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return the first thing that is outside."""
+        found = next(self._differences(out, ref), None)
+        return None if found is None else _say(*found)
+
+    def _differences(self, out: Any, ref: Any) -> Any:
+        return differences(out, ref, same, missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Superset(Subset):
+    """Every key and value of the reference is in the output, at every depth."""
+
+    mode: ClassVar[str] = "superset"
+
+    def _differences(self, out: Any, ref: Any) -> Any:
+        return differences(out, ref, same, extra_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerant(Rule):
+    """Equality up to the way things are written.
+
+    A string that is a JSON number equals that number (``"1.0"`` and ``1``; not ``"007"``), case
+    and runs of white space do not count, and the lists at the given paths are compared as sets.
+
+    Attributes:
+        sets: Dotted paths of the lists that are sets; lists on the way add no component.
+    """
+
+    sets: frozenset[str] = frozenset()
+    mode: ClassVar[str] = "tolerant"
+
+    def key(self, args: Any) -> Hashable:
+        """Return the text of the arguments, written in the one tolerated way."""
+        try:
+            return canonical_key(self._fold(args, ""))
+        except RecursionError:
+            return None
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return the first place where they differ by more than the way of writing."""
+        folded = self._fold(out, ""), self._fold(ref, "")
+        found = next(differences(*folded, same), None)
+        if found is None:
+            return None
+        path = found[0]
+        return _say(path, lookup(out, path), lookup(ref, path)) if path else _say(path, out, ref)
+
+    def compared(self, args: Any) -> Any:
+        """Return the arguments, written in the one tolerated way."""
+        return self._fold(args, "")
+
+    def describe(self) -> Any:
+        """Return the mode, with the sets where there are any."""
+        return {"tolerant": {"sets": sorted(self.sets)}} if self.sets else self.mode
+
+    def _fold(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            text = " ".join(value.split()).casefold()
+            if _NUMBER.fullmatch(text):
+                return float(text) if any(c in text for c in ".e") else int(text)
+            return text
+        if isinstance(value, dict):
+            under = f"{path}." if path else ""
+            return {key: self._fold(item, f"{under}{key}") for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            items = [self._fold(item, path) for item in value]
+            # A tuple is compared as a whole, by `differences` too.
+            keys = {canonical_key(item) or "" for item in items}
+            return tuple(sorted(keys)) if path in self.sets else items
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Fields(Rule):
+    """Only the given fields are compared, each for deep equality.
+
+    A field that is missing on one side only is a mismatch. One that neither side has is equal,
+    as in agentevals, unless `missing_ok` is False.
+    No fields at all compare nothing.
+
+    Attributes:
+        paths: Dotted paths of the fields.
+        missing_ok: Whether a field that neither side has counts as equal.
+    """
+
+    paths: tuple[str, ...] = ()
+    missing_ok: bool = True
+    preorder: ClassVar[bool] = False
+    mode: ClassVar[str] = "fields"
+
+    @property
+    def blind(self) -> bool:
+        """Whether there are no fields to compare."""
+        return not self.paths
+
+    def key(self, args: Any) -> Hashable:
+        """Return the fields' texts; None where a field that must be there is not."""
+        if self.paths and not isinstance(args, dict):
+            return canonical_key(args)
+        keys: list[str | None] = []
+        for path in self.paths:
+            value = lookup(args, path)
+            key = canonical_key(value) if value is not MISSING else None
+            if key is None and not (value is MISSING and self.missing_ok):
+                return None
+            keys.append(key)
+        return tuple(keys)
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return the first field that differs or is missing."""
+        if not (isinstance(out, dict) and isinstance(ref, dict)):
+            return None if self.matches(out, ref) else _say("", out, ref)
+        for path in self.paths:
+            left, right = lookup(out, path), lookup(ref, path)
+            if left is MISSING and right is MISSING:
+                if not self.missing_ok:
+                    return f"argument {path!r} is on neither side, and missing_ok is False"
+            elif left is MISSING or right is MISSING or not same(left, right):
+                return _say(path, left, right)
+        return None
+
+    def compared(self, args: Any) -> Any:
+        """Return the fields that there are, by path."""
+        if not isinstance(args, dict):
+            return args
+        found = {path: lookup(args, path) for path in self.paths}
+        return {path: value for path, value in found.items() if value is not MISSING}
+
+    def describe(self) -> Any:
+        """Return the paths."""
+        return {"fields": list(self.paths), "missing_ok": self.missing_ok}
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns(Rule):
+    """The output's fields must fit patterns; the reference's arguments are not looked at.
+
+    Attributes:
+        fields: Dotted path and pattern. The whole value must fit; what is no string is fitted
+            as JSON text.
+    """
+
+    fields: tuple[tuple[str, Pattern], ...] = ()
+    equality: ClassVar[bool] = False
+    preorder: ClassVar[bool] = False
+    mode: ClassVar[str] = "regex"
+
+    def matches(self, out: Any, ref: Any) -> bool:
+        """Return whether every field of the output fits."""
+        return self.explain(out, ref) is None
+
+    def explain(self, out: Any, ref: Any) -> str | None:  # noqa: ARG002
+        """Return the first field that does not fit."""
+        for path, pattern in self.fields:
+            value = lookup(out, path)
+            if value is MISSING:
+                return f"argument {path!r} is missing in the output (pattern {pattern.pattern!r})"
+            if not _fits(pattern, value):
+                return f"argument {path!r} is {show(value)}; its whole must fit {pattern.pattern!r}"
+        return None
+
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: what fits a pattern has no order to tell apart."""
+        return None
+
+    def describe(self) -> Any:
+        """Return the patterns."""
+        return {"regex": {path: [p.pattern, p.flags] for path, p in sorted(self.fields)}}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePatterns(Rule):
+    """The reference's arguments are ``{field: pattern}``.
+
+    Every string in the reference is a pattern that the output's value at that place must fit as
+    a whole; everything else in it must be equal. What only the output has does not count.
+    """
+
+    equality: ClassVar[bool] = False
+    preorder: ClassVar[bool] = False
+    mode: ClassVar[str] = "regex"
+
+    def matches(self, out: Any, ref: Any) -> bool:
+        """Return whether the output fits the reference."""
+        return self.explain(out, ref) is None
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return the first place that does not fit."""
+        found = next(differences(out, ref, self._equal, extra_ok=True), None)
+        return None if found is None else _say(*found)
+
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: what fits a pattern has no order to tell apart."""
+        return None
+
+    def _equal(self, out: Any, ref: Any) -> bool:
+        if not isinstance(ref, str):
+            return same(out, ref)
+        try:
+            return _fits(compile_pattern(ref), out)
+        except PatternError as error:
+            raise InputError(
+                f"reference_outputs: {show(ref)} is no valid pattern ({error}); "
+                "tool_args_match_mode='regex' reads the reference's strings as patterns"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Custom(Rule):
+    """The user's own function decides.
+
+    It is called with both sides' arguments. Where a side's arguments are no object and the
+    function fails on that, the calls do not match; other exceptions are the caller's to see.
+
+    Attributes:
+        function: Called as ``function(output_args, reference_args)``; truthy means a match.
+    """
+
+    function: Callable[[Any, Any], Any]
+    equality: ClassVar[bool] = False
+    preorder: ClassVar[bool] = False
+    mode: ClassVar[str] = "callable"
+
+    def matches(self, out: Any, ref: Any) -> bool:
+        """Return what the function says."""
+        answer = self.ask(out, ref)
+        if hasattr(answer, "__await__"):
+            getattr(answer, "close", bool)()
+            raise ConfigError(
+                f"tool_args_match_overrides: {_function_name(self.function)} returns an awaitable; "
+                "use create_async_trajectory_match_evaluator"
+            )
+        return bool(answer)
+
+    def ask(self, out: Any, ref: Any) -> Any:
+        """Return the function's own answer, which may be awaitable."""
+        try:
+            return self.function(out, ref)
+        except Exception:
+            if isinstance(out, dict) and isinstance(ref, dict):
+                raise
+            return False
+
+    def explain(self, out: Any, ref: Any) -> str | None:
+        """Return that the function said no, and to what."""
+        left, right = show_pair(out, ref)
+        name = _function_name(self.function)
+        return f"{name} says no to {left} in the output against {right} in the reference"
+
+    def compared(self, args: Any) -> Any:  # noqa: ARG002
+        """Return None: the function alone knows what it compares."""
+        return None
+
+    def describe(self) -> Any:
+        """Return the function's name and a digest of its code, not of what it is bound to."""
+        return {"callable": _function_name(self.function), "code": _digest(self.function)}
+
+
+def _fits(pattern: Pattern, value: Any) -> bool:
+    return pattern.fullmatch(value if isinstance(value, str) else dumps(value))
+
+
+def _say(path: str, out: Any, ref: Any) -> str:
+    what = f"argument {path!r} is" if path else "the arguments are"
+    if out is MISSING:
+        return f"{what} missing in the output; the reference has {show(ref)}"
+    if ref is MISSING:
+        return f"{what} {show(out)} in the output; the reference has none"
+    left, right = show_pair(out, ref)
+    return f"{what} {left} in the output, {right} in the reference"
+
+
+def _function_name(function: Any) -> str:
+    function = getattr(function, "func", function)
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _digest(function: Any) -> str:
+    """Return a hash of a function's code that is the same in every process."""
+    code = getattr(getattr(function, "func", function), "__code__", None)
+    digest = hashlib.blake2b(digest_size=8)
+    waiting = [code] if isinstance(code, CodeType) else []
+    while waiting:
+        one = waiting.pop()
+        inner = [value for value in one.co_consts if isinstance(value, CodeType)]
+        plain = [_stable(value) for value in one.co_consts if not isinstance(value, CodeType)]
+        digest.update(one.co_code + repr((one.co_names, plain)).encode())
+        waiting += inner
+    return digest.hexdigest()
+
+
+def _stable(constant: Any) -> Any:
+    return sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant

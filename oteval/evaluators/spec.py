@@ -1,0 +1,150 @@
+"""What a match compares: the trajectory mode, the argument rules and the view.
+
+A `MatchSpec` is the whole configuration of a match; two with the same `describe()` give the
+same verdicts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from ..errors import ConfigError
+from ..patterns import Pattern, PatternError, compile_pattern
+from .args import ArgsMatch, make_overrides, make_rule
+from .rules import Exact, Rule
+
+__all__ = ["ERROR_PATTERN", "MODES", "VIEWS", "MatchSpec", "Mode", "View", "make_spec"]
+
+Mode = Literal["strict", "unordered", "subset", "superset", "in_order"]
+View = Literal["all", "writes", "effects"]
+
+MODES: tuple[Mode, ...] = ("strict", "unordered", "subset", "superset", "in_order")
+VIEWS: tuple[View, ...] = ("all", "writes", "effects")
+
+ERROR_PATTERN = re.compile(r"\A\s*(?:Error|Exception|Traceback|Unknown action)")
+"""What the text of a failed call's result looks like, unless the user says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSpec:
+    """The configuration of a match; `make_spec` makes one from what users write.
+
+    Attributes:
+        mode: How the calls as a whole are compared.
+        args: How arguments are compared.
+        overrides: The tools whose arguments are compared differently.
+        view: Which calls count: all, those that change something, or those that did.
+        effect_tools: The tools that change something; None leaves it to tool definitions.
+        error_pattern: Searched in the text of a tool's result to see that the call failed.
+        strict_order: Whether strict compares the order inside a message too.
+    """
+
+    mode: Mode = "strict"
+    args: Rule = field(default_factory=Exact)
+    overrides: dict[str, Rule] = field(default_factory=dict)
+    view: View = "all"
+    effect_tools: frozenset[str] | None = None
+    error_pattern: Pattern | re.Pattern[str] = ERROR_PATTERN
+    strict_order: bool = False
+
+    def rule(self, tool: str) -> Rule:
+        """Return how the arguments of a tool's calls are compared."""
+        return self.overrides.get(tool, self.args)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {
+            "mode": self.mode,
+            "args": self.args.describe(),
+            "overrides": {tool: self.overrides[tool].describe() for tool in sorted(self.overrides)},
+            "view": self.view,
+            "effect_tools": None if self.effect_tools is None else sorted(self.effect_tools),
+            "error_pattern": [self.error_pattern.pattern, int(self.error_pattern.flags)],
+            "strict_order": self.strict_order,
+        }
+
+
+def make_spec(
+    *,
+    trajectory_match_mode: str = "strict",
+    tool_args_match_mode: ArgsMatch = "exact",
+    tool_args_match_overrides: Any = None,
+    view: str = "all",
+    effect_tools: Iterable[str] | None = None,
+    error_pattern: str | re.Pattern[str] | None = None,
+    strict_order: bool = False,
+    missing_ok: bool = True,
+    is_async: bool = False,
+) -> MatchSpec:
+    """Check what a user asks for and make it a `MatchSpec`.
+
+    Args:
+        trajectory_match_mode: One of `MODES`.
+        tool_args_match_mode: How arguments are compared: a form of `oteval.evaluators.args`.
+        tool_args_match_overrides: Tool names and the form to use for each instead.
+        view: One of `VIEWS`.
+        effect_tools: The tools that change something, for the views but ``all``.
+        error_pattern: Searched in a result's text to see that the call failed.
+        strict_order: Whether strict compares the order inside a message too.
+        missing_ok: Whether a listed field that neither side has counts as equal.
+        is_async: Whether functions among the overrides may be coroutine functions.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigError: Something in it is wrong; the text names it and says what to write.
+    """
+    _one_of(trajectory_match_mode, MODES, "trajectory_match_mode")
+    _one_of(view, VIEWS, "view")
+    return MatchSpec(
+        mode=cast("Mode", trajectory_match_mode),
+        args=make_rule(
+            tool_args_match_mode, "tool_args_match_mode", missing_ok=missing_ok, is_async=is_async
+        ),
+        overrides=make_overrides(
+            tool_args_match_overrides,
+            "tool_args_match_overrides",
+            missing_ok=missing_ok,
+            is_async=is_async,
+        ),
+        view=cast("View", view),
+        effect_tools=_tools(effect_tools),
+        error_pattern=_pattern(error_pattern),
+        strict_order=_flag(strict_order, "strict_order"),
+    )
+
+
+def _one_of(value: Any, known: tuple[str, ...], name: str) -> None:
+    if value not in known:
+        raise ConfigError(f"{name}: unknown value {value!r}; known: {', '.join(known)}")
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; expected True or False")
+    return value
+
+
+def _tools(value: Any) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(t, str) for t in value):
+        return frozenset(value)
+    raise ConfigError(f"effect_tools is {value!r}; expected a list of tool names")
+
+
+def _pattern(value: Any) -> Pattern | re.Pattern[str]:
+    if value is None:
+        return ERROR_PATTERN
+    if not isinstance(value, (str, re.Pattern, Pattern)):
+        raise ConfigError(f"error_pattern is a {type(value).__name__}; expected a pattern")
+    if not isinstance(getattr(value, "pattern", value), str):
+        raise ConfigError("error_pattern is a pattern for bytes; expected one for text")
+    try:
+        return compile_pattern(value)
+    except PatternError as error:
+        raise ConfigError(f"error_pattern: {value!r} is no pattern: {error}") from None

@@ -1,0 +1,21 @@
+"""A scripted server, and what remembers how servers were asked, emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from oteval.evaluators.judge.asking import MEMORY
+
+from .server import Server, serving
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Return a running server that gives a passing verdict until its script is changed."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    MEMORY.clear()
+    with serving() as running:
+        yield running

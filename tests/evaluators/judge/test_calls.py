@@ -1,0 +1,386 @@
+"""How questions reach servers: in time, in turn, once each, and from the right cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+from langchain_openai import ChatOpenAI
+
+from oteval import MemoryCache, create_async_llm_as_judge, create_llm_as_judge
+from oteval.evaluators.judge.asking import _UNDER_WAY
+from oteval.evaluators.judge.gate import Gate
+
+from .server import Body, Reply, Server, asked_as, completion, error, serving, streamed, verdict
+
+GOOD = json.dumps({"reasoning": "It does.", "score": True})
+
+
+def options(server: Server, **more: Any) -> dict[str, Any]:
+    """Return the arguments of a judge."""
+    known = {"prompt": "{outputs}", "model": "openai:m", "base_url": server.url, "max_retries": 0}
+    return {**known, **more}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "client", "async client", "client in async"])
+@pytest.mark.parametrize("where", ["head", "body", "comments"])
+def test_a_server_that_drips_is_given_up(server: Server, kind: str, where: str):
+    """The timeout is for the whole request, whatever bytes come meanwhile."""
+    server.script = lambda _body, _number: Reply(drips=where)
+    known = options(server, timeout=0.3, stream=where == "comments", max_retries=2)
+    if "client" in kind:
+        make = openai.AsyncOpenAI if kind == "async client" else openai.OpenAI
+        known["judge"] = make(base_url=server.url, api_key="k")
+    start = time.monotonic()
+
+    if "async" in kind:
+        found = asyncio.run(_asked_and_closed(known))
+    else:
+        evaluate = create_llm_as_judge(**known)
+        found = evaluate(outputs="x")
+        evaluate.close()
+
+    assert time.monotonic() - start < 15
+    assert found["metadata"]["error"].endswith("within 0.3 s")
+    assert len(server.requests) <= 1  # on a busy machine the time may pass before one arrives
+    server.stop()
+    if kind in ("client", "client in async"):
+        known["judge"].close()
+
+
+async def _asked_and_closed(known: dict[str, Any]) -> Any:
+    found = await create_async_llm_as_judge(**known)(outputs="x")
+    if isinstance(known.get("judge"), openai.AsyncOpenAI):
+        await known["judge"].close()
+    return found
+
+
+def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
+    """Three threads with a loop each reach the server two questions at a time, all together."""
+    server.script = lambda _body, _number: verdict(delay=0.02)
+    evaluate = create_async_llm_as_judge(**options(server, max_concurrency=2))
+
+    async def many(thread: int) -> list[Any]:
+        return await asyncio.gather(*(evaluate(outputs=f"{thread} {n}") for n in range(5)))
+
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda thread: asyncio.run(many(thread)), range(3)))
+
+    assert [one["score"] for three in found for one in three] == [True] * 15
+    assert server.busiest <= 2
+
+
+def test_threads_and_loops_pass_one_gate():
+    """A blocking caller waits for an asynchronous one and the other way round."""
+    gate = Gate(1)
+    inside, most, lock = 0, 0, threading.Lock()
+
+    def enter() -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.001)
+        with lock:
+            inside -= 1
+
+    def blocking(_number: int) -> None:
+        for _ in range(10):
+            with gate.turn():
+                enter()
+
+    async def awaiting() -> None:
+        for _ in range(10):
+            async with gate.aturn():
+                enter()
+
+    with ThreadPoolExecutor(6) as threads:
+        done = [threads.submit(blocking, n) for n in range(3)]
+        done += [threads.submit(lambda: asyncio.run(awaiting())) for _ in range(3)]
+        for one in done:
+            one.result(30)
+
+    assert most == 1
+
+
+async def test_a_caller_that_gives_up_leaves_its_place_to_the_next():
+    """Cancelled waiters neither keep a place nor lose one."""
+    gate = Gate(1)
+    entered = asyncio.Event()
+
+    async def wait() -> None:
+        async with gate.aturn():
+            entered.set()
+
+    async with gate.aturn():
+        waiting = [asyncio.create_task(wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+    waiting[1].cancel()  # just as the place is passed on to it
+
+    await asyncio.wait_for(entered.wait(), 10)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    async with gate.aturn():
+        pass
+
+
+def test_equal_questions_of_threads_are_asked_once(server: Server):
+    """The others wait for the one answer, and cost nothing."""
+    server.script = lambda _body, _number: verdict(delay=0.2)
+    evaluate = create_llm_as_judge(
+        **options(server, cache=True, prices={"m": (1.0, 1.0)}, max_concurrency=2)
+    )
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: evaluate(outputs="x"), range(8)))
+
+    evaluate.close()
+    assert len(server.requests) == 1
+    assert [one["score"] for one in found] == [True] * 8
+    assert sum(one["metadata"]["cost_usd"] > 0 for one in found) == 1
+
+
+async def test_equal_questions_of_a_loop_are_asked_once(server: Server):
+    """Also where they fail: the error is everybody's, and is not kept."""
+    cache = MemoryCache()
+    evaluate = create_async_llm_as_judge(**options(server, cache=cache))
+    other = create_async_llm_as_judge(**options(server, cache=cache, feedback_key="other"))
+    server.script = lambda _body, _number: error(503, "down")
+
+    failed = await asyncio.gather(*(one(outputs="x") for one in (evaluate, other) * 3))
+    server.script = lambda _body, _number: verdict()
+    asked = len(server.requests)
+    found = await asyncio.gather(*(one(outputs="x") for one in (evaluate, other) * 3))
+
+    assert [one["metadata"]["status"] for one in failed] == ["error"] * 6
+    assert asked == 1
+    assert [one["score"] for one in found] == [True] * 6
+    assert len(server.requests) == 2
+
+
+async def test_an_equal_question_is_asked_by_the_next_where_the_first_gives_up(server: Server):
+    """A cancelled question leaves those that wait for it an answer all the same."""
+    server.script = lambda _body, number: verdict(delay=30 if number == 1 else 0)
+    evaluate = create_async_llm_as_judge(**options(server, cache=True))
+    first = asyncio.create_task(evaluate(outputs="x"))
+    while not server.requests:
+        await asyncio.sleep(0.01)
+    second = asyncio.create_task(evaluate(outputs="x"))
+    await asyncio.sleep(0.01)
+
+    first.cancel()
+
+    assert (await second)["score"] is True
+    assert len(server.requests) == 2
+
+
+def test_the_cache_knows_servers_apart(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """An address from the environment is part of the key."""
+    cache = MemoryCache()
+    known = {**options(server, cache=cache, api_key="k"), "base_url": None}
+    found = []
+    with serving() as second:
+        for url in (server.url, second.url):
+            monkeypatch.setenv("OPENAI_BASE_URL", url)
+            evaluate = create_llm_as_judge(**known)
+            found.append(evaluate(outputs="x")["metadata"]["cached"])
+            evaluate.close()
+
+        assert found == [False, False]
+        assert (len(server.requests), len(second.requests)) == (1, 1)
+
+
+def test_the_cache_knows_structured_output_options_apart(server: Server):
+    """Another method, another server or another bound argument is another question."""
+    cache = MemoryCache()
+    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+
+    def ask(judge: Any, **more: Any) -> bool:
+        evaluate = create_llm_as_judge(prompt="{outputs}", judge=judge, cache=cache, **more)
+        cached: bool = evaluate(outputs="x")["metadata"]["cached"]
+        return cached
+
+    assert ask(model) is False
+    assert ask(model) is True
+    assert ask(model, structured_output_kwargs={"method": "json_mode"}) is False
+    assert ask(model, structured_output_kwargs={"method": "json_mode"}) is True
+    assert ask(model.bind(top_p=0.5).with_retry()) is False
+    assert ask(model.bind(top_p=0.6).with_retry()) is False
+    with serving() as second:
+        moved = ChatOpenAI(model="m", base_url=second.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+        assert ask(moved) is False
+
+
+@pytest.mark.parametrize("kind", ["openai", "langchain"])
+def test_three_failures_do_not_demote_a_model(server: Server, kind: str):
+    """A server that was busy for three requests is asked strictly again with the next question."""
+    server.script = lambda _body, number: (
+        error(500, "busy") if number <= (3 if kind == "openai" else 2) else verdict()
+    )
+    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    known = {"prompt": "{outputs}", "judge": model} if kind == "langchain" else options(server)
+    evaluate = create_llm_as_judge(**known)
+
+    ways = [evaluate(outputs=str(n))["metadata"]["asked_as"] for n in range(3)]
+
+    evaluate.close()
+    assert ways == ["text", "json_schema", "json_schema"]
+
+
+def test_a_rung_that_always_fails_is_tried_less_and_never_given_up(server: Server):
+    """Most questions go straight to what works; once the server recovers they are strict again."""
+    healthy = False
+
+    def script(body: Body, _number: int) -> Reply:
+        if asked_as(body) == "json_schema" and not healthy:
+            return error(500, "internal")
+        return completion(arguments=GOOD) if asked_as(body) == "tool" else completion(GOOD)
+
+    server.script = script
+    evaluate = create_llm_as_judge(**options(server))
+
+    for number in range(24):
+        assert evaluate(outputs=str(number))["score"] is True
+    broken = server.rungs.count("json_schema")
+    healthy = True
+    ways = [evaluate(outputs=f"again {n}")["metadata"]["asked_as"] for n in range(12)]
+
+    evaluate.close()
+    assert 4 <= broken <= 8
+    assert ways[-1] == "json_schema"
+
+
+def test_a_server_that_ignores_streaming_is_read(server: Server):
+    """A whole completion in place of a stream is the answer, with its tokens."""
+    server.script = lambda _body, _number: verdict()
+    evaluate = create_llm_as_judge(**options(server, stream=True))
+
+    found = evaluate(outputs="x")
+    with openai.OpenAI(base_url=server.url, api_key="k", max_retries=0) as client:
+        other = create_llm_as_judge(prompt="{outputs}", judge=client, model="m", stream=True)
+        again = other(outputs="x")
+
+    evaluate.close()
+    assert (found["score"], found["metadata"]["input_tokens"]) == (True, 100)
+    assert again["score"] is True
+    assert len(server.requests) == 2
+
+
+def test_a_whole_completion_as_one_event_is_read(server: Server):
+    """Some servers send what they would have sent anyway, as an event."""
+    whole = verdict().body
+    server.script = lambda _body, _number: Reply(chunks=(whole,))
+    evaluate = create_llm_as_judge(**options(server, stream=True))
+
+    found = evaluate(outputs="x")
+
+    evaluate.close()
+    assert found["score"] is True
+
+
+def test_what_is_neither_a_stream_nor_a_completion_is_an_error(server: Server):
+    """The reason shows what came."""
+    server.script = lambda _body, _number: Reply('{"detail": "nothing here"}')
+    evaluate = create_llm_as_judge(**options(server, stream=True))
+
+    found = evaluate(outputs="x")
+
+    evaluate.close()
+    assert found["score"] is None
+    assert "nothing here" in found["metadata"]["error"]
+
+
+def test_a_stream_whose_tokens_never_come_is_read(server: Server):
+    """Without counts the verdict stands, and its tokens are not made up."""
+    server.script = lambda _body, _number: streamed(GOOD, tokens=None)
+    evaluate = create_llm_as_judge(**options(server, stream=True))
+
+    found = evaluate(outputs="x")
+
+    evaluate.close()
+    assert (found["score"], found["metadata"]["input_tokens"]) == (True, 0)
+
+
+async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
+    """The loop ends although the function goes on."""
+    release = threading.Event()
+    evaluate = create_async_llm_as_judge(
+        prompt="{outputs}", judge=lambda _m, _s: release.wait(30), timeout=0.05
+    )
+
+    found = await evaluate(outputs="x")
+
+    await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)
+    release.set()
+    assert "no answer within" in found["metadata"]["error"]
+
+
+def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
+    """An evaluator that waits for an equal question asks itself where the other one may not."""
+    held, begun = threading.Event(), threading.Event()
+
+    def judge(messages: Any, _schema: Any) -> dict[str, Any]:
+        if "first" in str(messages):
+            begun.set()
+            held.wait(60)
+        return {"reasoning": "9" * 2000, "score": True}
+
+    judge.cache_key = "the same"  # type: ignore[attr-defined]
+    known: dict[str, Any] = {"prompt": "{outputs}", "judge": judge, "model": "m"}
+    prices = {"m": {"input": 0.0, "output": 100_000.0}}
+    poor = create_llm_as_judge(**known, cache=True, max_cost=51.0, prices=prices)
+    rich = create_llm_as_judge(**known, cache=True)
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(poor, outputs="first")
+        begun.wait(60)
+        second = pool.submit(poor, outputs="both ask this")
+        _until(lambda: len(_UNDER_WAY._waiting) == 2)
+        other = pool.submit(rich, outputs="both ask this")
+        _until(lambda: any(_UNDER_WAY._waiting.values()))
+        held.set()
+
+        assert first.result()["score"] is True
+        assert second.result()["metadata"]["status"] == "not_evaluated"
+        assert other.result()["score"] is True
+
+
+def test_a_blocking_question_does_not_wait_for_its_own_event_loop():
+    """A blocking judge called from a coroutine answers, though another asks the same meanwhile."""
+    scores: list[Any] = []
+
+    async def slow(_messages: Any, _schema: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        return {"reasoning": "r", "score": True}
+
+    def fast(_messages: Any, _schema: Any) -> dict[str, Any]:
+        return {"reasoning": "r", "score": True}
+
+    slow.cache_key = fast.cache_key = "the same"  # type: ignore[attr-defined]
+    known: dict[str, Any] = {"prompt": "{outputs}", "model": "m", "cache": True}
+
+    async def main() -> None:
+        asking = asyncio.create_task(create_async_llm_as_judge(judge=slow, **known)(outputs="x"))
+        await asyncio.sleep(0)
+        scores.append(create_llm_as_judge(judge=fast, **known)(outputs="x")["score"])
+        scores.append((await asking)["score"])
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    thread.join(60)
+
+    assert scores == [True, True]
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)

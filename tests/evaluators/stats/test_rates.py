@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from oteval.evaluators.stats import (
+    benjamini_hochberg,
+    mcnemar,
+    minimal_detectable_difference,
+    minimal_detectable_share,
+    pass_at_k,
+    pass_hat_k,
+    sign_test,
+    wilson,
+)
+
+SHARES = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+COUNTS = st.integers(0, 300)
+
+
+@given(SHARES, st.floats(0.5, 0.999))
+def test_wilson_is_statsmodels(share: tuple[int, int], confidence: float):
+    """The interval is that of statsmodels at every size and confidence."""
+    found = wilson(*share, confidence)
+
+    assert found == pytest.approx(
+        proportion_confint(*share, alpha=1 - confidence, method="wilson"), abs=1e-9
+    )
+
+
+@given(SHARES)
+def test_wilson_holds_the_share_and_stays_inside(share: tuple[int, int]):
+    """The interval contains the share itself and never leaves 0 to 1."""
+    low, high = wilson(*share)
+
+    assert 0 <= low <= share[0] / share[1] <= high <= 1
+    assert low < high
+
+
+def test_wilson_of_nothing_is_everything():
+    """Without tries nothing is known; more successes than tries is refused."""
+    assert wilson(0, 0) == (0, 1)
+    with pytest.raises(ValueError, match="5 of 4: successes must be"):
+        wilson(5, 4)
+
+
+@given(COUNTS, COUNTS)
+def test_the_sign_test_is_scipys_binomial_test(above: int, below: int):
+    """The p-value is that of the exact two-sided binomial test."""
+    expected = scipy.stats.binomtest(above, above + below).pvalue if above + below else 1.0
+
+    assert sign_test(above, below) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_sign_test_does_not_underflow_to_nonsense():
+    """Thousands of differences of one sign have a p-value of about 0, and no error."""
+    assert 0 <= sign_test(5000, 0) < 1e-300
+    assert sign_test(5000, 5000) == 1.0
+
+
+@given(COUNTS, COUNTS)
+def test_mcnemar_is_statsmodels(only_first: int, only_second: int):
+    """The p-value is that of the exact test of statsmodels."""
+    if only_first + only_second:
+        table = [[7, only_first], [only_second, 3]]
+        assert mcnemar(only_first, only_second) == pytest.approx(
+            reference_mcnemar(table, exact=True).pvalue, rel=1e-9
+        )
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_benjamini_hochberg_is_statsmodels(p_values: list[float]):
+    """The adjusted p-values are those of statsmodels, in the same order."""
+    expected = multipletests(p_values, method="fdr_bh")[1]
+
+    assert benjamini_hochberg(p_values) == pytest.approx(list(expected), abs=1e-12)
+
+
+def test_benjamini_hochberg_refuses_what_is_no_p_value():
+    """A value outside 0 to 1 is an error; no values are no work."""
+    with pytest.raises(ValueError, match="p-value"):
+        benjamini_hochberg([0.5, 1.5])
+    assert benjamini_hochberg([]) == []
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_pass_at_k_and_pass_hat_k_count_every_choice(case: tuple[int, int]):
+    """Both are what counting all choices of k samples gives: any passed, all passed."""
+    samples, passed = case
+    outcomes = [True] * passed + [False] * (samples - passed)
+    for k in range(1, samples + 1):
+        choices = list(combinations(outcomes, k))
+
+        assert pass_at_k(samples, passed, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+        assert pass_hat_k(samples, passed, k) == pytest.approx(
+            sum(map(all, choices)) / len(choices)
+        )
+
+
+@pytest.mark.parametrize(("samples", "passed", "k"), [(3, 1, 0), (3, 1, 4), (3, 4, 1), (3, -1, 1)])
+def test_pass_at_k_refuses_what_does_not_fit(samples: int, passed: int, k: int):
+    """More drawn than there are, or more passes than samples, is an error."""
+    for function in (pass_at_k, pass_hat_k):
+        with pytest.raises(ValueError, match="samples"):
+            function(samples, passed, k)
+
+
+def test_the_detectable_difference_is_found_with_the_power_it_says():
+    """A normal difference of that size is significant in four of five t-tests."""
+    size = minimal_detectable_difference(1.0, 100)
+    power = scipy.stats.norm.sf(scipy.stats.norm.isf(0.025) - size * 10)
+
+    assert power == pytest.approx(0.8, abs=1e-3)
+
+
+def test_the_detectable_share_is_found_with_the_power_it_says():
+    """With that share of pairs disagreeing, six of them do so in four of five comparisons."""
+    share = minimal_detectable_share(50)
+
+    assert scipy.stats.binom.sf(5, 50, share) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_five_pairs_can_show_nothing():
+    """No outcome of fewer than six pairs is significant, so the smallest difference is infinite."""
+    assert minimal_detectable_share(5) == math.inf
+    assert minimal_detectable_difference(0.1, 5) == math.inf
+    assert minimal_detectable_share(6) < 1
+    assert sign_test(5, 0) > 0.05 >= sign_test(6, 0)

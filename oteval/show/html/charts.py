@@ -1,158 +1,198 @@
-"""Distributions drawn as SVG by pygal, without its script, its style and its links.
+"""Bar charts as SVG.
 
-pygal puts a script and a style into every chart, which the page's Content-Security-Policy would
-refuse; colours come from the page's own style instead, so that charts follow light and dark.
+This module computes where everything goes; the macro in ``templates/chart.svg.j2`` draws it.
+Colours come from the page's own stylesheet, so that charts follow light and dark.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from xml.etree import ElementTree
-
-import pygal
-from pygal.style import Style
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ...plural import counted
 from .data import Bars, Histogram
 
-__all__ = ["draw"]
+__all__ = ["Bar", "BarChart", "Tick", "axis_labels", "bar_chart"]
 
-# pygal puts a finder for its plugins into every import of the process, one without `find_spec`,
-# over which Python 3.11 warns at each module that is not there.
-sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
-
-_SVG = "http://www.w3.org/2000/svg"
-_WIDTH, _HEIGHT = 520, 250
-_LABEL = 18  # characters
-# pygal measures texts by the sizes of its style.
-_STYLE = Style(
-    font_family="inherit",
-    label_font_size=11,
-    major_label_font_size=11,
-    legend_font_size=11,
-    title_font_size=12,
-    value_font_size=11,
-)
-_KEPT = frozenset(
-    {
-        *("class", "d", "height", "rx", "ry", "transform", "viewBox", "width"),
-        *("x", "y", "cx", "cy", "r", "x1", "x2", "y1", "y2", "points"),
-    }
-)
+WIDTH, HEIGHT = 520, 250
+_LEFT, _RIGHT, _TOP = 44, 8, 10
+_BOTTOM, _BOTTOM_ROTATED = 26, 78
+_PLOT_WIDTH = WIDTH - _LEFT - _RIGHT
+# Of the width of a place on the x axis, the part that its bars fill.
+_FILL = 0.78
+_LONGEST_LABEL = 18  # characters
+_LONGEST_LABEL_ROW = 64  # characters: longer rows of labels are rotated
+_COLOURS = 6
 
 
-def draw(chart: Bars | Histogram) -> str:
-    """Return a chart as an SVG element, to be put into a page as it is."""
-    drawn = _bars(chart) if isinstance(chart, Bars) else _histogram(chart)
-    root = ElementTree.fromstring(drawn)  # noqa: S314  # it is pygal's own
-    _strip(root)
-    root.set("role", "img")
-    root.set("aria-label", chart.title)
-    root.set("class", "chart")
-    return ElementTree.tostring(root, "unicode", short_empty_elements=False)
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A label on an axis.
+
+    Attributes:
+        at: Its coordinate along the axis, in SVG units.
+        text: The label; "" leaves only the line.
+    """
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar, with the interval of its value if it has one.
+
+    Attributes:
+        x: Its left edge, in SVG units.
+        y: Its upper edge.
+        width: Its width.
+        height: Its height.
+        colour: The number of its colour in the stylesheet.
+        note: The tooltip.
+        interval: The y coordinates of the interval's ends, the upper end first.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: int
+    note: str
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Everything that the template draws.
+
+    Attributes:
+        title: The accessible name.
+        bars: The bars of all series.
+        x_ticks: The labels below the plot.
+        y_ticks: The labels to its left.
+        is_rotated: Whether the labels below are rotated because they are long.
+        bottom: The y coordinate of the x axis.
+    """
+
+    title: str
+    bars: tuple[Bar, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    is_rotated: bool
+    bottom: float
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+
+
+# The value, its interval if there is one, and the tooltip; None where there is no value.
+_Value = tuple[float, tuple[float, float] | None, str] | None
+
+
+def bar_chart(chart: Bars | Histogram) -> BarChart:
+    """Return the geometry of a chart.
+
+    Args:
+        chart: Rates with intervals, or counts by range.
+    """
+    if isinstance(chart, Bars):
+        # When there are many labels, only every other one fits.
+        step = 2 if sum(map(len, chart.labels)) > 80 else 1
+        labels = [text if at % step == 0 else "" for at, text in enumerate(chart.labels)]
+        rates = [[_rate(name, value) for value in values] for name, values in chart.series]
+        return _laid_out(chart.title, labels, rates, (0, 0.25, 0.5, 0.75, 1), "{:.0%}".format)
+    # Only the beginning of every third bin fits.
+    labels = ["" if at % 3 else text.partition(" – ")[0] for at, text in enumerate(chart.labels)]
+    counts = [
+        [_count(name, count, label) for count, label in zip(values, chart.labels, strict=True)]
+        for name, values in chart.series
+    ]
+    most = max(count for _, values in chart.series for count in values)
+    step = max(1, math.ceil(most / 5))
+    return _laid_out(chart.title, labels, counts, range(0, most + step, step), "{:,.0f}".format)
 
 
 def axis_labels(labels: Sequence[str]) -> list[str]:
-    """Return labels short enough for an axis; those that differ still do.
+    """Return labels short enough for an axis; different labels stay different.
 
-    The beginnings of long names are often the same (versions, models): then the ends are shown.
+    Long names such as versions often begin alike: then their ends are shown.
     """
-    for short in (_beginning, _ending):
-        found = [short(label) for label in labels]
+    for shorten in (_beginning, _ending):
+        found = [shorten(label) for label in labels]
         if len(set(found)) == len(set(labels)):
             return found
     numbers = {label: f" {at}" for at, label in enumerate(dict.fromkeys(labels), start=1)}
-    return [f"{label[: _LABEL - len(numbers[label]) - 1]}…{numbers[label]}" for label in labels]
+    return [
+        f"{label[: _LONGEST_LABEL - len(numbers[label]) - 1]}…{numbers[label]}" for label in labels
+    ]
 
 
 def _beginning(label: str) -> str:
-    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def _ending(label: str) -> str:
-    return label if len(label) <= _LABEL else f"…{label[1 - _LABEL :]}"
+    return label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}"
 
 
-def _config(labels: Sequence[str], form: Callable[[float], str]) -> dict[str, object]:
-    return {
-        "js": (),
-        "css": (),
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "margin": 8,
-        "spacing": 8,
-        "show_legend": False,
-        "x_labels": axis_labels(labels),
-        "truncate_label": _LABEL + 2,
-        "x_label_rotation": 0 if sum(map(len, labels)) < 64 else 30,
-        "value_formatter": form,
-        "disable_xml_declaration": True,
-        "no_prefix": True,
-        "style": _STYLE,
-        "max_scale": 6,
-        "min_scale": 3,
-    }
-
-
-def _bars(chart: Bars) -> str:
-    # Where there are many, every other label has room.
-    many = sum(map(len, chart.labels)) > 80
-    labels = ["" if many and at % 2 else text for at, text in enumerate(chart.labels)]
-    drawn = pygal.Bar(**_config(labels, lambda value: f"{value:.0%}"), range=(0, 1), zero=0)
-    drawn.y_labels = [0, 0.25, 0.5, 0.75, 1]
-    for name, places in chart.series:
-        drawn.add(name, [_place(name, place) for place in places])
-    return str(drawn.render(is_unicode=True))
-
-
-def _place(name: str, place: tuple[float, float, float, int] | None) -> object:
-    if place is None:
+def _rate(name: str, value: tuple[float, float, float, int] | None) -> _Value:
+    if value is None:
         return None
-    rate, low, high, count = place
-    note = f"{name}: {rate:.1%} of {count:,} ({low:.1%} to {high:.1%})"
-    return {"value": rate, "ci": {"low": low, "high": high}, "label": note}
+    rate, low, high, count = value
+    return rate, (low, high), f"{name}: {rate:.1%} of {count:,} ({low:.1%} to {high:.1%})"
 
 
-def _histogram(chart: Histogram) -> str:
-    # Only every third bin's beginning has room.
-    labels = ["" if at % 3 else text.partition(" – ")[0] for at, text in enumerate(chart.labels)]
-    drawn = pygal.Bar(**_config(labels, lambda value: f"{value:,.0f}"))
-    most = max(count for _, counts in chart.series for count in counts)
-    step = max(1, -(-most // 5))
-    drawn.y_labels = list(range(0, most + step, step))
-    for name, counts in chart.series:
-        prefix = f"{name}: " if name else ""
-        drawn.add(
-            name,
-            [
-                {"value": count, "label": f"{prefix}{counted(count, 'run')}, {label}"}
-                for count, label in zip(counts, chart.labels, strict=True)
-            ],
-        )
-    return str(drawn.render(is_unicode=True))
+def _count(name: str, count: int, label: str) -> _Value:
+    prefix = f"{name}: " if name else ""
+    return count, None, f"{prefix}{counted(count, 'run')}, {label}"
 
 
-def _strip(node: ElementTree.Element) -> None:
-    """Leave shapes, texts and classes; what pygal says in a description becomes a title."""
-    node.tag = node.tag.rpartition("}")[2]
-    for name in [name for name in node.attrib if name not in _KEPT]:
-        del node.attrib[name]
-    notes = [child for child in node if child.get("class") == "label"]
-    for child in list(node):
-        if child.tag.rpartition("}")[2] not in (
-            "svg",
-            "g",
-            "path",
-            "rect",
-            "text",
-            "circle",
-            "line",
-        ):
-            node.remove(child)
-        else:
-            _strip(child)
-    if notes and notes[0].text:
-        title = ElementTree.Element("title")
-        title.text = notes[0].text
-        node.insert(0, title)
+def _laid_out(
+    title: str,
+    labels: Sequence[str],
+    series: Sequence[Sequence[_Value]],
+    levels: Sequence[float],
+    text_of: Callable[[float], str],
+) -> BarChart:
+    is_rotated = sum(map(len, labels)) >= _LONGEST_LABEL_ROW
+    bottom = HEIGHT - (_BOTTOM_ROTATED if is_rotated else _BOTTOM)
+    highest = levels[-1]
+
+    def y(value: float) -> float:
+        return round(bottom - (bottom - _TOP) * value / highest, 1)
+
+    place = _PLOT_WIDTH / len(labels)
+    return BarChart(
+        title=title,
+        bars=tuple(_bars(series, place, bottom, y)),
+        x_ticks=tuple(
+            Tick(round(_LEFT + (at + 0.5) * place, 1), text)
+            for at, text in enumerate(axis_labels(labels))
+        ),
+        y_ticks=tuple(Tick(y(level), text_of(level)) for level in levels),
+        is_rotated=is_rotated,
+        bottom=bottom,
+    )
+
+
+def _bars(
+    series: Sequence[Sequence[_Value]], place: float, bottom: float, y: Callable[[float], float]
+) -> Iterator[Bar]:
+    width = place * _FILL / len(series)
+    for number, values in enumerate(series):
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            size, interval, note = value
+            top = y(size)
+            yield Bar(
+                x=round(_LEFT + (at + (1 - _FILL) / 2) * place + number * width, 1),
+                y=top,
+                width=round(width * 0.94, 1),
+                height=round(bottom - top, 1),
+                colour=number % _COLOURS,
+                note=note,
+                interval=None if interval is None else (y(interval[1]), y(interval[0])),
+            )

@@ -6,14 +6,15 @@ import base64
 import hashlib
 import json
 import re
-import sys
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from justhtml import Element, JustHTML
 
 from oteval.selection import EVERYTHING
 from oteval.show.html import Item, Options, Verdict, build, from_store, render
-from oteval.show.html.charts import draw
+from oteval.show.html.charts import bar_chart
 from oteval.show.html.data import Bars, Histogram
 from oteval.show.html.page import safe_json
 from oteval.show.html.sources import BY
@@ -171,25 +172,45 @@ def test_json_in_a_page_cannot_end_its_script(text: str) -> None:
     assert json.loads(safe) == json.loads(value)
 
 
+def svg_of(chart: Bars | Histogram) -> str:
+    """Return the first chart of a page that shows one chart."""
+    item = Item("r", "", "r", "x", (Verdict("e", "ok", 0.5),))
+    page = render(replace(build([item], Options()), charts=(chart,)))
+    return re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)[0]
+
+
 def test_a_chart_has_neither_script_nor_style() -> None:
-    """What is left of pygal's SVG is shapes and texts; hostile names stay text."""
+    """A chart is shapes and texts; hostile names stay text."""
     bars = Bars("rate", ("<script>x</script>", "v2"), (("e", ((0.5, 0.4, 0.6, 10), None)),))
 
-    svg = draw(bars)
+    svg = svg_of(bars)
 
-    assert not re.search(r"<script|<style|<!--|href|style=|http://(?!www.w3.org)", svg)
+    assert not re.search(r"<script|<style|<!--|href|style=|http://", svg)
     assert "e: 50.0% of 10 (40.0% to 60.0%)" in svg
-    assert svg.startswith("<svg")
+    assert "&lt;script&gt;" in svg
 
 
-def test_importing_charts_leaves_imports_alone() -> None:
-    """No finder of pygal's stays behind, over which every missing module would warn."""
-    assert not [one for one in sys.meta_path if type(one).__module__.startswith("pygal")]
+def test_a_bar_is_as_high_as_its_value() -> None:
+    """Bars and intervals use the scale of the axis, and no bar leaves the plot."""
+    rates = ((0.5, 0.4, 0.6, 10), (1.0, 0.9, 1.0, 10), (0.0, 0.0, 0.1, 10))
+    chart = bar_chart(Bars("rate", ("a", "b", "c"), (("e", rates), ("f", rates))))
+    zero, one = chart.y_ticks[0].at, chart.y_ticks[-1].at
+
+    assert [tick.text for tick in chart.y_ticks] == ["0%", "25%", "50%", "75%", "100%"]
+    for bar, (rate, low, high, _) in zip(chart.bars, rates * 2, strict=True):
+        assert bar.height == pytest.approx(rate * (zero - one), abs=0.2)
+        assert bar.y + bar.height == pytest.approx(zero, abs=0.2)
+        top, bottom = bar.interval or (0, 0)
+        assert (zero - top) == pytest.approx(high * (zero - one), abs=0.2)
+        assert (zero - bottom) == pytest.approx(low * (zero - one), abs=0.2)
+        assert chart.left <= bar.x < bar.x + bar.width <= chart.right
+    edges = sorted((bar.x, bar.x + bar.width) for bar in chart.bars)
+    assert all(left[1] <= right[0] for left, right in pairwise(edges))
 
 
 def test_a_histogram_names_its_bins() -> None:
     """Each bar says how many runs of which group lie in which range."""
-    svg = draw(Histogram("time", ("1 s – 2 s", "2 s – 3 s"), (("v1", (3, 0)), ("v2", (1, 4)))))
+    svg = svg_of(Histogram("time", ("1 s – 2 s", "2 s – 3 s"), (("v1", (3, 0)), ("v2", (1, 4)))))
 
     assert "v2: 4 runs, 2 s – 3 s" in svg
 

@@ -28,8 +28,8 @@ import pyarrow as pa
 from . import machine
 from .errors import InputError
 from .ingest import Part, Problem, read_part
-from .plural import counted
 from .store.rows import log_table, span_table
+from .text import counted
 
 __all__ = ["DecodedPart", "decode_part", "decode_parts"]
 

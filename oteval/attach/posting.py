@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from ..urls import basic_authorization, shown_url
+from ..text import shown_url
 
-__all__ = ["MOST_WAIT", "Answer", "Poster", "Target"]
+__all__ = ["MOST_WAIT", "Answer", "Poster", "Target", "basic_authorization"]
 
 _TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
 # What may go well another time: the endpoint is busy or gone, or its settings are to be changed.
@@ -153,3 +154,12 @@ def _wait(value: str | None) -> float:
         return min(max(0.0, float(value or 0)), MOST_WAIT)
     except ValueError:
         return 0.0
+
+
+def basic_authorization(url: str) -> str:
+    """Return the authorization header for a URL's user and password; "" if it has no user."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"

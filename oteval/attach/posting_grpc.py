@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ..jsontext import loads
-from ..urls import basic_authorization, shown_url
-from .posting import MOST_WAIT, Answer
+from ..text import shown_url
+from .posting import MOST_WAIT, Answer, basic_authorization
 from .wire import fields, varint
 
 __all__ = ["GrpcPoster"]

@@ -18,10 +18,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..errors import ConfigError
 from ..jsontext import dumps
 from ..pipeline import refresh
-from ..printable import printable, printable_json
 from ..selection import Selection, parse_condition
 from ..show import Trimmed, one_line
 from ..store import Store
+from ..text import printable, printable_json
 
 __all__ = [
     "TABLE_ROWS",

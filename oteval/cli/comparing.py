@@ -14,7 +14,6 @@ from ..evaluators.judge import JudgeCall
 from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
 from ..experiments import compare as compare_experiments
 from ..experiments import evaluate_comparative
-from ..plural import counted
 from ..show import (
     comparative_junit,
     comparative_markdown,
@@ -24,6 +23,7 @@ from ..show import (
     comparison_view,
 )
 from ..store import Store
+from ..text import counted
 from .common import db_option, json_option, open_store, out, print_json, warn
 from .experiments import FUNCTION, importable, live, regressed, reports, running, write
 

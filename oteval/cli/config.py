@@ -9,9 +9,8 @@ import click
 
 from ..config import DEFAULT_PATH, Config, load_config
 from ..pipeline import prepare
-from ..plural import counted
-from ..printable import printable
 from ..store import MEMORY, Store
+from ..text import counted, printable
 from .common import db_option, say
 
 __all__ = ["config"]

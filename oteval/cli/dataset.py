@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ..experiments import dataset_from_references, dataset_from_trajectories, read_dataset
-from ..plural import counted
 from ..show import datasets_table
+from ..text import counted
 from . import common
 from .common import db_option, filters, json_option, open_store, out, print_json, say, select, warn
 

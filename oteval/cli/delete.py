@@ -13,10 +13,10 @@ import click
 
 from ..errors import ConfigError, NotFound
 from ..pipeline import DeletionPlan, delete_traces, plan_deletion
-from ..plural import counted, listed
 from ..selection import EVERYTHING
 from ..show import audit_table, deleted_text
 from ..store import Store
+from ..text import counted, listed
 from .common import db_option, filters, json_option, open_store, out, print_json, progress, warn
 from .common import select as selection_of
 

@@ -25,7 +25,6 @@ from ..experiments import (
 from ..experiments import Progress as Going
 from ..experiments import compare as compare_experiments
 from ..pipeline import ScoreRun, Tally, check_gates
-from ..plural import counted
 from ..show import (
     comparison_view,
     experiment_junit,
@@ -35,6 +34,7 @@ from ..show import (
     run_errors_table,
 )
 from ..store import Store
+from ..text import counted
 from . import common
 from .common import db_option, filters, json_option, open_store, out, print_json, select, warn
 

@@ -14,10 +14,9 @@ from .. import __version__
 from ..config import resolved
 from ..errors import ConfigError, InputError
 from ..pipeline import export_jsonl, export_parquet
-from ..plural import counted
 from ..selection import Selection
 from ..store import Store
-from ..urls import shown_url
+from ..text import counted, shown_url
 from .common import db_option, filters, open_store, print_json, progress, select, warn
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import click
 
 from ..errors import StoreLocked
 from ..pipeline import FileReport, LoadReport, load, refresh
-from ..plural import counted
 from ..show import load_summary
 from ..store import Store
+from ..text import counted
 from .common import db_option, json_option, out, print_json, progress, warn
 
 __all__ = ["ingest", "load_files"]

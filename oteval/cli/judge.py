@@ -13,9 +13,9 @@ from ..errors import NotFound, NothingEvaluated
 from ..experiments.calibration import calibrate as calibrate_judge
 from ..experiments.labels import ask_again, read_labels
 from ..model import Label
-from ..plural import counted, listed
 from ..show.calibration import calibration_view
 from ..store import Store
+from ..text import counted, listed
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["judge"]

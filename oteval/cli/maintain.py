@@ -11,9 +11,9 @@ import click
 from ..config import DEFAULT_PATH, Retention, load_config, seconds
 from ..errors import ConfigError
 from ..pipeline import archive_before, delete_expired
-from ..plural import counted
 from ..show import deleted_text
 from ..store import Archived, Copied, Deleted, Store
+from ..text import counted
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]

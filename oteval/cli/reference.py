@@ -10,8 +10,8 @@ import click
 from ..errors import OtevalError
 from ..evaluators import to_messages
 from ..pipeline import read_messages
-from ..plural import counted
 from ..show import references_table
+from ..text import counted
 from . import common
 from .common import db_option, json_option, open_store, out, print_json, say, warn
 

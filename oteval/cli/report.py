@@ -13,10 +13,10 @@ from ..errors import ConfigError, InputError
 from ..evaluators.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
-from ..plural import counted
 from ..selection import parse_condition
 from ..show import markdown_report
 from ..store import Store
+from ..text import counted
 from .common import db_option, filters, open_store, progress, select, time_of, warn
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from ..errors import InputError, NothingEvaluated
 from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
-from ..plural import counted
 from ..selection import Selection
 from ..show import (
     judging,
@@ -29,6 +28,7 @@ from ..show import (
     tallies_table,
 )
 from ..store import MEMORY, Store
+from ..text import counted
 from .common import (
     TABLE_ROWS,
     db_option,

@@ -10,8 +10,8 @@ import click
 from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
-from ..plural import counted
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
+from ..text import counted
 from . import common
 from .common import (
     TABLE_ROWS,

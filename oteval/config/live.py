@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..patterns import PatternError, compile_pattern
-from ..urls import shown_url
+from ..text import shown_url
 from .base import Strict, seconds
 
 __all__ = [

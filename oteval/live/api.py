@@ -10,9 +10,9 @@ import orjson
 
 from ..errors import NotFound, OtevalError
 from ..jsontext import dumps
-from ..printable import printable_json
 from ..selection import Selection, parse_condition
 from ..store import Store
+from ..text import printable_json
 
 __all__ = ["Api"]
 

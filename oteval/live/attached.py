@@ -13,7 +13,7 @@ from ..attach.posting import Target
 from ..attach.refused import REFUSED
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
-from ..urls import shown_url
+from ..text import shown_url
 
 __all__ = ["open_attach", "refused_folders"]
 

@@ -27,8 +27,8 @@ from ..pipeline import prepare
 from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References
 from ..pipeline.scoring import Prepared
-from ..plural import counted
 from ..store import Store
+from ..text import counted
 
 __all__ = ["LiveRule", "Rules"]
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from ..errors import InputError
 from ..jsontext import dumps
-from ..printable import printable_json
 from ..selection import EVERYTHING, Selection
 from ..store import Store
+from ..text import printable_json
 
 __all__ = ["export_jsonl", "export_parquet"]
 

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 from ..errors import NotFound, TooLarge
 from ..model import LogRecord, Span, Trajectory
-from ..plural import listed
 from ..reconstruct import Explanation, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
 from ..store import Allowance, LooseRun, Range, Store, joined
+from ..text import listed
 from .memory import rare_cycle_search
 
 __all__ = ["Places", "Refreshed", "explain", "refresh", "refresh_traces"]

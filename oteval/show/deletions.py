@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..jsontext import dumps
-from ..plural import counted
 from ..store import AuditEntry, Deleted
+from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import clock
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..model import Message, Trajectory
 from ..pipeline import Pair, first_divergence
-from ..plural import counted
+from ..text import counted
 from .columns import cut, one_row
 from .terminal import ROLE_STYLES
 from .text import call_text, clean, short_ids, shorten

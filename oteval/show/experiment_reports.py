@@ -13,7 +13,7 @@ from ..experiments import (
     Pair,
     ResultRow,
 )
-from ..plural import counted
+from ..text import counted
 from .experiments import difference_cells, interval_text, k_text, needed_lines, number, p_text
 from .reports import _cell
 from .run_titles import unique

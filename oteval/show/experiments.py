@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..experiments import ComparativeResults, Comparison, Difference, ExperimentResults, Figure
-from ..plural import counted
+from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import ago, one_line, shorten
 

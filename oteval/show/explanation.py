@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..pipeline import Explanation, SpanAccount
-from ..plural import counted
+from ..text import counted
 from .columns import Column, Columns, cut, one_row
 from .text import clean, short_ids
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..model import Score, Trajectory
 from ..pipeline import ScoreRun, Tally, worst_first
-from ..plural import counted
+from ..text import counted
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks
 from .terminal import verdict

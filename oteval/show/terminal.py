@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..jsontext import dumps
 from ..model import Gap, Message, Score, ToolCall, Trajectory
-from ..plural import counted
+from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import call_text, clean, clock, duration, shorten
 

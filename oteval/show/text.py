@@ -8,8 +8,7 @@ from typing import Any
 
 from ..jsontext import dumps
 from ..model import ToolCall
-from ..plural import counted
-from ..printable import printable
+from ..text import counted, printable
 
 __all__ = ["ago", "call_text", "clean", "clock", "duration", "one_line", "short_ids", "shorten"]
 

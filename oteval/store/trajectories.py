@@ -15,8 +15,8 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Gap, Rewrite, SpanRef, Trajectory, Usage
-from ..plural import listed
 from ..selection import EVERYTHING, Selection
+from ..text import listed
 from .messages import message_fields, message_of
 from .query import number, reader, transaction
 from .ranges import EVERYWHERE, WIDE, Range, joined, per_range, rows_in

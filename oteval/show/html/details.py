@@ -15,7 +15,7 @@ import orjson
 
 from ...jsontext import dumps
 from ...model import Gap, Message, ToolCall
-from ...plural import counted
+from ...text import counted
 from ..text import clean, clock, duration
 from .data import Item, Verdict
 

@@ -1,4 +1,4 @@
-"""Text of traces never acts on a terminal, as text and as JSON."""
+"""Text for people: nothing in it acts on a terminal, and counts agree with their nouns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from oteval.cli import cli
-from oteval.printable import printable, printable_json
+from oteval.text import counted, listed, printable, printable_json
 
 HOSTILE = "a\x1b[2J\x07\x7f\x85\x9b31m\u202eevil\u2066\u2069\u200f\u061c\u2028\U000e0041\n"
 SEEN = set("\x1b\x07\x7f\x85\x9b\u202e\u2066\u2069\u200f\u061c\u2028\U000e0041")
@@ -81,3 +81,30 @@ def test_no_command_prints_what_acts_on_a_terminal(
     assert loaded.exit_code == 0, loaded.output
     assert found.exit_code == 0, found.output
     assert SEEN.isdisjoint(found.output)
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "expected"),
+    [
+        (0, "run", "0 runs"),
+        (1, "model call", "1 model call"),
+        (2, "trajectory", "2 trajectories"),
+        (1, "trajectory", "1 trajectory"),
+        (3, "day", "3 days"),
+        (1200, "span", "1,200 spans"),
+    ],
+)
+def test_counts_are_in_the_right_number(number: int, noun: str, expected: str):
+    """One of a thing is singular, any other count is plural."""
+    assert counted(number, noun) == expected
+
+
+def test_a_plural_can_be_given():
+    """An irregular plural is the caller's."""
+    assert counted(2, "person", "people") == "2 people"
+
+
+def test_long_lists_end_with_a_count():
+    """Names beyond the first few are counted."""
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -1,0 +1,82 @@
+"""Text for people: counts with their nouns, text that is safe to print, URLs without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["counted", "listed", "printable", "printable_json", "shown_url"]
+
+# Everything that a terminal interprets, except newline and tab: C0 and C1 controls, bidirectional
+# marks, invisible tags. Also characters that neither UTF-8 nor XML can encode.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb"
+    "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
+)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: ``1 run``, ``0 runs``, ``1,200 runs``.
+
+    Args:
+        number: The count.
+        noun: The noun in the singular.
+        plural: Its plural. The default appends "s", or replaces a final "y" by "ies".
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or _plural(noun)}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names separated by commas, shortened with a count: ``a, b and 3 more``.
+
+    Args:
+        names: The names.
+        most: The most names to write out.
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
+
+
+def printable(text: str) -> str:
+    r"""Return text with its control characters escaped, such as ``\x1b``."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
+
+
+def printable_json(text: str) -> str:
+    """Return JSON text of the same value, with the control characters in its strings escaped."""
+    return _CONTROL.sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for logs and messages: without user, password and query.
+
+    Everything up to the last @ is hidden, because an unquoted password may contain any character.
+    """
+    scheme, slashes, rest = url.partition("//")
+    if not slashes:
+        scheme, rest = "", url
+    _, at, place = rest.rpartition("@")
+    return scheme + slashes + ("***@" if at else "") + re.split(r"[?#]", place, maxsplit=1)[0]

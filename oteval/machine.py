@@ -1,22 +1,18 @@
-"""What this process may use of the machine, and how the machine keeps what is written.
+"""The memory, processors and open files that this process may use.
 
-In a container it is the container's share: control groups are read as Linux has them, version 2 and
-version 1 (cgroups(7)); where there are none, the machine's own figures hold.
+In a container these are the container's limits, read from Linux control groups, version 2 or
+version 1 (cgroups(7)). Without control groups they are the machine's.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import math
 import os
 import resource
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["file_stamp", "memory", "private_folder", "processors", "raise_file_limit", "sync"]
+__all__ = ["memory", "processors", "raise_file_limit"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -57,22 +53,6 @@ def processors(root: Path = _ROOT) -> int:
     return max(1, min([count or 1, *shares]))
 
 
-def sync(descriptor: int) -> None:
-    """Wait until what was written to a file is on the disk.
-
-    Args:
-        descriptor: Of the file.
-
-    Raises:
-        OSError: The disk failed.
-    """
-    if sys.platform == "darwin":
-        # There fsync(2) leaves it in the drive's buffers, and fdatasync(2) is not to be had.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
-
-
 def _numbers(root: Path, controller: str, name: str) -> Iterator[list[int]]:
     """Yield what a file says in the group of this process and in each above it."""
     for folder in _groups(root, controller):
@@ -108,27 +88,6 @@ def _path(root: Path, controller: str) -> str:
     return ""
 
 
-def private_folder(path: Path) -> None:
-    """Make a folder that only its owner may use, or see that it is one.
-
-    Raises:
-        OSError: It is a symbolic link, somebody else's, or others may write to it.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.ELOOP, "it is a symbolic link; give a real folder", str(path))
-    if found.st_uid not in (os.geteuid(), 0) and os.geteuid():
-        raise OSError(errno.EPERM, "it belongs to another user", str(path))
-    if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return
-    if not path.is_mount() or any(path.iterdir()):
-        hint = f"others may write to it; run chmod 700 {path}"
-        raise OSError(errno.EPERM, hint, str(path))
-    # A new disk is open to all; nobody has used it.
-    path.chmod(0o700)
-
-
 def raise_file_limit() -> int:
     """Let this process open as many files as it may; return how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -140,12 +99,3 @@ def raise_file_limit() -> int:
             return soft
         return wanted
     return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
-
-
-def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes whenever a file does (time, size, inode); None where it is missing."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

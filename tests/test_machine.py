@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -129,18 +127,3 @@ print(len(found), machine.processors())
     count, processors = map(int, said.stdout.split())
     assert count > 250
     assert processors >= 1
-
-
-def test_on_macos_the_drive_is_asked_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no fdatasync there, and fsync would leave what was written in the drive."""
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(machine, "sys", SimpleNamespace(platform="darwin"))
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", lambda *arguments: asked.append(arguments))
-    monkeypatch.delattr(os, "fdatasync")
-
-    machine.sync(7)
-
-    assert asked == [(7, 51)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import machine
+from ..files import sync, sync_folder
 
 __all__ = ["Journal", "Position", "Record"]
 
@@ -135,7 +135,7 @@ class Journal:
     def sync(self) -> None:
         """Wait until all that was appended is on the disk."""
         if self._segments:
-            machine.sync(self._segments[max(self._segments)].file)
+            sync(self._segments[max(self._segments)].file)
 
     def read(self, record: Record) -> bytes:
         """Return a record's payload."""
@@ -180,7 +180,7 @@ class Journal:
         if newest and self._segments[newest].size < self._segment_size:
             return self._segments[newest]
         if newest:
-            machine.sync(self._segments[newest].file)
+            sync(self._segments[newest].file)
         segment = self._opened(newest + 1)
         try:
             _write_all(segment.file, _HEAD.pack(_MAGIC, *self.position), 0)
@@ -190,7 +190,7 @@ class Journal:
             raise
         segment.size = _HEAD.size
         self._segments[segment.number] = segment
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         self._clean()
         return segment
 
@@ -253,11 +253,3 @@ def _write_all(file: int, data: bytes, at: int) -> None:
         written = os.pwrite(file, view, at)  # type: ignore[arg-type]
         at += written
         view = view[written:]
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

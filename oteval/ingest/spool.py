@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import machine
+from .. import files
 from ..errors import OtevalError
 from .backlog import Backlog
 from .spool_folder import OpenSegment, SpoolFolder, SpoolMoved
@@ -89,7 +89,7 @@ class Spool:
         quota: int = QUOTA,
         reserve: int = RESERVE,
         write: Callable[[int, Sequence[bytes]], int] = os.writev,
-        sync: Callable[[int], None] = machine.sync,
+        sync: Callable[[int], None] = files.sync,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open a spool, and make its folder when it is not there.

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from .. import machine
 from ..errors import OtevalError
+from ..files import sync
 from ..ingest import (
     Decoded,
     decode_json,
@@ -143,7 +144,7 @@ def keep(record: Record, folder: Path) -> Path:
     with os.fdopen(os.open(folder / name, flags, 0o600), "wb") as file:
         file.write(record.payload)
         file.flush()
-        machine.sync(file.fileno())
+        sync(file.fileno())
     return folder / name
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
+from ..files import file_stamp
 from ..ingest.receiver.redaction import Redactor, Rule
-from ..machine import file_stamp
 
 __all__ = ["RedactionRules"]
 

@@ -22,7 +22,7 @@ from ..config import (
 )
 from ..errors import ConfigError, OtevalError
 from ..evaluators.scorer import Scorer
-from ..machine import file_stamp
+from ..files import file_stamp
 from ..pipeline import prepare
 from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp
 
 from .. import machine
 from ..errors import ConfigError
+from ..files import private_folder
 from ..ingest.receiver.answers import Refused
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
@@ -116,7 +117,7 @@ def _make_private(settings: Settings) -> None:
     try:
         for folder in (settings.spool, settings.queues):
             if folder == settings.spool or folder.is_symlink() or folder.exists():
-                machine.private_folder(folder)
+                private_folder(folder)
         for file in (Path(settings.db), Path(f"{settings.db}.wal")):
             if file.is_file() and file.stat().st_mode & 0o077:
                 file.chmod(0o600)

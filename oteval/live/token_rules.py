@@ -13,8 +13,8 @@ from typing import Any
 
 from ..config import load_tokens
 from ..errors import ConfigError
+from ..files import file_stamp
 from ..ingest.receiver.auth import Access, Token
-from ..machine import file_stamp
 
 __all__ = ["TokenRules"]
 

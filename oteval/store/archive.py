@@ -11,10 +11,9 @@ files count. Killed at any moment, the rows are in the one or in the other.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import StoreError
+from ..files import exclusive_lock, sync_folder
 from .cold import SCHEMAS, Cold, key_table
 from .query import number, row, transaction
 
@@ -494,17 +494,9 @@ def _write(path: Path, table: pa.Table, on_step: Callable[[str], None]) -> int:
             raise StoreError(f"{partial}: does not hold what was written; nothing was deleted")
     partial.replace(path)
     for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
-        _sync(folder)
+        sync_folder(folder)
     on_step("verified")
     return path.stat().st_size
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _root_of(place: Path) -> Path:
@@ -516,9 +508,9 @@ def _root_of(place: Path) -> Path:
 def _locked(root: Path) -> Iterator[None]:
     """Keep every other process from archiving into a folder."""
     root.mkdir(parents=True, exist_ok=True)
-    with (root / ".lock").open("w") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(exclusive_lock(root / ".lock"))
         except BlockingIOError:
             raise StoreError(
                 f"{root}: another process is archiving into it; try again later"

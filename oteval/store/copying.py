@@ -10,13 +10,14 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
 from ..errors import StoreError, StoreLocked
+from ..files import exclusive_lock, sync_folder
 from .connection import attach_new, copy_files, copy_path
 
 __all__ = ["Copied", "copy_to", "replace_by_copy"]
@@ -90,7 +91,7 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
             found = Copied(rows, was.st_size, copy.stat().st_size)
             shutil.copymode(path, copy)
             copy.replace(path)
-            _sync(path.parent)
+            sync_folder(path.parent)
     return found
 
 
@@ -167,7 +168,7 @@ def _move(copy: Path, target: Path) -> None:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-    _sync(target.absolute().parent)
+    sync_folder(target.absolute().parent)
 
 
 def _remove(database: str) -> None:
@@ -175,21 +176,13 @@ def _remove(database: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def _locked(copy: Path) -> Iterator[None]:
     """Keep every other process from copying the same database."""
     path = Path(f"{copy}.lock")
-    with path.open("w") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(exclusive_lock(path))
         except BlockingIOError:
             raise StoreError(f"{copy}: another process is copying the database") from None
         try:

@@ -20,7 +20,7 @@ from ..text import counted
 from .common import db_option, filters, open_store, progress, select, time_of, warn
 
 if TYPE_CHECKING:
-    from ..show.html import Item, Options
+    from ..show.html import ReportOptions, ReportRun
 
 __all__ = ["report"]
 
@@ -99,9 +99,9 @@ def report(
     """
     if not html and not md:
         raise click.UsageError("give --html FILE or --md FILE")
-    from ..show.html import Options
+    from ..show.html import ReportOptions
 
-    options = Options(
+    options = ReportOptions(
         title=title,
         evaluators=evaluator,
         gates=_gates(config_path),
@@ -125,7 +125,7 @@ def _gates(config_path: str | None) -> tuple[Gate, ...]:
 class _Made:
     """Runs and how to report them; they can be read once for each file."""
 
-    def __init__(self, items: Any, options: Options, pairwise: Any = ()) -> None:
+    def __init__(self, items: Any, options: ReportOptions, pairwise: Any = ()) -> None:
         self._items = items
         self._options = options
         self._pairwise = pairwise
@@ -147,7 +147,7 @@ class _Made:
             warn(f"{md}: written")
 
 
-def _stored(store: Store, db: str, options: Options, given: dict[str, Any]) -> _Made:
+def _stored(store: Store, db: str, options: ReportOptions, given: dict[str, Any]) -> _Made:
     """Return the stored trajectories that are meant, grouped as asked for."""
     from dataclasses import replace
 
@@ -175,7 +175,7 @@ def _stored(store: Store, db: str, options: Options, given: dict[str, Any]) -> _
     selection = select(**given)
     attribute = case.removeprefix("attributes.") if case else ""
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[ReportRun]:
         with progress("reading", " runs") as update:
             yield from from_store(
                 store, selection, group, attribute, lambda done: update(done, None)
@@ -198,7 +198,7 @@ def _chosen(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _experiments(store: Store, options: Options, given: dict[str, Any]) -> _Made:
+def _experiments(store: Store, options: ReportOptions, given: dict[str, Any]) -> _Made:
     """Return the experiments that are meant, the baseline first."""
     from dataclasses import replace
 
@@ -226,7 +226,7 @@ def _experiments(store: Store, options: Options, given: dict[str, Any]) -> _Made
     return _Made(lambda: items, options, pairwise_of(store, experiments))
 
 
-def _markdown(items: Iterable[Item], options: Options) -> str:
+def _markdown(items: Iterable[ReportRun], options: ReportOptions) -> str:
     tallies: dict[str, Tally] = {}
     failures: list[Score] = []
     for item in items:

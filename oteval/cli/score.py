@@ -19,7 +19,7 @@ from ..pipeline import GateResult, ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..selection import Selection
 from ..show import (
-    judging,
+    judge_summary,
     junit_report,
     list_order_notes,
     markdown_report,
@@ -114,8 +114,8 @@ def score(
         out().print(tallies_table(run.tallies.values()))
         for note in list_order_notes(run):
             warn(note)
-        if judging(run):
-            warn(f"judges: {judging(run)}")
+        if judge_summary(run):
+            warn(f"judges: {judge_summary(run)}")
     return _verdict(run, gates, min_evaluated)
 
 
@@ -138,7 +138,7 @@ def _run(
         closing(
             score_all(
                 *(store, config, base, selection, run),
-                lambda done: update(done, total, judging(run)),
+                lambda done: update(done, total, judge_summary(run)),
                 again=again,
             )
         ) as scores_found,

@@ -1,7 +1,7 @@
-"""Trajectories and scores for people to look at: in the terminal, and in report files. Read only.
+"""Views of trajectories, scores and experiments: terminal tables and report files. Read only.
 
-What traces hold is hostile: everything from them is shown as plain text with its control
-characters made visible, never as markup.
+Trace content is hostile: it is shown as plain text with its control characters made visible, never
+as markup.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .explanation import explanation_view
 from .reports import junit_report, markdown_report
 from .run_titles import run_title
 from .tables import (
-    judging,
+    judge_summary,
     list_order_notes,
     load_summary,
     references_table,
@@ -58,7 +58,7 @@ __all__ = [
     "experiments_table",
     "explanation_view",
     "figures_table",
-    "judging",
+    "judge_summary",
     "junit_report",
     "list_order_notes",
     "load_summary",

@@ -1,4 +1,4 @@
-"""How far a judge agrees with people, in the terminal."""
+"""Agreement between a judge and people, in the terminal."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _figures(found: Calibration) -> RenderableType:
 
 
 def _how(found: Calibration) -> str:
-    """Return what a corrected rate was made of."""
+    """Describe which data a corrected rate comes from."""
     if found.needed:
         return f"of the labels alone (exact); more labels needed: {found.needed}"
     weight = found.corrected.weight if found.corrected else 0.0

@@ -26,12 +26,12 @@ _UNLIMITED = 10_000
 
 
 def one_row(text: str, style: str = "") -> Text:
-    """Return text from a trace as one line: safe to print, every run of white space one space."""
+    """Return text from a trace as one line that is safe to print, with white space collapsed."""
     return Text(clean(" ".join(text.split())), style=style)
 
 
 def cut(value: Text | str, width: int) -> Text:
-    """Return text that takes at most a number of terminal cells; a cut one ends with "…"."""
+    """Return text of at most `width` terminal cells; cut text ends with "…"."""
     text = value.copy() if isinstance(value, Text) else Text(value)
     text.truncate(width, overflow="ellipsis")
     return text
@@ -43,15 +43,15 @@ class Column:
 
     Attributes:
         name: Its heading.
-        rank: How important it is. Rank 0 always stays; of the others the greatest goes first.
-        extra: Whether it goes before any more important column is narrower than its `most`.
+        rank: Its importance. Rank 0 always stays; higher ranks are dropped first.
+        extra: Whether to drop it rather than shrink a more important column below its `most`.
         least: How narrow it may become; 0 keeps it as wide as its widest cell.
         most: How wide it becomes before less important columns have had their share.
-        right: Whether its cells stand at the right edge.
+        right: Whether its cells are right-aligned.
         optional: Whether to leave it out when all of its cells are empty.
-        wraps: Whether cells are never cut: where they do not fit beside the others, they stand
-            below them, over as many lines as they need.
-        fit: Makes a cell of a value, given a width.
+        wraps: Whether cells are never cut: cells that do not fit beside the others are printed
+            below the row, over as many lines as they need.
+        fit: Turns a value into a cell of at most a given width.
     """
 
     name: str
@@ -66,10 +66,10 @@ class Column:
 
 
 class Trimmed:
-    """Anything printed, without the spaces that pad its lines to the width of the terminal."""
+    """Content printed without trailing spaces."""
 
     def __init__(self, content: RenderableType) -> None:
-        """Wrap what is to be printed."""
+        """Wrap the content to print."""
         self._content = content
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -86,7 +86,7 @@ class Trimmed:
 
 
 def _printable(segment: Segment) -> Segment:
-    """Return a piece of a line in which nothing acts on the terminal but its own style."""
+    """Return a segment whose text cannot control the terminal."""
     text, style, control = segment
     return segment if control else Segment(printable(text), style)
 
@@ -125,7 +125,7 @@ class Columns:
                     yield Trimmed(Padding(whole, (0, 0, 0, _INDENT)))
 
     def _is_below(self, at: int, width: int) -> bool:
-        """Return whether the cells of a column that wraps need more room than there is."""
+        """Return whether a wrapping column has cells that do not fit its width."""
         return self._columns[at].wraps and width < self._natural(at)
 
     def _widths(self, width: int, left_out: Sequence[int] = ()) -> dict[int, int]:
@@ -160,7 +160,7 @@ class Columns:
         return min(full, max(least, head)) if least else full
 
     def _grown(self, least: dict[int, int], full: dict[int, int], width: int) -> dict[int, int]:
-        """Give the columns what room is left: to their `most` by rank, then to their widest."""
+        """Share the remaining width: up to each column's `most` by rank, then beyond."""
         widths = dict(least)
         room = width - sum(widths.values()) - _GAP * (len(widths) - 1)
         by_rank = sorted(widths, key=lambda at: self._columns[at].rank)

@@ -17,7 +17,7 @@ from .text import call_text, clean, short_ids, shorten
 
 __all__ = ["diff_view"]
 
-# How much of what two texts begin with alike is shown before they part.
+# How many equal characters to show before the first difference between two texts.
 _LEAD = 40
 
 
@@ -34,8 +34,8 @@ def diff_view(
     Args:
         left: The first.
         right: The second.
-        pairs: Their messages lined up.
-        starts: The numbers that `oteval show` gives the first of the messages of each.
+        pairs: Their messages, aligned.
+        starts: For each side, the number that `oteval show` gives its first message.
         length: How many characters of a message to show.
     """
     first = first_divergence(pairs)
@@ -70,7 +70,7 @@ def _system(pairs: Sequence[Pair], length: int) -> Iterator[RenderableType]:
 
 
 def _numbers(pair: Pair, starts: tuple[int, int]) -> tuple[str, str]:
-    """Return the numbers of a pair's messages, as `oteval show` has them."""
+    """Return the numbers of a pair's messages, as `oteval show` prints them."""
     places = zip((pair.left_at, pair.right_at), starts, strict=True)
     left, right = ("" if at is None else str(at + start) for at, start in places)
     return left, right
@@ -91,7 +91,7 @@ def _cells(pair: Pair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
 
 
 def _shared_start(pair: Pair) -> int:
-    """Return where to begin showing two contents, so that the point where they part is seen."""
+    """Return the offset to show two contents from, so that their first difference is visible."""
     if pair.left is None or pair.right is None:
         return 0
     one, other = pair.left.content or "", pair.right.content or ""
@@ -102,7 +102,7 @@ def _shared_start(pair: Pair) -> int:
 
 
 def _said(message: Message | None, start: int, length: int, style: str) -> Text:
-    """Return what a message says and calls, from a place of its content on."""
+    """Return a message's content from `start` on, with its calls."""
     if message is None:
         return Text("—", style="dim")
     text = Text(f"{clean(message.role)}: ", style=style or ROLE_STYLES.get(message.role, ""))
@@ -123,7 +123,7 @@ def _said(message: Message | None, start: int, length: int, style: str) -> Text:
 def _notes(
     pairs: Sequence[Pair], first: int | None, starts: tuple[int, int]
 ) -> Iterator[RenderableType]:
-    """Yield where the runs part, and how much could not be compared."""
+    """Yield where the runs diverge, and how much could not be compared."""
     compared = [pair for pair in pairs if not pair.is_system]
     if first is None:
         yield Text(f"No difference in {counted(len(compared), 'message')}.", style="green")

@@ -15,7 +15,7 @@ from ..experiments import (
 )
 from ..text import counted
 from .experiments import difference_cells, interval_text, k_text, needed_lines, number, p_text
-from .reports import _cell
+from .reports import markdown_cell
 from .run_titles import unique
 from .text import clean, one_line, shorten
 
@@ -105,7 +105,7 @@ def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
 
 
 def experiment_markdown(results: ExperimentResults, comparison: Comparison | None = None) -> str:
-    """Return an experiment as Markdown, with what differs from another where there is one."""
+    """Return an experiment as Markdown, with a comparison if one is given."""
     figures = results.summary()
     rows = [
         [
@@ -118,7 +118,7 @@ def experiment_markdown(results: ExperimentResults, comparison: Comparison | Non
     ]
     head = ("score", "evaluated", "passed", "errors", "mean", "95% interval", "pass@k", "pass^k")
     parts = [
-        f"# {_cell(results.name)}",
+        f"# {markdown_cell(results.name)}",
         f"{counted(len(results), 'run')}, {results.errors} failed.",
     ]
     parts.append(_rows(head, rows))
@@ -127,9 +127,13 @@ def experiment_markdown(results: ExperimentResults, comparison: Comparison | Non
     return "\n\n".join(parts).rstrip() + "\n"
 
 
+def _short_cell(title: str) -> str:
+    return markdown_cell(shorten(title, _LONGEST_NAME))
+
+
 def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
     """Return a comparison as Markdown."""
-    title = f"{'#' * level} {_cell(comparison.a.name)} → {_cell(comparison.b.name)}"
+    title = f"{'#' * level} {markdown_cell(comparison.a.name)} → {markdown_cell(comparison.b.name)}"
     head = ("score", "first", "second", "delta", "95% interval", "p", "p adj.", "could see")
     rows = []
     for one in comparison.differences:
@@ -137,13 +141,13 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
         rows.append([one.key, *difference_cells(one), verdict])
     table = _rows((*head, "pairs", "lost", "verdict"), rows, marked=1)
     worse = [
-        f"- {_cell(one.key)}: {_cell(shorten(comparison.title_of(example), _LONGEST_NAME))} "
+        f"- {markdown_cell(one.key)}: {_short_cell(comparison.title_of(example))} "
         f"{number(first)} → {number(second)}"
         for one in comparison.regressed
         for example, first, second in one.changed[:5]
     ]
-    more = ["", f"{'#' * (level + 1)} What got worse", "", *worse] if worse else []
-    notes = [f"- {_cell(line)}" for line in needed_lines(comparison)]
+    more = ["", f"{'#' * (level + 1)} Regressions", "", *worse] if worse else []
+    notes = [f"- {markdown_cell(line)}" for line in needed_lines(comparison)]
     needed = ["", *notes] if notes else []
     return "\n".join([title, "", table, *needed, *more]) + "\n"
 
@@ -160,7 +164,7 @@ def comparative_markdown(results: ComparativeResults) -> str:
         ]
         for pair in results.pairs()
     ]
-    parts = [f"# {_cell(results.name)}"]
+    parts = [f"# {markdown_cell(results.name)}"]
     parts.append(_rows((*head, "95% interval", "p adj.", "flips", "better"), rows))
     ranking = results.ranking()
     if ranking:
@@ -183,6 +187,6 @@ def _rows(head: Iterable[str], rows: Sequence[Sequence[str]], marked: int = 0) -
     lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     for row in rows:
         split = len(row) - marked
-        cells = [*(_cell(cell) for cell in row[:split]), *row[split:]]
+        cells = [*(markdown_cell(cell) for cell in row[:split]), *row[split:]]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -47,7 +47,7 @@ def number(value: float | None, sign: bool = False) -> str:
 
 
 def p_text(value: float) -> str:
-    """Return a p-value; one that rounds to 0 as what it is below."""
+    """Return a p-value; values below 0.001 as "<0.001"."""
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
 
 
@@ -62,7 +62,7 @@ def k_text(values: Mapping[int, float]) -> str:
 
 
 def figures_table(results: ExperimentResults) -> Columns:
-    """Return what each key of an experiment came to."""
+    """Return the figures of an experiment by score key."""
     figures = results.summary()
     repeated = any(figure.pass_hat for figure in figures)
     table = Columns(
@@ -100,10 +100,10 @@ def _figure_cells(figure: Figure) -> list[Text | str]:
 
 
 def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | None:
-    """Return what failed, one a line; None where nothing did."""
+    """Return the failures, one per line; None if there are none."""
     table = Columns(
         Column("example", least=8, most=20),
-        Column("what failed", least=10, most=20),
+        Column("failed part", least=10, most=20),
         Column("why", rank=1, least=20, wraps=True),
     )
     for row in results:

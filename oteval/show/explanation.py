@@ -1,4 +1,4 @@
-"""What became of a trace, as a tree in the terminal."""
+"""`oteval explain`: how each span of a trace was read, as a tree."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MAX_NAME = 60
 
 
 def explanation_view(explanation: Explanation) -> RenderableType:
-    """Return a trace's spans as a tree, with what each gave, and what is missing.
+    """Return a trace's spans as a tree, with the messages each gave, and the gaps.
 
     Args:
-        explanation: What became of the trace.
+        explanation: How the trace was read.
     """
     return Group(_head(explanation), _tree(explanation), *_missing(explanation))
 
@@ -88,7 +88,7 @@ def _missing(found: Explanation) -> list[RenderableType]:
         return [Text("The spans of this trace are not stored.", style="yellow")]
     if not found.gaps:
         return [Text("Nothing is missing.", style="green")]
-    lines: list[RenderableType] = [Text("What is missing, and what would bring it", style="bold")]
+    lines: list[RenderableType] = [Text("Missing content, and how to capture it", style="bold")]
     for (code, detail), spans in found.gaps.items():
         where = counted(len(spans), "span")
         line = Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim"))

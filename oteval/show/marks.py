@@ -1,4 +1,4 @@
-"""A run's scores in one cell: ``name ✓``, failures first, cut to a width without hiding one."""
+"""A run's scores in one cell, ``name ✓``: failures first, and none hidden when the cell is cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_NAME = 24
 
 
 def score_marks(scores: Sequence[Score], width: int) -> Text:
-    """Return scores as names with marks, as many as fit; the rest is counted by mark.
+    """Return scores as names with marks, as many as fit, and counts of the rest.
 
     Args:
         scores: The scores of one run.
@@ -38,7 +38,7 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
 
 
 def legend(scores: Iterable[Score]) -> Text:
-    """Return what the marks of some scores mean; nothing of marks that do not occur."""
+    """Return the meaning of the marks that occur in some scores."""
     used = {_mark(score) for score in scores}
     line = Text(style="dim")
     for mark, meaning in _MEANINGS.items():

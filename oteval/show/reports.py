@@ -10,14 +10,14 @@ from ..pipeline import GateResult, Tally, worst_first
 from .run_titles import unique
 from .text import clean
 
-__all__ = ["junit_report", "markdown_report"]
+__all__ = ["junit_report", "markdown_cell", "markdown_report"]
 
 
 def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = None) -> str:
     """Return scores as JUnit XML: a suite per evaluator, a case per trajectory.
 
-    A fail is a failure, an error an error, and what was not evaluated is skipped, so that no CI
-    takes it for a pass.
+    A fail becomes a failure and an error an error. Runs that were not evaluated are skipped, so
+    that CI never counts them as passed.
 
     Args:
         scores: The scores.
@@ -66,30 +66,32 @@ def markdown_report(
     Args:
         tallies: The counts by evaluator.
         gates: The gates' results.
-        failures: The scores to list: fails, errors and what was not evaluated.
+        failures: The scores to list: fails, errors and those not evaluated.
     """
     lines = ["# oteval", "", "| evaluator | passed | failed | errors | not evaluated | pass rate |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for counted in worst_first(tallies.values()):
         rate = "-" if counted.pass_rate is None else f"{counted.pass_rate:.3f}"
         cells = [counted.passed, counted.failed, counted.errors, counted.not_evaluated, rate]
-        lines.append(f"| {_cell(counted.evaluator)} | {' | '.join(map(str, cells))} |")
+        lines.append(f"| {markdown_cell(counted.evaluator)} | {' | '.join(map(str, cells))} |")
     if gates:
         lines += ["", "## Gates", ""]
         for gate in gates:
             state = "passed" if gate.passed else "**failed**"
-            lines.append(f"- {_cell(gate.evaluator)}: {state} ({_cell(gate.comment)})")
+            lines.append(
+                f"- {markdown_cell(gate.evaluator)}: {state} ({markdown_cell(gate.comment)})"
+            )
     if failures:
         lines += ["", "## Not passed", "", "| trajectory | evaluator | outcome | why |"]
         lines.append("|---|---|---|---|")
         for score in failures:
             outcome = score.label or score.status
             cells = [score.trajectory_id, score.evaluator, outcome, score.comment]
-            lines.append(f"| {' | '.join(_cell(str(cell)) for cell in cells)} |")
+            lines.append(f"| {' | '.join(markdown_cell(str(cell)) for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
     """Return text that can neither end a table's cell nor be taken for markup."""
     escaped = clean(text).replace("\n", " ")
     for mark in ("\\", "|", "<", ">", "`", "*", "_", "[", "]", "!"):

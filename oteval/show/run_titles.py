@@ -30,10 +30,10 @@ def question_line(trajectory: Trajectory) -> str:
 
 
 def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    """Return what a run shares with the runs of its case and with no others.
+    """Return the key that a run shares with the runs of the same case, and only with those.
 
-    A case is what an attribute names, else what was asked. A run without either is a case of
-    its own, named by its id: missing content makes no two runs alike.
+    An attribute names the case, else the question does. A run without either is a separate case,
+    named by its id: two runs with missing content are never the same case.
 
     Args:
         trajectory: The run.
@@ -45,7 +45,7 @@ def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
         return named or trajectory.id
     if not asked.parts and len(asked.content or "") <= _LONGEST:
         return question_line(trajectory)
-    # What the line does not hold, the end of a long text or an image, tells cases apart too.
+    # The line lacks the end of a long text and images, which also distinguish cases.
     whole = canonical([asked.content, asked.parts])
     digest = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
     return f"{question_line(trajectory)} #{digest}"
@@ -54,8 +54,8 @@ def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
 def run_title(trajectory: Trajectory) -> str:
     """Return a name for a run that stays the same when the run is repeated.
 
-    It consists of the agent, the case and the question, as far as they are known; a run of which
-    neither case nor question is known is named by its id.
+    It consists of the agent, the case and the question, as far as they are known. A run without a
+    case and a question is named by its id.
     """
     case = first_attribute(trajectory, CASE_ATTRIBUTES)
     question = shorten(question_line(trajectory), _LONGEST_IN_TITLE)

@@ -1,4 +1,4 @@
-"""Lists of things as tables for the terminal."""
+"""Tables of trajectories, scores, variants and references for the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .terminal import verdict
 from .text import ago, clean, duration, short_ids, shorten
 
 __all__ = [
-    "judging",
+    "judge_summary",
     "list_order_notes",
     "load_summary",
     "references_table",
@@ -34,7 +34,7 @@ _LONGEST = 400
 def trajectories_table(
     trajectories: Sequence[Trajectory], scores: Mapping[str, Sequence[Score]], now_ns: int
 ) -> RenderableType:
-    """Return trajectories, one a line, and what the marks of their scores mean.
+    """Return trajectories, one per line, and a legend for the marks of their scores.
 
     Args:
         trajectories: The trajectories.
@@ -146,11 +146,11 @@ def tallies_table(tallies: Iterable[Tally]) -> Columns:
     return table
 
 
-def judging(run: ScoreRun) -> str:
-    """Return how language models were asked, in one line; "" where none was.
+def judge_summary(run: ScoreRun) -> str:
+    """Summarise the calls to language models in one line; "" if there were none.
 
     Args:
-        run: What scoring has come to so far.
+        run: The scoring, finished or under way.
     """
     if not run.asked and not run.reused:
         return ""
@@ -164,7 +164,7 @@ def list_order_notes(run: ScoreRun) -> Iterator[str]:
     """Yield a line for each evaluator that failed runs over the order of a list.
 
     Args:
-        run: What scoring came to.
+        run: The finished scoring.
     """
     for name, found in run.list_order.items():
         runs = counted(found.runs, "failed run")
@@ -222,7 +222,7 @@ def references_table(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Columns:
 
 
 def load_summary(read: int, stored: int, duplicate: int, bad: int) -> Text:
-    """Return what became of the spans and log records of some files, in one line."""
+    """Return how many spans and log records were read, stored and rejected, in one line."""
     return Text.assemble(
         (f"read {read}", "bold"),
         f"  stored {stored}",

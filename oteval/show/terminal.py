@@ -14,7 +14,7 @@ from ..jsontext import dumps
 from ..model import Gap, Message, Score, ToolCall, Trajectory
 from ..text import counted
 from .columns import Column, Columns, one_row
-from .text import call_text, clean, clock, duration, shorten
+from .text import call_text, clean, clock, duration, ran_in_parallel, shorten
 
 __all__ = ["ROLE_STYLES", "trajectory_view", "verdict"]
 
@@ -40,7 +40,7 @@ def trajectory_view(
     Args:
         trajectory: The trajectory.
         scores: Its scores.
-        whole: Whether to show the messages of the turns before, too.
+        whole: Whether to also show the messages of earlier turns.
         length: How many characters of a message to show.
     """
     parts: list[RenderableType] = [_header(trajectory)]
@@ -80,7 +80,7 @@ def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
 
 
 def _earlier(run: Trajectory) -> Iterator[RenderableType]:
-    """Say what stands before a run's own messages, and which turn they are."""
+    """Yield a note on the earlier messages, and the number of the turn."""
     if run.new_from:
         note = f"  … {counted(run.new_from, 'earlier message')} (--all shows them)"
         yield Text(note, style="dim")
@@ -148,14 +148,9 @@ def _call(call: ToolCall, calls: Sequence[ToolCall]) -> Text:
     text = Text.assemble(("→ ", "bold blue"), (shorten(call_text(call), 600), "blue"))
     if call.start_ns and call.end_ns:
         text.append(f"  {duration(call.end_ns - call.start_ns)}", "dim")
-    if any(_overlap(call, other) for other in calls if other is not call):
+    if ran_in_parallel(call, calls):
         text.append("  in parallel", "dim")
     return text
-
-
-def _overlap(one: ToolCall, other: ToolCall) -> bool:
-    timed = one.end_ns and other.end_ns
-    return bool(timed) and one.start_ns < other.end_ns and other.start_ns < one.end_ns
 
 
 def _rewrites(trajectory: Trajectory) -> list[RenderableType]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,17 @@ from ..jsontext import dumps
 from ..model import ToolCall
 from ..text import counted, printable
 
-__all__ = ["ago", "call_text", "clean", "clock", "duration", "one_line", "short_ids", "shorten"]
+__all__ = [
+    "ago",
+    "call_text",
+    "clean",
+    "clock",
+    "duration",
+    "one_line",
+    "ran_in_parallel",
+    "short_ids",
+    "shorten",
+]
 
 
 def clean(text: str) -> str:
@@ -24,7 +34,7 @@ def one_line(text: str) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """Return text of at most a length, saying how much was left out."""
+    """Return text cut to a length, with the number of characters left out."""
     text = clean(text)
     if len(text) <= length:
         return text
@@ -37,7 +47,7 @@ def value_text(value: Any) -> str:
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call as it is written in code: ``get_weather(city="Paris")``."""
+    """Return a call as code: ``get_weather(city="Paris")``."""
     if call.arguments is None:
         inside = "… not captured …"
     elif isinstance(call.arguments, dict):
@@ -47,8 +57,17 @@ def call_text(call: ToolCall) -> str:
     return clean(f"{call.name}({inside})").replace("\n", "\\n")
 
 
+def ran_in_parallel(call: ToolCall, calls: Sequence[ToolCall]) -> bool:
+    """Return whether a call overlaps another of `calls` in time, as far as times are known."""
+    return any(
+        call.start_ns < other.end_ns and other.start_ns < call.end_ns
+        for other in calls
+        if other is not call and other.end_ns and call.end_ns
+    )
+
+
 def clock(time_ns: int) -> str:
-    """Return a time as local-free ISO text to the second, or "-"."""
+    """Return a time as UTC text to the second, or "-" if it is 0."""
     if not time_ns:
         return "-"
     try:
@@ -59,7 +78,7 @@ def clock(time_ns: int) -> str:
 
 
 def duration(nanoseconds: int, digits: int = 3) -> str:
-    """Return a duration with some figures: ``12.3 ms``, ``4.56 s``."""
+    """Return a duration in readable form: ``12.3 ms``, ``4.56 s``."""
     seconds = nanoseconds / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.{digits}g} ms"
@@ -70,7 +89,7 @@ _AGES = ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (30 * 86400, 86400
 
 
 def ago(time_ns: int, now_ns: int) -> str:
-    """Return a time as people say it: ``3 min ago``; the date where that is a month or more.
+    """Return a time relative to now, ``3 min ago``, or the date if it is a month or more away.
 
     Args:
         time_ns: The time; "-" when it is 0.

@@ -118,7 +118,7 @@ def test_compare_says_what_differs(shop: Run, tmp_path: Path, monkeypatch: pytes
         0,
     )
     assert row["changed"][0] == {"example_id": "e5", "a": 1, "b": 0}
-    assert "What got worse" in (tmp_path / "x.md").read_text()
+    assert "Regressions" in (tmp_path / "x.md").read_text()
     assert ElementTree.parse(tmp_path / "x.xml").find(".//failure") is not None
     assert shop("compare", "b", "a").status == 0
     assert shop("compare", "a", "a", "--lower-is-better", "good").status == 0

@@ -1,23 +1,23 @@
 """``oteval report --html``: one file with everything in it, for people to look at.
 
-`sources` reads runs with their verdicts from a store, `build` counts and compares them, `page`
-renders what came of it. What traces hold is hostile: every text is escaped by the template or put
-into the page as text by the script, and the page's Content-Security-Policy allows no script or
-style but its own and no request at all.
+`sources` reads runs with their verdicts from a store, `build` counts and compares them, and `page`
+renders the result. Trace content is hostile: the template escapes every text, the script inserts
+it as text only, and the page's Content-Security-Policy allows only the page's own script and style
+and no requests.
 """
 
 from __future__ import annotations
 
-from .build import Options, build
-from .data import Item, Report, Verdict
+from .build import ReportOptions, build
+from .model import Report, ReportRun, RunVerdict
 from .page import render
 from .sources import from_experiments, from_store, pairwise_of
 
 __all__ = [
-    "Item",
-    "Options",
     "Report",
-    "Verdict",
+    "ReportOptions",
+    "ReportRun",
+    "RunVerdict",
     "build",
     "from_experiments",
     "from_store",

@@ -1,8 +1,8 @@
-"""Runs with verdicts, counted, lined up and compared: what a page shows of them.
+"""The content of a report: runs counted, aligned and compared.
 
-Every run counts in the figures; of many, the ones that did not pass and then the latest are kept
-as rows. A higher score is a better one. An error is never a 0 and not evaluated is never a pass:
-where a run has no verdict, it is neither better nor worse than the baseline's.
+Every run counts in the figures. When there are too many runs for the matrix, those that did not
+pass are kept first, then the latest. A higher score is better. An error is never a 0 and not
+evaluated is never a pass: a run without a verdict is neither better nor worse than the baseline.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from ...jsontext import dumps
 from ...pipeline import align, first_divergence
 from ..text import clean, clock, one_line, shorten
 from .cells import cell_of, changed
-from .counting import Counting
-from .data import Cell, Column, Comparison, Item, Pairwise, Report, Row
 from .details import details, shown_messages
+from .model import MatrixCell, MatrixColumn, MatrixRow, PairwiseSummary, Report, ReportRun, RunPair
+from .statistics import ReportStatistics
 
-__all__ = ["Options", "build"]
+__all__ = ["ReportOptions", "build"]
 
 _MOST_GROUPS = 12
 _WORST = ("regressed", "changed", "improved", "same", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReportOptions:
     """How a report is to be made.
 
     Attributes:
         title: Its heading.
-        selection: What was chosen, as names and values.
+        selection: The filters in force, as names and values.
         baseline: The group that the others are compared with; the first when "".
         evaluators: Only these; all when empty.
         gates: The gates to check, of the evaluators shown.
@@ -65,9 +65,9 @@ class Options:
 
 
 def build(
-    items: Iterable[Item],
-    options: Options,
-    pairwise: Sequence[Pairwise] = (),
+    items: Iterable[ReportRun],
+    options: ReportOptions,
+    pairwise: Sequence[PairwiseSummary] = (),
     made_ns: int | None = None,
 ) -> Report:
     """Return the report on some runs.
@@ -75,15 +75,15 @@ def build(
     Args:
         items: The runs.
         options: How to make it.
-        pairwise: Pairwise comparisons to show.
+        pairwise: PairwiseSummary comparisons to show.
         made_ns: Now.
 
     Raises:
-        NothingEvaluated: There are no runs.
+        NothingEvaluated: No runs were given.
         ConfigError: The baseline is none of the groups, or there are too many groups.
     """
-    counting = Counting(options.is_grouped)
-    kept = _Kept(options.most_rows)
+    counting = ReportStatistics(options.is_grouped)
+    kept = _KeptRuns(options.most_rows)
     for item in items:
         chosen = item
         if options.evaluators:
@@ -127,17 +127,17 @@ def build(
     )
 
 
-class _Kept:
+class _KeptRuns:
     """The runs to show: failures, then runs that were not evaluated, then the latest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._failed: deque[tuple[int, Item]] = deque(maxlen=most)
-        self._missing: deque[tuple[int, Item]] = deque(maxlen=most)
-        self._good: deque[tuple[int, Item]] = deque(maxlen=most)
+        self._failed: deque[tuple[int, ReportRun]] = deque(maxlen=most)
+        self._missing: deque[tuple[int, ReportRun]] = deque(maxlen=most)
+        self._good: deque[tuple[int, ReportRun]] = deque(maxlen=most)
         self._seen = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: ReportRun) -> None:
         states = {verdict.state for verdict in item.verdicts}
         if item.error or states & {"fail", "error"}:
             place = self._failed
@@ -146,9 +146,9 @@ class _Kept:
         place.append((self._seen, item))
         self._seen += 1
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[ReportRun]:
         """Return the runs kept, in the order in which they came."""
-        kept: list[tuple[int, Item]] = []
+        kept: list[tuple[int, ReportRun]] = []
         for place in (self._failed, self._missing, self._good):
             free = self._most - len(kept)
             kept += list(place)[-free:] if free else []
@@ -163,14 +163,14 @@ class _Kept:
             )
 
 
-def _groups(found: Sequence[str], options: Options) -> tuple[str, ...]:
+def _groups(found: Sequence[str], options: ReportOptions) -> tuple[str, ...]:
     """Return the groups, the baseline first."""
     if not options.is_grouped:
         return ("",)
     baseline = options.baseline or found[0]
     if baseline not in found:
         shown = ", ".join(one_line(group) for group in found[:_MOST_GROUPS])
-        raise ConfigError(f"--baseline {baseline!r} is none of what is compared: {shown}")
+        raise ConfigError(f"--baseline {baseline!r} is not one of the compared groups: {shown}")
     if len(found) > _MOST_GROUPS:
         raise ConfigError(
             f"{len(found)} groups to compare, at most {_MOST_GROUPS} can be; choose fewer with "
@@ -179,31 +179,36 @@ def _groups(found: Sequence[str], options: Options) -> tuple[str, ...]:
     return (baseline, *(group for group in found if group != baseline))
 
 
-def _columns(names: Sequence[str], groups: Sequence[str]) -> list[Column]:
+def _columns(names: Sequence[str], groups: Sequence[str]) -> list[MatrixColumn]:
     compared = len(groups) > 1
     return [
-        Column(name, group, compared and at == 0)
+        MatrixColumn(name, group, compared and at == 0)
         for name in names
         for at, group in enumerate(groups)
     ]
 
 
 def _rows(
-    items: Sequence[Item], columns: Sequence[Column], groups: Sequence[str], options: Options
-) -> list[Row]:
-    cases: dict[str, list[Item]] = {}
+    items: Sequence[ReportRun],
+    columns: Sequence[MatrixColumn],
+    groups: Sequence[str],
+    options: ReportOptions,
+) -> list[MatrixRow]:
+    cases: dict[str, list[ReportRun]] = {}
     for item in items:
         cases.setdefault(item.case if options.is_grouped else item.id, []).append(item)
     rows = [_row(members, columns, groups) for members in cases.values()]
     return sorted(rows, key=lambda row: (_WORST.index(row.change), row.badness, -row.started_ns))
 
 
-def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[str]) -> Row:
-    by_group: dict[str, list[Item]] = {}
+def _row(
+    members: Sequence[ReportRun], columns: Sequence[MatrixColumn], groups: Sequence[str]
+) -> MatrixRow:
+    by_group: dict[str, list[ReportRun]] = {}
     for item in members:
         by_group.setdefault(item.group, []).append(item)
-    cells: list[Cell] = []
-    base: Cell | None = None
+    cells: list[MatrixCell] = []
+    base: MatrixCell | None = None
     for column in columns:
         cell = cell_of(by_group.get(column.group, ()), column.evaluator)
         if column.is_baseline:
@@ -217,7 +222,7 @@ def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[st
     tokens = [run.usage.input_tokens + run.usage.output_tokens for run in runs]
     gaps = dict.fromkeys(gap.code for run in runs for gap in run.gaps)
     first = members[0]
-    return Row(
+    return MatrixRow(
         label=shorten(first.label, 160),
         detail=_detail(members, len(groups) > 1),
         runs=tuple(item.id for item in members),
@@ -234,7 +239,7 @@ def _row(members: Sequence[Item], columns: Sequence[Column], groups: Sequence[st
     )
 
 
-def _badness(cells: Sequence[Cell], members: Sequence[Item]) -> int:
+def _badness(cells: Sequence[MatrixCell], members: Sequence[ReportRun]) -> int:
     """Return 0 for a row with a failure, 1 for one with a missing verdict, 2 for the others."""
     states = {cell.state for cell in cells}
     if states & {"fail", "mixed", "error"} or any(item.error for item in members):
@@ -242,7 +247,7 @@ def _badness(cells: Sequence[Cell], members: Sequence[Item]) -> int:
     return 1 if "none" in states else 2
 
 
-def _detail(members: Sequence[Item], compared: bool) -> str:
+def _detail(members: Sequence[ReportRun], compared: bool) -> str:
     first = members[0]
     case = first.case if first.case != first.label else ""
     if compared:
@@ -253,8 +258,8 @@ def _detail(members: Sequence[Item], compared: bool) -> str:
     return clean(" · ".join(part for part in parts if part))
 
 
-def _words(members: Sequence[Item]) -> str:
-    """Return what a row is found by, beside what it shows."""
+def _words(members: Sequence[ReportRun]) -> str:
+    """Return additional search terms for a row."""
     found: Counter[str] = Counter()
     for item in members[:20]:
         found.update([item.id, item.case[:200]])
@@ -266,7 +271,7 @@ def _words(members: Sequence[Item]) -> str:
     return clean(" ".join(word for word in found if word))[:600].lower()
 
 
-def _diffs(by_group: dict[str, list[Item]], groups: Sequence[str]) -> Iterable[Comparison]:
+def _diffs(by_group: dict[str, list[ReportRun]], groups: Sequence[str]) -> Iterable[RunPair]:
     """Yield the baseline's run lined up with one of each other group."""
     left = _example(by_group.get(groups[0], ()))
     for group in groups[1:]:
@@ -275,10 +280,10 @@ def _diffs(by_group: dict[str, list[Item]], groups: Sequence[str]) -> Iterable[C
             continue
         pairs = align(shown_messages(left), shown_messages(right))
         lined = tuple((pair.left_at, pair.right_at, pair.same) for pair in pairs)
-        yield Comparison(left.id, right.id, clean(group), lined, first_divergence(pairs))
+        yield RunPair(left.id, right.id, clean(group), lined, first_divergence(pairs))
 
 
-def _example(members: Sequence[Item]) -> Item | None:
+def _example(members: Sequence[ReportRun]) -> ReportRun | None:
     """Return the run of a group to compare: the first that did not pass, or the first."""
     known = [item for item in members if item.trajectory]
     bad = (item for item in known if any(v.state in ("fail", "error") for v in item.verdicts))
@@ -286,7 +291,7 @@ def _example(members: Sequence[Item]) -> Item | None:
 
 
 def _details(
-    items: Sequence[Item], rows: Sequence[Row], options: Options
+    items: Sequence[ReportRun], rows: Sequence[MatrixRow], options: ReportOptions
 ) -> tuple[dict[str, str], int]:
     """Return the details by run, in the rows' order until they are too much; and how many are."""
     by_id = {item.id: item for item in items}
@@ -302,8 +307,8 @@ def _details(
     return found, left_out
 
 
-def _static(rows: Sequence[Row], known: dict[str, str], most: int) -> tuple[str, ...]:
-    """Return the runs to show in full without a script: what did not pass, then the others."""
+def _static(rows: Sequence[MatrixRow], known: dict[str, str], most: int) -> tuple[str, ...]:
+    """Return the runs to show in full without a script: those that did not pass first."""
     first = [run for row in rows if row.badness < 2 for run in row.runs]
     order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
     return tuple(run for run in order if run in known)[:most]

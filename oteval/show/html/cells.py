@@ -1,27 +1,27 @@
-"""What stands in a cell of the matrix, and how it differs from the baseline's."""
+"""Cells of the matrix, and how they differ from the baseline's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..text import shorten
-from .data import Cell, Change, Item, State, Verdict, Worth
+from .model import CellValue, Change, MatrixCell, ReportRun, RunVerdict, State
 
 __all__ = ["cell_of", "changed", "direction", "worth_of"]
 
 _WORST: tuple[State, ...] = ("error", "fail", "none", "score", "pass")
 _WORDS: dict[State, str] = {"pass": "pass", "fail": "fail", "error": "error", "none": "n/e"}
-# Shares this close are the same, and scores that do not pass or fail differ by no less than this
-# (of the baseline's, where that is above 1): a judge asked twice rarely gives the same number.
+# Shares closer than `_SAME` are equal. Scores that neither pass nor fail must differ by `_NOTICED`
+# (relative to the baseline's, if that is above 1): a judge rarely repeats a number exactly.
 _SAME = 1e-9
 _NOTICED = 0.05
 
 
-def cell_of(items: Sequence[Item], evaluator: str) -> Cell:
-    """Return what an evaluator said about the runs of a case in a group."""
+def cell_of(items: Sequence[ReportRun], evaluator: str) -> MatrixCell:
+    """Return the cell of an evaluator for the runs of a case in a group."""
     found = [(item, v) for item in items for v in _said(item, evaluator)]
     if not found:
-        return Cell("absent", runs=tuple(item.id for item in items))
+        return MatrixCell("absent", runs=tuple(item.id for item in items))
     found.sort(key=lambda pair: _WORST.index(pair[1].state))
     verdicts = [verdict for _, verdict in found]
     states = {verdict.state for verdict in verdicts}
@@ -30,11 +30,11 @@ def cell_of(items: Sequence[Item], evaluator: str) -> Cell:
     text = _text(verdicts, state, value)
     note = next((shorten(v.comment, 160) for v in verdicts if v.comment), "")
     runs = tuple(item.id for item, _ in found)
-    return Cell(state, text, value, worth_of(verdicts), runs, note)
+    return MatrixCell(state, text, value, worth_of(verdicts), runs, note)
 
 
-def _value(verdicts: Sequence[Verdict]) -> float | None:
-    """Return what a cell is sorted by: the mean score, or the share of passes without one."""
+def _value(verdicts: Sequence[RunVerdict]) -> float | None:
+    """Return the sort key of a cell: the mean score, else the share of passes."""
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     if scores:
         return sum(scores) / len(scores)
@@ -42,7 +42,7 @@ def _value(verdicts: Sequence[Verdict]) -> float | None:
     return worth.value if worth else None
 
 
-def _text(verdicts: Sequence[Verdict], state: State, value: float | None) -> str:
+def _text(verdicts: Sequence[RunVerdict], state: State, value: float | None) -> str:
     first = verdicts[0]
     if len(verdicts) == 1:
         if first.score is not None and first.score not in (0.0, 1.0):
@@ -59,28 +59,28 @@ def _text(verdicts: Sequence[Verdict], state: State, value: float | None) -> str
     return "" if value is None else f"{value:.3g}"
 
 
-def _said(item: Item, evaluator: str) -> list[Verdict]:
-    """Return what an evaluator said about a run; where the run failed, that it could not."""
+def _said(item: ReportRun, evaluator: str) -> list[RunVerdict]:
+    """Return an evaluator's verdicts on a run; an error if the run itself failed."""
     found = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
     if not found and item.error:
-        return [Verdict(evaluator, "error", comment=f"the run failed: {item.error}")]
+        return [RunVerdict(evaluator, "error", comment=f"the run failed: {item.error}")]
     return found
 
 
-def worth_of(verdicts: Sequence[Verdict]) -> Worth | None:
-    """Return what verdicts are compared by: the share of passes, or else the mean score.
+def worth_of(verdicts: Sequence[RunVerdict]) -> CellValue | None:
+    """Return the value to compare verdicts by: the share of passes, else the mean score.
 
-    An evaluator's error or what it did not evaluate is no part of it.
+    Errors and runs that were not evaluated do not count.
     """
     judged = [verdict.passed for verdict in verdicts if verdict.passed is not None]
     if judged:
-        return Worth(sum(judged) / len(judged), is_share=True)
+        return CellValue(sum(judged) / len(judged), is_share=True)
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
-    return Worth(sum(scores) / len(scores), is_share=False) if scores else None
+    return CellValue(sum(scores) / len(scores), is_share=False) if scores else None
 
 
-def direction(base: Worth | None, now: Worth | None) -> int | None:
-    """Return 1 where verdicts became better, -1 where worse, 0 where neither; None without."""
+def direction(base: CellValue | None, now: CellValue | None) -> int | None:
+    """Return 1 for an improvement, -1 for a regression, 0 for neither; None if unknown."""
     if base is None or now is None or base.is_share != now.is_share:
         return None
     least = _SAME if base.is_share else _NOTICED * max(1.0, abs(base.value))
@@ -88,7 +88,7 @@ def direction(base: Worth | None, now: Worth | None) -> int | None:
     return 0 if abs(difference) <= least else 1 if difference > 0 else -1
 
 
-def changed(base: Cell, cell: Cell) -> Change:
+def changed(base: MatrixCell, cell: MatrixCell) -> Change:
     """Return how a cell differs from the baseline's."""
     if "absent" in (base.state, cell.state):
         return ""

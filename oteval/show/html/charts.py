@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...text import counted
-from .data import Bars, Histogram
+from .model import Bars, Histogram
 
 __all__ = ["Bar", "BarChart", "Tick", "axis_labels", "bar_chart"]
 
@@ -87,7 +87,7 @@ class BarChart:
     right: int = WIDTH - _RIGHT
 
 
-# The value, its interval if there is one, and the tooltip; None where there is no value.
+# The value, its interval if there is one, and the tooltip; None for a missing value.
 _Value = tuple[float, tuple[float, float] | None, str] | None
 
 

@@ -1,8 +1,8 @@
-"""A run as the JSON value that the page's panel shows.
+"""The details of a run, as the JSON value that the page's panel shows.
 
-Only the run's own messages are in it: the turns before are runs of their own, so that a long
-conversation takes linear space. Texts are made visible here (control characters, bidirectional
-marks) and cut to a length, with a word on how much was left out.
+They hold only the run's own messages: earlier turns are separate runs, so that a long conversation
+takes linear space. Control characters and bidirectional marks are made visible here, and long texts
+are cut with a note on how much was left out.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import orjson
 from ...jsontext import dumps
 from ...model import Gap, Message, ToolCall
 from ...text import counted
-from ..text import clean, clock, duration
-from .data import Item, Verdict
+from ..text import clean, clock, duration, ran_in_parallel
+from .model import ReportRun, RunVerdict
 
 __all__ = ["details", "shown_messages", "size_of"]
 
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+", re.ASCII)
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
-# What an image may take in a report, in characters of base64: some 190 KB.
+# The largest image in a report, in characters of base64: some 190 KB.
 _MOST_IMAGE = 256_000
 
 
-def shown_messages(item: Item) -> tuple[Message, ...]:
-    """Return the messages that a run shows, and that it is lined up by."""
+def shown_messages(item: ReportRun) -> tuple[Message, ...]:
+    """Return the messages that are shown and aligned for a run."""
     return item.trajectory.own_messages if item.trajectory else ()
 
 
 def size_of(names: Sequence[str]) -> str:
-    """Return how many things there are, in words: ``3 spans``."""
+    """Return the number of spans in words: ``3 spans``, or the id of a single one."""
     return f"span {names[0]}" if len(names) == 1 else counted(len(names), "span")
 
 
-def details(item: Item, longest: int) -> dict[str, Any]:
-    """Return what the panel shows of a run.
+def details(item: ReportRun, longest: int) -> dict[str, Any]:
+    """Return the details of a run.
 
     Args:
         item: The run.
@@ -75,8 +75,8 @@ def details(item: Item, longest: int) -> dict[str, Any]:
     }
 
 
-def _facts(item: Item) -> list[tuple[str, str]]:
-    """Return what is known of a run, by name."""
+def _facts(item: ReportRun) -> list[tuple[str, str]]:
+    """Return the known facts of a run, by name."""
     run = item.trajectory
     if run is None:
         took = duration(item.end_ns - item.start_ns) if item.end_ns else ""
@@ -131,18 +131,13 @@ def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, 
         found["id"] = clean(call.id)
     if call.start_ns and call.end_ns:
         found["took"] = duration(call.end_ns - call.start_ns)
-    if any(_overlap(call, other) for other in calls if other is not call):
+    if ran_in_parallel(call, calls):
         found["parallel"] = True
     return found
 
 
-def _overlap(one: ToolCall, other: ToolCall) -> bool:
-    timed = one.end_ns and other.end_ns
-    return bool(timed) and one.start_ns < other.end_ns and other.start_ns < one.end_ns
-
-
 def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
-    """Return what is not text: an image that is in the trace as a picture, all else as JSON."""
+    """Return a part that is not text: an embedded image as a picture, anything else as JSON."""
     found = {"kind": clean(str(part.get("type", "part")))}
     image = _image(part)
     if image:
@@ -167,7 +162,7 @@ def _image(part: Mapping[str, Any]) -> str:
     return f"data:{kind};base64,{body}" if _BASE64.fullmatch(body) else ""
 
 
-def _verdict(verdict: Verdict, longest: int) -> dict[str, Any]:
+def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
     found: dict[str, Any] = {"evaluator": clean(verdict.evaluator), "state": verdict.state}
     if verdict.score is not None:
         found["score"] = f"{verdict.score:.4g}"
@@ -204,7 +199,7 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    # Cut first: what a megabyte would look like in full is of no use to anyone.
+    # Cut before cleaning: nobody reads a megabyte, and cleaning it takes time.
     left_out = len(text) - longest
     if left_out <= 0:
         return clean(text)

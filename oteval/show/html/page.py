@@ -1,7 +1,7 @@
-"""The page: a template that escapes everything, with its own style and script inside.
+"""The HTML page: a template that escapes everything, with its style and script inline.
 
-The Content-Security-Policy names the hashes of that one style and script, so that nothing else
-runs or is styled, and allows no request: whatever a trace says, it stays text.
+The Content-Security-Policy names the hashes of that style and script, so that nothing else runs,
+and forbids requests: trace content always stays text.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from markupsafe import Markup
 from ...jsontext import dumps, encodable, restore
 from ..text import clock, duration
 from .charts import bar_chart
-from .data import Evaluator, Report, Row
+from .model import EvaluatorSummary, MatrixRow, Report
 
 __all__ = ["render", "safe_json"]
 
-# What could end a script element, or be taken for markup or the end of a line in it.
+# Characters that could end a script element, or be read as markup or a line end inside it.
 _UNSAFE = str.maketrans(
     {
         "<": "\\u003c",
@@ -65,7 +65,7 @@ def render(report: Report) -> str:
 
 
 def safe_json(text: str) -> Markup:
-    """Return a JSON text that can stand in a script element, whatever its strings say."""
+    """Return JSON text that is safe inside a script element, whatever its strings contain."""
     return Markup(text.translate(_UNSAFE))  # noqa: S704
 
 
@@ -99,7 +99,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _diffs(row: Row) -> list[dict[str, Any]]:
+def _diffs(row: MatrixRow) -> list[dict[str, Any]]:
     return [
         {
             "left": diff.left,
@@ -113,7 +113,7 @@ def _diffs(row: Row) -> list[dict[str, Any]]:
 
 
 def _counts(report: Report) -> dict[str, int]:
-    """Return how many rows each filter leaves."""
+    """Return the number of rows that each filter shows."""
     rows = report.rows
     states = [{cell.state for cell in row.cells} for row in rows]
     return {
@@ -128,8 +128,8 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def _by_name(found: tuple[Evaluator, ...]) -> list[tuple[str, list[Evaluator]]]:
-    names: dict[str, list[Evaluator]] = {}
+def _by_name(found: tuple[EvaluatorSummary, ...]) -> list[tuple[str, list[EvaluatorSummary]]]:
+    names: dict[str, list[EvaluatorSummary]] = {}
     for one in found:
         names.setdefault(one.name, []).append(one)
     return list(names.items())

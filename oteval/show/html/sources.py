@@ -1,4 +1,4 @@
-"""Where a report's runs come from: stored trajectories with their scores, or experiments."""
+"""The runs of a report, from stored trajectories and their scores or from experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...selection import Condition, Selection
 from ...store import Store
 from ..run_titles import CASE_ATTRIBUTES, case_key, first_attribute, question_line
 from ..text import clean, one_line
-from .data import Duel, Item, Pairwise, Verdict
+from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 
 __all__ = ["BY", "from_experiments", "from_store", "grouping", "pairwise_of"]
 
@@ -33,7 +33,7 @@ def _at(trajectory: Trajectory, form: str) -> str:
         return ""
 
 
-# What runs can be compared by, beside `attributes.KEY`.
+# Ways to group runs for a comparison, in addition to `attributes.KEY`.
 BY: dict[str, Grouping] = {
     "agent": lambda t: t.agent,
     "service": lambda t: t.service,
@@ -47,7 +47,7 @@ BY: dict[str, Grouping] = {
 
 
 def grouping(by: str) -> Grouping:
-    """Return what tells the group of a trajectory.
+    """Return the function that gives a trajectory's group.
 
     Raises:
         ConfigError: It is neither a name of `BY` nor ``attributes.KEY``.
@@ -61,12 +61,12 @@ def grouping(by: str) -> Grouping:
 
 
 def split_at(time_ns: int, text: str) -> Grouping:
-    """Return what tells runs before a time from those after."""
+    """Return the grouping of runs before a time and runs after it."""
     return lambda trajectory: f"before {text}" if trajectory.start_ns < time_ns else f"from {text}"
 
 
 def split_by(condition: Condition, text: str) -> Grouping:
-    """Return what tells runs of which a condition holds from the others."""
+    """Return the grouping of runs that meet a condition and runs that do not."""
     return lambda trajectory: text if condition.holds(trajectory) else "others"
 
 
@@ -76,15 +76,15 @@ def from_store(
     group: Grouping | None = None,
     case: str = "",
     on_progress: Callable[[int], None] | None = None,
-) -> Iterator[Item]:
+) -> Iterator[ReportRun]:
     """Yield stored trajectories with the newest score of each evaluator, in order of start.
 
     Args:
         store: The store, its trajectories up to date.
         selection: Which trajectories.
-        group: What tells a trajectory's group; without, all are in one.
-        case: The attribute that names a run's case; without, ``test.case.id`` or what was asked.
-            A run without either is in no row with another.
+        group: Gives a trajectory's group; without it, there is one group.
+        case: The attribute that names a run's case; by default ``test.case.id``, else the
+            question. A run without either has a row to itself.
         on_progress: Called with the number of runs read.
     """
     keys = (case,) if case else CASE_ATTRIBUTES
@@ -95,12 +95,12 @@ def from_store(
         for trajectory in page:
             named = first_attribute(trajectory, keys)
             asked = question_line(trajectory)
-            yield Item(
+            yield ReportRun(
                 id=trajectory.id,
                 group=(group(trajectory) or NONE) if group else "",
                 case=case_key(trajectory, keys),
                 label=asked or named or trajectory.agent or trajectory.id,
-                verdicts=tuple(Verdict.of(score) for score in scores[trajectory.id]),
+                verdicts=tuple(RunVerdict.of(score) for score in scores[trajectory.id]),
                 trajectory=trajectory,
                 start_ns=trajectory.start_ns,
                 end_ns=trajectory.end_ns,
@@ -110,7 +110,9 @@ def from_store(
             on_progress(done)
 
 
-def from_experiments(store: Store, names: Sequence[str]) -> tuple[list[Experiment], list[Item]]:
+def from_experiments(
+    store: Store, names: Sequence[str]
+) -> tuple[list[Experiment], list[ReportRun]]:
     """Return experiments and their runs, each experiment a group.
 
     Args:
@@ -118,34 +120,34 @@ def from_experiments(store: Store, names: Sequence[str]) -> tuple[list[Experimen
         names: The experiments' names, ids or prefixes; the first is the baseline.
 
     Raises:
-        NotFound: There is no such experiment.
-        ConfigError: One is named twice, or is a comparison and has no runs of its own.
+        NotFound: An experiment does not exist.
+        ConfigError: An experiment is named twice, or is a comparison, which has no runs.
     """
     experiments = [store.experiments.get(name) for name in names]
     if len({experiment.id for experiment in experiments}) < len(experiments):
         raise ConfigError(f"--experiments {' '.join(names)}: the same experiment twice")
-    items: list[Item] = []
+    items: list[ReportRun] = []
     for experiment in experiments:
         if experiment.kind == "comparison":
             compared = " --experiments ".join(experiment.compared)
             raise ConfigError(
-                f"{experiment.name} is a comparison; give what it compares: "
+                f"{experiment.name} is a comparison; name the experiments it compares: "
                 f"--experiments {compared}"
             )
         items += _items(store, experiment)
     return experiments, items
 
 
-def _items(store: Store, experiment: Experiment) -> Iterator[Item]:
-    verdicts: dict[str, list[Verdict]] = {}
+def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
+    verdicts: dict[str, list[RunVerdict]] = {}
     for one in store.experiments.feedback(experiment.id):
-        verdicts.setdefault(one.run_id, []).append(Verdict.of(one))
+        verdicts.setdefault(one.run_id, []).append(RunVerdict.of(one))
     runs = store.experiments.runs(experiment.id)
     known = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
     for run in runs:
         stored = known.get(run.trajectory_id)
         made = None if stored else _made_of(run)
-        yield Item(
+        yield ReportRun(
             id=run.id,
             group=experiment.name,
             case=run.example_id,
@@ -174,15 +176,15 @@ def _made_of(run: Run) -> Trajectory | None:
     return run.trajectory or trajectory_in(run.outputs, run.id)
 
 
-def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwise]:
-    """Return what stored comparisons came to for every two of some experiments.
+def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:
+    """Return the results of stored pairwise comparisons between some experiments.
 
     The figures are those of ``oteval pairwise``, of the later experiment against the earlier.
     """
     if len(experiments) < 2:
         return []
     runs = {one.name: store.experiments.runs(one.id) for one in experiments}
-    found: list[Pairwise] = []
+    found: list[PairwiseSummary] = []
     for row in store.experiments.list():
         names = [one.name for one in experiments if one.name in (row["compared"] or ())]
         if row["kind"] == "comparison" and len(names) > 1:
@@ -194,8 +196,8 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
 
 def _pairwise(
     names: tuple[str, str], runs: Mapping[str, Sequence[Run]], votes: Sequence[Vote]
-) -> Iterator[Pairwise]:
-    """Yield what votes on two experiments came to, for each question that was asked."""
+) -> Iterator[PairwiseSummary]:
+    """Yield the result of the votes on two experiments, for each question."""
     base, other = names
     places = {(run.example_id, run.repetition): run for run in runs[base]}
     both = {
@@ -216,7 +218,7 @@ def _pairwise(
                 by_place.setdefault((vote.example_id, vote.repetition), []).append(vote)
         duels = [_duel(labels, given, side, names) for given in by_place.values()]
         low, high = pair.interval or (0.0, 1.0)
-        yield Pairwise(
+        yield PairwiseSummary(
             key=clean(pair.key),
             names=(clean(base), clean(other)),
             wins=(pair.wins_b, pair.wins_a),
@@ -237,8 +239,8 @@ def _duel(
     votes: Sequence[Vote],
     side: Mapping[str, str],
     names: tuple[str, str],
-) -> Duel:
-    """Return what came of one example: answers that disagree between the orders are a tie."""
+) -> PairwiseExample:
+    """Return the result for one example; answers that change with the order are a tie."""
     asked: list[tuple[tuple[str, ...], tuple[float, ...]]] = []
     preferred: list[str] = []
     notes: list[str] = []
@@ -256,7 +258,7 @@ def _duel(
     example, repetition = votes[0].example_id, votes[0].repetition
     again = f" (repetition {repetition + 1})" if repetition else ""
     runs = [run for run in votes[0].shown if side.get(run) in names]
-    return Duel(
+    return PairwiseExample(
         case=clean(labels.get(example, example) + again),
         runs=tuple(sorted(runs, key=lambda run: side[run] != names[0])),
         asked=tuple(asked),

@@ -10,7 +10,7 @@ import pytest
 
 from oteval.selection import EVERYTHING
 from oteval.show.html import (
-    Options,
+    ReportOptions,
     build,
     from_experiments,
     from_store,
@@ -95,7 +95,7 @@ def compared(store: Store, cases: int = 40, *, evil: bool = False) -> str:
     """Return the page that compares two versions of an agent."""
     sample.fill(store, cases, evil=evil)
     items = from_store(store, EVERYTHING, BY["version"])
-    return render(build(items, Options(is_grouped=True, baseline="v1")))
+    return render(build(items, ReportOptions(is_grouped=True, baseline="v1")))
 
 
 def test_a_cell_opens_its_own_run(store: Store, opened: Any) -> None:
@@ -220,7 +220,7 @@ def test_the_pairwise_view_shows_flips(store: Store, opened: Any) -> None:
     """Both orders stand beside each other, flips have a badge, and a case opens both runs."""
     sample.experiments(store, 12)
     experiments, items = from_experiments(store, ["baseline", "candidate"])
-    options = Options(is_grouped=True, baseline="baseline")
+    options = ReportOptions(is_grouped=True, baseline="baseline")
     page = opened(render(build(items, options, pairwise_of(store, experiments))))
 
     flips = page.count(".chip.flip")
@@ -267,7 +267,7 @@ def test_text_can_be_read_in_light_and_dark(store: Store, opened: Any, scheme: s
 def test_ten_thousand_runs_stay_usable(store: Store, opened: Any) -> None:
     """A page of 10,000 runs shows its first rows, filters, and opens a run within seconds."""
     sample.fill(store, 5000)
-    page = opened(render(build(from_store(store, EVERYTHING), Options())))
+    page = opened(render(build(from_store(store, EVERYTHING), ReportOptions())))
 
     page.page.set_default_timeout(20_000)
     assert page.count(SHOWN) == 200

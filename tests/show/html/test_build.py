@@ -9,34 +9,34 @@ from hypothesis import strategies as st
 from oteval.config import Gate
 from oteval.errors import ConfigError, NothingEvaluated
 from oteval.model import Message
-from oteval.show.html import Item, Options, Report, Verdict, build
+from oteval.show.html import Report, ReportOptions, ReportRun, RunVerdict, build
 from oteval.show.html.cells import cell_of, changed, direction, worth_of
 from oteval.show.html.charts import axis_labels
 
 from ...make import asks, call, run
 
 VERDICTS = {
-    "pass": Verdict("e", "ok", 1.0, True),
-    "fail": Verdict("e", "ok", 0.0, False, comment="why not"),
-    "error": Verdict("e", "error", comment="it broke"),
-    "none": Verdict("e", "not_evaluated", comment="not captured"),
-    "half": Verdict("e", "ok", 0.5),
-    "most": Verdict("e", "ok", 0.9),
+    "pass": RunVerdict("e", "ok", 1.0, True),
+    "fail": RunVerdict("e", "ok", 0.0, False, comment="why not"),
+    "error": RunVerdict("e", "error", comment="it broke"),
+    "none": RunVerdict("e", "not_evaluated", comment="not captured"),
+    "half": RunVerdict("e", "ok", 0.5),
+    "most": RunVerdict("e", "ok", 0.9),
 }
 
 
-def item(number: int, group: str, *names: str, case: str = "", **fields: object) -> Item:
+def item(number: int, group: str, *names: str, case: str = "", **fields: object) -> ReportRun:
     """Return a run with verdicts by their names above."""
     made = run(number, Message("user", f"question {case or number}"), Message("assistant", group))
     known = {"trajectory": made, "start_ns": number, "end_ns": number + 10, **fields}
     case = case or made.id
     verdicts = tuple(VERDICTS[name] for name in names)
-    return Item(made.id, group, case, f"question {case}", verdicts, **known)  # type: ignore[arg-type]
+    return ReportRun(made.id, group, case, f"question {case}", verdicts, **known)  # type: ignore[arg-type]
 
 
-def compared(*items: Item, **fields: object) -> Report:
+def compared(*items: ReportRun, **fields: object) -> Report:
     """Return the report that compares the groups of some runs."""
-    return build(items, Options(is_grouped=True, **fields))  # type: ignore[arg-type]
+    return build(items, ReportOptions(is_grouped=True, **fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_change_is_judged_by_passes_then_scores(
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_direction_turns_around_with_its_sides(one: float, other: float) -> None:
     """What is better one way is worse the other, and a near miss is neither."""
-    left, right = worth_of([Verdict("e", "ok", one)]), worth_of([Verdict("e", "ok", other)])
+    left, right = worth_of([RunVerdict("e", "ok", one)]), worth_of([RunVerdict("e", "ok", other)])
 
     there, back = direction(left, right), direction(right, left)
 
@@ -183,7 +183,7 @@ def test_the_baseline_can_be_chosen() -> None:
     items = [item(1, "v1", "pass", case="x"), item(2, "v2", "fail", case="x")]
 
     assert compared(*items, baseline="v2").groups == ("v2", "v1")
-    with pytest.raises(ConfigError, match="'v3' is none of what is compared: v1, v2"):
+    with pytest.raises(ConfigError, match="'v3' is not one of the compared groups: v1, v2"):
         compared(*items, baseline="v3")
 
 
@@ -196,14 +196,14 @@ def test_too_many_groups_are_refused() -> None:
 def test_nothing_to_report_is_said() -> None:
     """No runs is an error and not an empty page."""
     with pytest.raises(NothingEvaluated, match="no run was there"):
-        build([], Options())
+        build([], ReportOptions())
 
 
 def test_of_many_runs_those_that_did_not_pass_are_kept() -> None:
     """All count in the figures; the rows keep what failed, and a note says so."""
     items = [item(n, "", "fail" if n % 10 == 0 else "pass") for n in range(1, 101)]
 
-    report = build(items, Options(most_rows=15))
+    report = build(items, ReportOptions(most_rows=15))
 
     assert len(report.rows) == 15
     assert sum(row.is_bad for row in report.rows) == 10
@@ -215,7 +215,7 @@ def test_details_stop_at_the_limit_and_say_so() -> None:
     """The file's limit leaves out details, from the end of the rows, and never a row."""
     items = [item(n, "", "pass") for n in range(1, 51)]
 
-    report = build(items, Options(most_bytes=5000))
+    report = build(items, ReportOptions(most_bytes=5000))
 
     assert len(report.rows) == 50
     assert 0 < len(report.details) < 50
@@ -225,11 +225,11 @@ def test_details_stop_at_the_limit_and_say_so() -> None:
 
 def test_only_the_evaluators_asked_for_count() -> None:
     """A choice of evaluators leaves the others out of figures, columns and details."""
-    both = (Verdict("e", "ok", 1.0, True), Verdict("f", "ok", 0.0, False))
+    both = (RunVerdict("e", "ok", 1.0, True), RunVerdict("f", "ok", 0.0, False))
     made = item(1, "")
-    given_item = Item(made.id, "", made.case, made.label, both, made.trajectory)
+    given_item = ReportRun(made.id, "", made.case, made.label, both, made.trajectory)
 
-    report = build([given_item], Options(evaluators=("e",)))
+    report = build([given_item], ReportOptions(evaluators=("e",)))
 
     assert [column.evaluator for column in report.columns] == ["e"]
     assert not report.rows[0].is_bad
@@ -238,8 +238,8 @@ def test_only_the_evaluators_asked_for_count() -> None:
 
 def test_an_evaluator_that_only_failed_has_no_pass_rate() -> None:
     """Errors alone are not a rate of 0; beside verdicts they lower it."""
-    only = build([item(1, "", "error")], Options())
-    beside = build([item(1, "", "error"), item(2, "", "pass")], Options())
+    only = build([item(1, "", "error")], ReportOptions())
+    beside = build([item(1, "", "error"), item(2, "", "pass")], ReportOptions())
 
     assert only.evaluators[0].pass_rate is None
     assert only.evaluators[0].errors == 1
@@ -250,7 +250,7 @@ def test_failures_come_before_missing_verdicts() -> None:
     """A newer run that was not evaluated does not push a failure down."""
     items = [item(1, "", "fail"), item(2, "", "pass"), item(3, "", "none"), item(4, "", "error")]
 
-    report = build(items, Options())
+    report = build(items, ReportOptions())
 
     states = [row.cells[0].state for row in report.rows]
     assert states == ["error", "fail", "none", "pass"]
@@ -260,7 +260,7 @@ def test_failures_are_kept_before_missing_verdicts() -> None:
     """Where not all rows fit, those left out are not the failures."""
     items = [item(n, "", "fail" if n <= 3 else "none") for n in range(1, 21)]
 
-    report = build(items, Options(most_rows=5))
+    report = build(items, ReportOptions(most_rows=5))
 
     assert [row.cells[0].state for row in report.rows] == ["fail"] * 3 + ["none"] * 2
 
@@ -268,9 +268,9 @@ def test_failures_are_kept_before_missing_verdicts() -> None:
 def test_the_evaluators_that_fail_come_first() -> None:
     """In the table of evaluators and in the matrix, whatever the order of the verdicts."""
     made = item(1, "")
-    verdicts = (Verdict("good", "ok", 1.0, True), Verdict("bad", "ok", 0.0, False))
+    verdicts = (RunVerdict("good", "ok", 1.0, True), RunVerdict("bad", "ok", 0.0, False))
 
-    report = build([Item(made.id, "", made.case, made.label, verdicts)], Options())
+    report = build([ReportRun(made.id, "", made.case, made.label, verdicts)], ReportOptions())
 
     assert [one.name for one in report.evaluators] == ["bad", "good"]
     assert [column.evaluator for column in report.columns] == ["bad", "good"]
@@ -293,18 +293,20 @@ def test_the_labels_of_an_axis_of_times_differ(seconds: float) -> None:
     step = int(seconds * 1e9 / 20)
     items = [item(n, "", "pass", start_ns=begin + n * step, end_ns=0) for n in range(20)]
 
-    [chart] = [one for one in build(items, Options()).charts if "over time" in one.title]
+    [chart] = [one for one in build(items, ReportOptions()).charts if "over time" in one.title]
 
     assert len(set(chart.labels)) == len(chart.labels)
 
 
 def test_the_labels_of_a_histogram_differ() -> None:
     """Scores that differ in the fifth place have edges that say so."""
-    near = [Verdict("e", "ok", 0.5 + n / 1_000_000) for n in range(20)]
+    near = [RunVerdict("e", "ok", 0.5 + n / 1_000_000) for n in range(20)]
     made = item(1, "")
-    items = [Item(f"{n}", "", f"{n}", "q", (one,), made.trajectory) for n, one in enumerate(near)]
+    items = [
+        ReportRun(f"{n}", "", f"{n}", "q", (one,), made.trajectory) for n, one in enumerate(near)
+    ]
 
-    [chart] = [one for one in build(items, Options()).charts if one.title == "Scores: e"]
+    [chart] = [one for one in build(items, ReportOptions()).charts if one.title == "Scores: e"]
 
     edges = [label.partition(" – ")[0] for label in chart.labels]
     assert len(set(edges)) == len(edges)

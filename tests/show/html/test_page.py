@@ -13,9 +13,9 @@ import pytest
 from justhtml import Element, JustHTML
 
 from oteval.selection import EVERYTHING
-from oteval.show.html import Item, Options, Verdict, build, from_store, render
+from oteval.show.html import ReportOptions, ReportRun, RunVerdict, build, from_store, render
 from oteval.show.html.charts import bar_chart
-from oteval.show.html.data import Bars, Histogram
+from oteval.show.html.model import Bars, Histogram
 from oteval.show.html.page import safe_json
 from oteval.show.html.sources import BY
 from oteval.store import Store
@@ -50,7 +50,7 @@ def words(element: Element) -> str:
 def page_of(store: Store, *, compared: bool = True) -> str:
     """Return the page on a store."""
     items = from_store(store, EVERYTHING, BY["version"] if compared else None)
-    options = Options(is_grouped=compared, title=sample.HOSTILE, static=1000)
+    options = ReportOptions(is_grouped=compared, title=sample.HOSTILE, static=1000)
     return render(build(items, options, made_ns=sample.START_NS))
 
 
@@ -174,8 +174,8 @@ def test_json_in_a_page_cannot_end_its_script(text: str) -> None:
 
 def svg_of(chart: Bars | Histogram) -> str:
     """Return the first chart of a page that shows one chart."""
-    item = Item("r", "", "r", "x", (Verdict("e", "ok", 0.5),))
-    page = render(replace(build([item], Options()), charts=(chart,)))
+    item = ReportRun("r", "", "r", "x", (RunVerdict("e", "ok", 0.5),))
+    page = render(replace(build([item], ReportOptions()), charts=(chart,)))
     return re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)[0]
 
 
@@ -218,11 +218,13 @@ def test_a_histogram_names_its_bins() -> None:
 def test_equal_values_have_a_chart_of_one_bin() -> None:
     """Runs that all took the same time do not break the chart."""
     items = [
-        Item(f"r{n}", "", f"r{n}", "x", (Verdict("e", "ok", 0.5),), start_ns=1, end_ns=1_000_001)
+        ReportRun(
+            f"r{n}", "", f"r{n}", "x", (RunVerdict("e", "ok", 0.5),), start_ns=1, end_ns=1_000_001
+        )
         for n in range(3)
     ]
 
-    page = render(build(items, Options()))
+    page = render(build(items, ReportOptions()))
 
     assert "Time per run" in page
 

@@ -7,7 +7,7 @@ import pytest
 from oteval.errors import ConfigError, NotFound
 from oteval.model import Message
 from oteval.selection import EVERYTHING, Selection, parse_condition
-from oteval.show.html import Options, build, from_experiments, from_store, pairwise_of
+from oteval.show.html import ReportOptions, build, from_experiments, from_store, pairwise_of
 from oteval.show.html.sources import NONE, grouping, split_at, split_by
 from oteval.store import Store
 
@@ -62,7 +62,7 @@ def test_cases_pair_by_id_or_by_what_was_asked(store: Store) -> None:
     sample.fill(store, 4)
     items = list(from_store(store, EVERYTHING, grouping("version")))
 
-    report = build(items, Options(is_grouped=True))
+    report = build(items, ReportOptions(is_grouped=True))
 
     assert len(report.rows) == 4
     assert all(len(row.runs) == 2 for row in report.rows)
@@ -76,7 +76,7 @@ def test_experiments_are_groups(store: Store) -> None:
     experiments, items = from_experiments(store, ["baseline", "candidate"])
 
     assert [one.name for one in experiments] == ["baseline", "candidate"]
-    report = build(items, Options(is_grouped=True, baseline="baseline"))
+    report = build(items, ReportOptions(is_grouped=True, baseline="baseline"))
     assert report.groups == ("baseline", "candidate")
     assert len(report.rows) == 6
     assert ("runs that failed", "2", "") in report.figures
@@ -137,7 +137,7 @@ def test_runs_without_a_question_or_case_are_unpaired(store: Store) -> None:
     store.scores.write([score(n, passed=n % 2 == 0, score=float(n % 2 == 0)) for n in range(1, 21)])
 
     items = list(from_store(store, Selection(), grouping("model")))
-    made = build(items, Options(is_grouped=True))
+    made = build(items, ReportOptions(is_grouped=True))
 
     assert [item.case for item in items] == [one.id for one in runs]
     assert len(made.rows) == 20

@@ -1,4 +1,4 @@
-"""The figures of a report: verdicts by evaluator and group, times, tokens, costs, distributions."""
+"""The statistics of a report: verdicts by evaluator and group, times, tokens, costs, charts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_perm
 from ...pipeline import check_gates
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
-from .data import Bars, Evaluator, Histogram, Item, Verdict
+from .model import Bars, EvaluatorSummary, Histogram, ReportRun, RunVerdict
 
-__all__ = ["Counting"]
+__all__ = ["ReportStatistics"]
 
 _BINS = 12
 _TIMES = 10
@@ -32,31 +32,31 @@ Form = Callable[..., str]
 
 
 @dataclass
-class _Seen:
+class _VerdictSeries:
     """One evaluator's verdicts in one group."""
 
     tally: Tally
-    by_case: dict[str, list[Verdict]] = field(default_factory=dict)
+    by_case: dict[str, list[RunVerdict]] = field(default_factory=dict)
     scores: list[float] = field(default_factory=list)
 
 
 @dataclass
-class _Group:
-    """What the runs of a group took."""
+class _GroupUsage:
+    """The durations and token counts of a group's runs."""
 
     seconds: list[float] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
 
 
-class Counting:
-    """Counts runs one by one."""
+class ReportStatistics:
+    """Accumulates the statistics of a report, run by run."""
 
     def __init__(self, is_grouped: bool) -> None:
         self._is_grouped = is_grouped
         self.runs = 0
-        self.groups: dict[str, _Group] = {}
+        self.groups: dict[str, _GroupUsage] = {}
         self.names: dict[str, None] = {}
-        self._seen: dict[Place, _Seen] = {}
+        self._seen: dict[Place, _VerdictSeries] = {}
         self._timed: dict[str, list[tuple[int, bool]]] = {}
         self._agents: set[str] = set()
         self._conversations: set[str] = set()
@@ -73,13 +73,13 @@ class Counting:
         self._spent = 0.0
         self._priced = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: ReportRun) -> None:
         """Count a run."""
         self.runs += 1
         self._cases.add(item.case)
         self._unpaired += item.case == item.id
         self._runs_failed += bool(item.error)
-        group = self.groups.setdefault(item.group, _Group())
+        group = self.groups.setdefault(item.group, _GroupUsage())
         if item.start_ns:
             first = self._times[0]
             self._times[0] = min(first, item.start_ns) if first else item.start_ns
@@ -90,7 +90,7 @@ class Counting:
         for verdict in item.verdicts:
             self._add_verdict(item, verdict)
 
-    def _add_run(self, item: Item, group: _Group) -> None:
+    def _add_run(self, item: ReportRun, group: _GroupUsage) -> None:
         run = item.trajectory
         if run is None:
             return
@@ -112,10 +112,10 @@ class Counting:
         self._runs_with_failures += failed > 0
         self._runs_with_gaps += bool(run.gaps)
 
-    def _add_verdict(self, item: Item, verdict: Verdict) -> None:
+    def _add_verdict(self, item: ReportRun, verdict: RunVerdict) -> None:
         name = verdict.evaluator
         self.names.setdefault(name)
-        seen = self._seen.setdefault((name, item.group), _Seen(Tally(name)))
+        seen = self._seen.setdefault((name, item.group), _VerdictSeries(Tally(name)))
         seen.tally.add(verdict.as_score())
         case = item.case if self._is_grouped else item.id
         seen.by_case.setdefault(case, []).append(verdict)
@@ -152,7 +152,7 @@ class Counting:
         remark = f"in {_many(self._runs_with_failures, 'run')}" if self._failed_calls else ""
         yield "failed tool calls", f"{self._failed_calls:,}", remark
         if self._runs_with_gaps:
-            yield "runs with gaps", f"{self._runs_with_gaps:,}", "what the traces do not hold"
+            yield "runs with gaps", f"{self._runs_with_gaps:,}", "missing from the traces"
         seconds = [value for group in self.groups.values() for value in group.seconds]
         if seconds:
             yield "median time", duration(round(median(seconds) * 1e9)), _high(seconds, _seconds)
@@ -189,13 +189,13 @@ class Counting:
                 shown = replace(result, evaluator=clean(result.evaluator))
                 yield clean(group), shown
 
-    def evaluators(self, groups: Sequence[str]) -> Iterator[Evaluator]:
+    def evaluators(self, groups: Sequence[str]) -> Iterator[EvaluatorSummary]:
         """Yield each evaluator's counts in each group, compared with the first group."""
-        found: list[Evaluator] = []
+        found: list[EvaluatorSummary] = []
         for name in self.ordered_names():
             base = self._seen.get((name, groups[0]))
             for at, group in enumerate(groups):
-                seen = self._seen.get((name, group)) or _Seen(Tally(name))
+                seen = self._seen.get((name, group)) or _VerdictSeries(Tally(name))
                 counted = _counted(seen, group)
                 found.append(_compared(counted, base, seen) if at and base else counted)
         known = [one.p_value for one in found if one.p_value is not None]
@@ -251,13 +251,13 @@ class Counting:
                 yield Bars(f"Pass rate over time: {clean(name)}", labels, (series,))
 
 
-def _counted(seen: _Seen, group: str) -> Evaluator:
+def _counted(seen: _VerdictSeries, group: str) -> EvaluatorSummary:
     tally = seen.tally
     shares = [
         share for verdicts in seen.by_case.values() if (share := _passes(verdicts)) is not None
     ]
     interval = clopper_pearson(min(math.fsum(shares), len(shares)), len(shares))
-    return Evaluator(
+    return EvaluatorSummary(
         name=clean(tally.evaluator),
         group=clean(group),
         passed=tally.passed,
@@ -265,7 +265,7 @@ def _counted(seen: _Seen, group: str) -> Evaluator:
         unjudged=tally.unjudged,
         errors=tally.errors,
         not_evaluated=tally.not_evaluated,
-        # Of an evaluator that only failed there is no rate: 0 would be a verdict.
+        # An evaluator that only failed has an unknown rate: 0 would be a verdict.
         pass_rate=tally.pass_rate if tally.passed or tally.failed else None,
         low=interval.low,
         high=interval.high,
@@ -273,13 +273,15 @@ def _counted(seen: _Seen, group: str) -> Evaluator:
     )
 
 
-def _passes(verdicts: Sequence[Verdict]) -> float | None:
+def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
     """Return a case's share of passes over runs that were judged or failed to be."""
     judged = [v for v in verdicts if v.passed is not None or v.status == "error"]
     return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
 
 
-def _compared(found: Evaluator, base: _Seen, seen: _Seen) -> Evaluator:
+def _compared(
+    found: EvaluatorSummary, base: _VerdictSeries, seen: _VerdictSeries
+) -> EvaluatorSummary:
     ways: list[int] = []
     differences: list[float] = []
     for case, verdicts in seen.by_case.items():
@@ -297,7 +299,7 @@ def _compared(found: Evaluator, base: _Seen, seen: _Seen) -> Evaluator:
     )
 
 
-def _rate(found: Evaluator) -> tuple[float, float, float, int] | None:
+def _rate(found: EvaluatorSummary) -> tuple[float, float, float, int] | None:
     if found.pass_rate is None:
         return None
     return found.pass_rate, found.low, found.high, found.passed + found.failed + found.errors
@@ -311,7 +313,7 @@ def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
 
 
 def _cost(metadata: Mapping[str, Any]) -> float | None:
-    """Return what a verdict cost (US dollars), where its metadata says so."""
+    """Return the cost of a verdict (USD) from its metadata; None if unknown."""
     for place in (metadata, metadata.get("judge"), metadata.get("usage")):
         if isinstance(place, Mapping):
             for key in ("cost", "cost_usd"):
@@ -334,7 +336,7 @@ def _plain(value: float, digits: int = 3) -> str:
 
 
 def _short(value: float, digits: int = 3) -> str:
-    """Return a count with some figures: ``12.3k``, ``4.56M``."""
+    """Return a number in short form: ``12.3k``, ``4.56M``."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.{digits}g}{unit}"
@@ -354,7 +356,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _time_labels(times: Sequence[float]) -> tuple[str, ...]:
-    """Return times in the shortest form in which they all differ.
+    """Return times in the shortest form that keeps them distinct.
 
     Times of one day leave out the date; times less than a second apart have milliseconds.
     """
@@ -374,13 +376,13 @@ def histogram(
     *,
     is_logarithmic: bool = False,
 ) -> Histogram:
-    """Return how often values lie in bins of the same width, or the same ratio.
+    """Return a histogram with bins of equal width, or of equal ratio.
 
     Args:
-        title: What the values are.
+        title: A name for the values.
         by_group: The values by group.
-        form: Writes an edge with a number of figures.
-        is_logarithmic: Whether bins grow, where the values span more than a factor of ten.
+        form: Formats an edge with a number of digits.
+        is_logarithmic: Whether bins grow geometrically if the values span more than a factor of 10.
     """
     values = sorted(value for group in by_group.values() for value in group)
     low, high = values[0], values[-1]
@@ -403,7 +405,7 @@ def histogram(
 
 
 def _edge_labels(edges: Sequence[float], form: Form) -> list[str]:
-    """Return edges with as many figures as it takes to tell them apart."""
+    """Return edges with enough digits to keep them distinct."""
     labels: list[str] = []
     for digits in range(3, 18):
         labels = [form(edge, digits) for edge in edges]

@@ -1,8 +1,8 @@
-"""What a report shows.
+"""The records that make up a report.
 
-An **item** is one run with its verdicts: a stored trajectory, or a run of an experiment. Items of
-one **case** stand in one row. **Groups** are what is compared: versions, times, experiments; the
-first is the baseline. A **column** is an evaluator in a group.
+A **run** is a stored trajectory or a run of an experiment, with its verdicts. Runs of one **case**
+share a row. **Groups** are compared with each other: versions, periods, experiments; the first one
+is the baseline. A **column** is an evaluator in a group.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ...model import Feedback, Score, Status, Trajectory
 
 __all__ = [
     "Bars",
-    "Cell",
+    "CellValue",
     "Change",
-    "Column",
-    "Comparison",
-    "Duel",
-    "Evaluator",
+    "EvaluatorSummary",
     "Histogram",
-    "Item",
-    "Pairwise",
+    "MatrixCell",
+    "MatrixColumn",
+    "MatrixRow",
+    "PairwiseExample",
+    "PairwiseSummary",
     "Report",
-    "Row",
+    "ReportRun",
+    "RunPair",
+    "RunVerdict",
     "State",
-    "Verdict",
-    "Worth",
 ]
 
 State = Literal["pass", "fail", "mixed", "score", "error", "none", "absent"]
@@ -37,8 +37,8 @@ Change = Literal["", "same", "regressed", "improved", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one evaluator said about one run.
+class RunVerdict:
+    """An evaluator's verdict on one run.
 
     Attributes:
         evaluator: Its name.
@@ -61,8 +61,8 @@ class Verdict:
     version: str = ""
 
     @classmethod
-    def of(cls, found: Score | Feedback) -> Verdict:
-        """Return the verdict that a score or feedback is."""
+    def of(cls, found: Score | Feedback) -> RunVerdict:
+        """Return the verdict of a stored score or of an experiment's feedback."""
         name = found.evaluator if isinstance(found, Score) else found.key
         return cls(
             *(name, found.status, found.score, found.passed, found.label, found.comment),
@@ -71,7 +71,7 @@ class Verdict:
         )
 
     def as_score(self, name: str = "") -> Score:
-        """Return the score that says the same of the trajectory of an id."""
+        """Return the verdict as a score of the trajectory with this id."""
         return Score(
             *(name, "", "", self.evaluator, self.version, self.status),
             *(self.score, self.label, self.passed, self.comment),
@@ -90,21 +90,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReportRun:
     """One run with its verdicts.
 
     Attributes:
         id: The trajectory's or the run's id.
-        group: The group it stands in.
-        case: What pairs it with the runs of other groups.
-        label: How its row is called.
-        verdicts: What the evaluators said.
-        trajectory: The run's trajectory, where there is one.
-        inputs: What an experiment's run was given.
-        outputs: What came of an experiment's run, where that is not its trajectory.
+        group: Its group.
+        case: Its case; runs of the same case are compared across groups.
+        label: The label of its row.
+        verdicts: The evaluators' verdicts.
+        trajectory: Its trajectory, if known.
+        inputs: The inputs of an experiment's run.
+        outputs: The outputs of an experiment's run, unless they are its trajectory.
         error: Why an experiment's run failed, or "".
-        start_ns: When it began; 0 when that is not known.
-        end_ns: When it ended.
+        start_ns: When it began (ns since the epoch); 0 if unknown.
+        end_ns: When it ended (ns since the epoch); 0 if unknown.
         repetition: Which repetition of its case it is, from 0.
     """
 
@@ -112,7 +112,7 @@ class Item:
     group: str
     case: str
     label: str
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[RunVerdict, ...] = ()
     trajectory: Trajectory | None = None
     inputs: Any = None
     outputs: Any = None
@@ -123,7 +123,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MatrixColumn:
     """An evaluator in a group: a column of the matrix.
 
     Attributes:
@@ -137,12 +137,12 @@ class Column:
     is_baseline: bool = False
 
 
-class Worth(NamedTuple):
-    """What verdicts are compared by.
+class CellValue(NamedTuple):
+    """The value by which cells are compared.
 
     Attributes:
-        value: The share of passes, or the mean score where nothing passes or fails.
-        is_share: Whether it is the former.
+        value: The share of passes, or the mean score if nothing passes or fails.
+        is_share: Whether `value` is a share of passes.
     """
 
     value: float
@@ -150,56 +150,56 @@ class Worth(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What an evaluator said about the runs of a case in a group.
+class MatrixCell:
+    """An evaluator's verdicts on the runs of a case in a group.
 
     Attributes:
-        state: All of it in a word; ``absent`` where the group has no such run, or the evaluator
-            did not look at it.
-        text: What the cell shows.
-        value: What it is sorted by: the mean score, or the share of passes; None without.
-        worth: What it is compared by; None without.
-        runs: The ids of the runs, the one to look at first.
-        note: Why, in a line.
+        state: The verdicts in a word; ``absent`` if the group has no run of this case, or the
+            evaluator did not score it.
+        text: The text of the cell.
+        value: The sort key: the mean score, or the share of passes; None if unknown.
+        worth: The value to compare by; None if unknown.
+        runs: The ids of the runs, the one to open first.
+        note: The reason, in one line.
         change: How it differs from the baseline's cell.
     """
 
     state: State
     text: str = ""
     value: float | None = None
-    worth: Worth | None = None
+    worth: CellValue | None = None
     runs: tuple[str, ...] = ()
     note: str = ""
     change: Change = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """A case, or a run.
 
     Attributes:
-        label: What it is called.
+        label: Its name.
         detail: A second, smaller line.
         runs: The ids of its runs.
         cells: A cell for each column.
-        change: The worst that happened against the baseline.
+        change: The worst change from the baseline.
         badness: 0 if anything failed, 1 if a verdict is missing, 2 otherwise.
-        diffs: For each group beside the baseline, the runs lined up; empty without.
-        started_ns: When its latest run began.
-        took_ns: How long its runs took, on average.
-        tokens: The tokens they used, on average.
-        failures: How many of their tool calls failed.
-        gaps: The codes of what their traces do not hold.
-        words: What a search finds it by.
+        diffs: For each group but the baseline, its run aligned with the baseline's.
+        started_ns: When its latest run began (ns since the epoch).
+        took_ns: The mean duration of its runs (ns).
+        tokens: The mean number of tokens of its runs.
+        failures: The number of failed tool calls.
+        gaps: The codes of the runs' gaps.
+        words: Additional search terms.
     """
 
     label: str
     detail: str
     runs: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[MatrixCell, ...]
     change: Change = ""
     badness: int = 2
-    diffs: tuple[Comparison, ...] = ()
+    diffs: tuple[RunPair, ...] = ()
     started_ns: int = 0
     took_ns: int = 0
     tokens: int = 0
@@ -214,15 +214,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Two runs lined up, message by message.
+class RunPair:
+    """Two runs, aligned message by message.
 
     Attributes:
-        left: The baseline's run.
-        right: The other.
-        group: The other's group.
-        pairs: The index of a message of each side, or None, and whether both are the same.
-        first: The index of the first pair that differs, or None.
+        left: The id of the baseline's run.
+        right: The id of the other run.
+        group: The group of the other run.
+        pairs: Per row, the message index on each side (or None) and whether both are the same.
+        first: The index of the first row that differs, or None.
     """
 
     left: str
@@ -233,27 +233,26 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluator:
+class EvaluatorSummary:
     """An evaluator's verdicts in one group, counted.
 
     Attributes:
         name: The evaluator.
         group: The group, or "".
         passed: Runs that passed.
-        failed: Runs that did not.
-        unjudged: Runs with a verdict that is neither.
-        errors: Runs on which the evaluator failed.
-        not_evaluated: Runs that could not be judged.
-        pass_rate: Passes over runs that were judged or failed to be; None where nothing passed
-            or failed.
+        failed: Runs that failed.
+        unjudged: Runs with a verdict that neither passes nor fails.
+        errors: Runs on which the evaluator raised an error.
+        not_evaluated: Runs that could not be evaluated.
+        pass_rate: Passes over passes, fails and errors; None if nothing passed or failed.
         low: The lower end of its 95% interval.
         high: The upper end.
-        mean: The mean score; None without.
-        better: Cases that are better than the baseline's.
-        worse: Cases that are worse.
-        paired: Cases that both have a verdict on.
-        p_value: That of no difference: a paired permutation test over cases (of passes and fails
-            the exact McNemar test), adjusted for all comparisons shown; None for the baseline.
+        mean: The mean score; None if unknown.
+        better: Cases that improved over the baseline.
+        worse: Cases that regressed.
+        paired: Cases with a verdict in both groups.
+        p_value: From a paired permutation test over cases (for passes and fails, the exact
+            McNemar test), adjusted for all comparisons shown; None for the baseline.
     """
 
     name: str
@@ -275,12 +274,12 @@ class Evaluator:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Rates with intervals, by group or over time: a chart.
+    """A chart of rates with intervals, by group or over time.
 
     Attributes:
-        title: What it shows.
-        labels: Below each place.
-        series: By name, for each place ``(rate, low, high, count)``, or None.
+        title: Its title.
+        labels: The labels of the x axis.
+        series: By name, for each label ``(rate, low, high, count)``, or None.
     """
 
     title: str
@@ -290,13 +289,13 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often values lie between edges: a chart.
+    """A histogram.
 
     Attributes:
-        title: What it shows.
-        labels: Each bin's range.
-        series: By group, how many values are in each bin.
-        note: Its median and 95th percentile, or the like.
+        title: Its title.
+        labels: The range of each bin.
+        series: By group, the number of values in each bin.
+        note: A remark, such as the median and the 95th percentile.
     """
 
     title: str
@@ -306,16 +305,16 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
-    """One example on which a pairwise evaluator compared runs.
+class PairwiseExample:
+    """An example on which a pairwise evaluator compared runs.
 
     Attributes:
         case: The example.
         runs: The ids of the runs that were compared.
-        asked: For each answer, the names as they were shown and the scores in that order; scores
-            are empty where the evaluator failed.
-        winner: The name of the better one, "" for a tie, None where there is no answer.
-        is_flipped: Whether the order in which they were shown changed the answer.
+        asked: For each answer, the names in the order shown and their scores; the scores are
+            empty if the evaluator failed.
+        winner: The name of the better one, "" for a tie, None if the evaluator failed.
+        is_flipped: Whether the answer depended on the order shown.
         note: The evaluator's reasons.
     """
 
@@ -328,21 +327,21 @@ class Duel:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairwise:
+class PairwiseSummary:
     """A comparison of two experiments by a pairwise evaluator.
 
     Attributes:
         key: The question's name.
-        names: The two experiments; the second is held against the first.
-        wins: The examples on which each was better; those with repetitions count as shares.
-        ties: Those on which neither was.
-        errors: Comparisons that failed.
-        share: The second's wins and half the ties, over all examples; None without any.
+        names: The two experiments; the second is compared with the first.
+        wins: The number of examples each experiment won; repetitions count as shares.
+        ties: The number of tied examples.
+        errors: The number of failed comparisons.
+        share: The second's win rate, a tie as half; None without examples.
         low: The lower end of its 95% interval.
         high: The upper end.
-        p_value: That of no preference, adjusted for all pairs and questions.
-        flip_rate: Of what was asked in both orders, the share that the order decided, or None.
-        first_rate: How often the one shown first is preferred, ties aside, or None.
+        p_value: For the hypothesis of no preference, adjusted for all pairs and questions.
+        flip_rate: The share of comparisons asked in both orders that the order decided, or None.
+        first_rate: How often the answer shown first is preferred, without ties, or None.
         duels: The examples.
     """
 
@@ -357,28 +356,28 @@ class Pairwise:
     p_value: float
     flip_rate: float | None
     first_rate: float | None
-    duels: tuple[Duel, ...]
+    duels: tuple[PairwiseExample, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a page shows.
+    """A whole report.
 
     Attributes:
         title: Its heading.
-        selection: What was chosen, as names and values.
-        figures: The counts of the header, as names, values and remarks.
-        groups: What is compared, the baseline first; one group without a name where nothing is.
-        evaluators: The verdicts counted, by evaluator and group.
-        columns: The matrix' columns.
+        selection: The filters in force, as names and values.
+        figures: The figures of the header, as names, values and remarks.
+        groups: The compared groups, the baseline first; [""] without a comparison.
+        evaluators: Counts of verdicts by evaluator and group.
+        columns: The columns of the matrix.
         rows: Its rows.
-        details: For each run shown, the JSON text of what the panel shows.
+        details: For each run shown, its details as JSON text.
         charts: The distributions.
         pairwise: The pairwise comparisons.
-        gates: For each group, whether each gate held.
-        notes: What was left out, and why.
+        gates: The result of each gate in each group.
+        notes: Remarks on runs and details left out.
         static: The ids of the runs to print in full.
-        made_ns: When the report was made.
+        made_ns: When the report was made (ns since the epoch).
         version: The version of oteval.
     """
 
@@ -386,12 +385,12 @@ class Report:
     selection: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str, str], ...]
     groups: tuple[str, ...]
-    evaluators: tuple[Evaluator, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    evaluators: tuple[EvaluatorSummary, ...]
+    columns: tuple[MatrixColumn, ...]
+    rows: tuple[MatrixRow, ...]
     details: Mapping[str, str]
     charts: tuple[Bars | Histogram, ...] = ()
-    pairwise: tuple[Pairwise, ...] = ()
+    pairwise: tuple[PairwiseSummary, ...] = ()
     gates: tuple[tuple[str, GateResult], ...] = ()
     notes: tuple[str, ...] = ()
     static: tuple[str, ...] = ()

@@ -99,7 +99,7 @@ def test_markdown_counts_and_lists_what_did_not_pass(shown: Run) -> None:
     [
         ([], "give --html FILE or --md FILE"),
         (["--html", "r.html", "--by", "colour"], "--by 'colour': there are"),
-        (["--html", "r.html", "--by", "version", "--baseline", "v9"], "not one of the compared groups"),
+        (["--html", "r.html", "--by", "version", "--baseline", "v9"], "not one of the compared"),
         (["--html", "r.html", "--by", "agent", "--split", "2026-11-20"], "two ways to compare"),
         (["--html", "r.html", "--case", "test.case.id"], "write attributes.KEY"),
         (["--html", "no/r.html"], "no/r.html: cannot be written"),

@@ -1,0 +1,141 @@
+"""Run asynchronous code from blocking code, and write code once for both.
+
+`run_sync` blocks until any coroutine has run on a background event loop (`BackgroundLoop`).
+
+A function that users call both ways is written once, as an ``async def`` that awaits only
+`IoCall`: an I/O call with a blocking and an asynchronous form. `drive` runs such a coroutine in the
+caller's thread, without an event loop; `drive_async` runs it on the caller's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+__all__ = ["BackgroundLoop", "IoCall", "drive", "drive_async", "run_sync", "wait_for"]
+
+Value = TypeVar("Value")
+
+
+class IoCall(Generic[Value]):
+    """An I/O call that a coroutine awaits, in a blocking and an asynchronous form.
+
+    Args:
+        blocking: Makes the call and returns its result; used by `drive`.
+        asynchronous: Returns an awaitable of the same result; used by `drive_async`.
+    """
+
+    __slots__ = ("asynchronous", "blocking")
+
+    def __init__(
+        self, blocking: Callable[[], Value], asynchronous: Callable[[], Awaitable[Value]]
+    ) -> None:
+        self.blocking = blocking
+        self.asynchronous = asynchronous
+
+    def __await__(self) -> Generator[IoCall[Value], Value, Value]:
+        return (yield self)
+
+
+def wait_for(future: Future[Value]) -> IoCall[Value]:
+    """Wait for a future that any thread or event loop may complete."""
+    return IoCall(future.result, lambda: asyncio.wrap_future(future))
+
+
+def drive(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine that awaits only `IoCall`, making each call in its blocking form."""
+    try:
+        call: IoCall[Any] = coroutine.send(None)
+        while True:
+            try:
+                result = call.blocking()
+            except BaseException as error:
+                call = coroutine.throw(error)
+            else:
+                call = coroutine.send(result)
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+    finally:
+        coroutine.close()
+
+
+async def drive_async(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine that awaits only `IoCall`, awaiting each call in its asynchronous form."""
+    try:
+        call: IoCall[Any] = coroutine.send(None)
+        while True:
+            try:
+                result = await call.asynchronous()
+            except BaseException as error:
+                call = coroutine.throw(error)
+            else:
+                call = coroutine.send(result)
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+    finally:
+        coroutine.close()
+
+
+class BackgroundLoop:
+    """An event loop in a daemon thread, which blocking code hands coroutines to.
+
+    The thread starts with the first coroutine, and again after a fork.
+
+    Args:
+        name: The thread's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, Value]) -> Value:
+        """Run a coroutine in a copy of the caller's context, and return its result.
+
+        An interrupt of the caller cancels the coroutine wherever it waits, which a thread that
+        waits on a socket does not allow.
+
+        Raises:
+            RuntimeError: The caller runs on this event loop, and would wait for itself forever.
+        """
+        loop = self._running()
+        if self._thread is threading.current_thread():
+            coroutine.close()
+            raise RuntimeError(f"blocking call on the event loop of {self._name!r}; await it")
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine without waiting for it."""
+        asyncio.run_coroutine_threadsafe(coroutine, self._running())
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # After a fork the loop exists, but its thread does not.
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                # A daemon: a server that never answers must not keep the process alive.
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name=self._name, daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+_default = BackgroundLoop("oteval event loop")
+
+
+def run_sync(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run any coroutine from blocking code, on a background event loop, and return its result."""
+    return _default.run(coroutine)

@@ -19,7 +19,7 @@ from .compression import ZSTD_MAGIC, unzstd
 from .otlp import Decoded, decode_json, decode_protobuf, parse_json
 from .tape import Tape
 
-__all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream"]
+__all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream", "read_varint"]
 
 MAX_MESSAGE = 256 << 20
 _ENTRY = 0x0A  # resource_spans or resource_logs
@@ -54,7 +54,7 @@ def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
         tag = head[at]
         if tag not in allowed:
             return False
-        length, at = _varint(head, at + 1)
+        length, at = read_varint(head, at + 1)
         if length is None:
             return len(head) > 1
         if at + length > end:
@@ -93,7 +93,7 @@ def read_message(tape: Tape) -> Iterator[Decoded | str]:
     while tag := tape.take(1):
         offset = tape.offset - 1
         prefix = tape.head(10)
-        size, used = _varint(prefix, 0)
+        size, used = read_varint(prefix, 0)
         if tag[0] != _ENTRY:
             yield f"there is no OTLP entry at byte {offset}; the rest is skipped"
             return
@@ -139,14 +139,14 @@ def _whole_part(data: bytes, path: tuple[int, ...]) -> bytes:
     at = 0
     while at < len(data):
         start = at
-        tag, at = _varint(data, at)
+        tag, at = read_varint(data, at)
         end = None if tag is None else _field_end(data, at, tag & 7)
         if end is not None and end <= len(data):
             at = end
             continue
         if end is not None and path and tag == path[0]:
-            content = _whole_part(data[_varint(data, at)[1] :], path[1:])
-            return data[: start + 1] + _as_varint(len(content)) + content
+            content = _whole_part(data[read_varint(data, at)[1] :], path[1:])
+            return data[: start + 1] + _varint_bytes(len(content)) + content
         return data[:start]
     return data
 
@@ -154,12 +154,12 @@ def _whole_part(data: bytes, path: tuple[int, ...]) -> bytes:
 def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
     """Return where the field ends whose content begins at `at`; None where that is not known."""
     if wire_type in (0, 2):
-        value, after = _varint(data, at)
+        value, after = read_varint(data, at)
         return None if value is None else after + (value if wire_type == 2 else 0)
     return at + {1: 8, 5: 4}.get(wire_type, len(data) + 1)
 
 
-def _varint(data: bytes, at: int) -> tuple[int | None, int]:
+def read_varint(data: bytes, at: int) -> tuple[int | None, int]:
     """Return the number at `at`, None where it is cut or too long, and where it ends."""
     value = 0
     for shift in range(0, 64, 7):
@@ -173,7 +173,7 @@ def _varint(data: bytes, at: int) -> tuple[int | None, int]:
     return None, at
 
 
-def _as_varint(value: int) -> bytes:
+def _varint_bytes(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -17,7 +17,7 @@ from typing import Any
 from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
 from ..files import file_stamp
-from ..ingest.receiver.redaction import Redactor, Rule
+from ..ingest.receiver.redaction import RedactionRule, Redactor
 
 __all__ = ["RedactionRules"]
 
@@ -107,7 +107,7 @@ class RedactionRules:
 
     def _take(self, text: str) -> None:
         config = parse_config(text, self._path)
-        rules = [Rule(tuple(one.keys), one.pattern, one.replace) for one in config.redact]
+        rules = [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in config.redact]
         self.redactor = Redactor(rules)
         self._count = len(rules)
         self._loads += 1

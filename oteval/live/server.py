@@ -28,12 +28,12 @@ from starlette.types import ASGIApp
 from .. import machine
 from ..errors import ConfigError
 from ..files import private_folder
-from ..ingest.receiver.answers import Refused
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
-from ..ingest.receiver.hosts import LocalNames, is_local
-from ..ingest.receiver.http import HttpReceiver, Server, refusal
+from ..ingest.receiver.http import HttpReceiver, refusal
+from ..ingest.receiver.http_server import HttpServer, LocalHosts, is_local
 from ..ingest.receiver.intake import Intake
+from ..ingest.receiver.responses import RequestRefused
 from ..ingest.spool import Spool
 from ..ingest.spool_reader import SpoolReader
 from .asking import ask
@@ -171,7 +171,7 @@ class _Front:
         self._back = Supervisor(replace(settings, notice=notice), self._spool.stored)
         supervising = asyncio.create_task(self._back.run())
         receiver = HttpReceiver(self._intake, self._access, limit=settings.limit)
-        server = Server(
+        server = HttpServer(
             self._guarded(receiver.application(self._routes())),
             certificate=self._tls.certificate if self._tls else None,
             key=self._tls.key if self._tls else None,
@@ -198,7 +198,7 @@ class _Front:
         await asyncio.wait({supervising})
 
     async def _end(
-        self, server: Server, serving: asyncio.Task[None], grpc_server: GrpcReceiver | None
+        self, server: HttpServer, serving: asyncio.Task[None], grpc_server: GrpcReceiver | None
     ) -> None:
         _log.info("stopping: what is spooled is stored")
         self._stopping.set()
@@ -237,7 +237,7 @@ class _Front:
         host = split_address(self._settings.http)[0]
         if not host or not is_local(host):
             return application
-        return LocalNames(application, self._needs_token)
+        return LocalHosts(application, self._needs_token)
 
     def _needs_token(self, path: str) -> bool:
         if path.startswith("/v1/"):
@@ -283,7 +283,9 @@ class _Front:
             path = request.path_params["path"]
             body = await asyncio.wait_for(ask(self._back.state["socket"], path, query), 60)
         except (OSError, KeyError, TimeoutError):
-            return refusal(Refused(503, "away", "the storing process is away", retry_after=1))
+            return refusal(
+                RequestRefused(503, "away", "the storing process is away", retry_after=1)
+            )
         status = 200
         if body.startswith(b'{"error":'):
             status = int(orjson.loads(body).get("status", 500))
@@ -293,7 +295,7 @@ class _Front:
         try:
             peer = request.client.host if request.client else ""
             self._access.admit_reader(request.headers.get("authorization"), peer)
-        except Refused as refused:
+        except RequestRefused as refused:
             return refusal(refused)
         return None
 

@@ -1,4 +1,4 @@
-"""Requests on their way to the spool, by senders that mean harm or have bad luck."""
+"""Requests from hostile or unlucky senders on their way to the spool."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from oteval.ingest.receiver.answers import Refused
-from oteval.ingest.receiver.arrivals import Arrivals
 from oteval.ingest.receiver.intake import Intake
-from oteval.ingest.receiver.redaction import Redactor, Rule
+from oteval.ingest.receiver.limits import Uploads
+from oteval.ingest.receiver.redaction import RedactionRule, Redactor
+from oteval.ingest.receiver.responses import RequestRefused
 from oteval.ingest.spool import Spool
 from oteval.ingest.spool_reader import SpoolReader
 
@@ -22,7 +22,7 @@ SECRET = "ann@example.com"
 
 
 def deep_request(depth: int) -> bytes:
-    """Return a request with a secret inside of so many lists."""
+    """Return a request with a secret inside that many nested lists."""
     value: dict[str, Any] = {"stringValue": SECRET}
     for _ in range(depth):
         value = {"arrayValue": {"values": [value]}}
@@ -39,12 +39,10 @@ def deep_request(depth: int) -> bytes:
 
 @pytest.mark.parametrize("attributes", [{}, {"tenant": "a"}])
 @pytest.mark.parametrize("depth", [1, 90, 150])
-def test_a_token_with_attributes_keeps_nothing_from_redaction(
-    tmp_path: Path, depth: int, attributes: Mapping[str, str]
-):
-    """JSON too deep to be written at once is redacted, also with attributes of a token."""
+def test_deep_json_is_redacted(tmp_path: Path, depth: int, attributes: Mapping[str, str]):
+    """JSON nested too deeply for orjson is redacted, with and without a token's attributes."""
     spool = Spool(tmp_path)
-    intake = Intake(spool, Redactor([Rule(pattern=r"\w+@example\.com")]), lambda *_: None)
+    intake = Intake(spool, Redactor([RedactionRule(pattern=r"\w+@example\.com")]), lambda *_: None)
 
     intake.take("traces", "json", deep_request(depth), attributes).durable.result()
     spool.close()
@@ -55,39 +53,39 @@ def test_a_token_with_attributes_keeps_nothing_from_redaction(
     assert all(value.encode() in stored for value in attributes)
 
 
-def test_a_string_without_an_end_is_looked_through_once(tmp_path: Path):
-    """The parts of a body are counted in linear time, however many quotation marks it has."""
+def test_counting_parts_takes_linear_time(tmp_path: Path):
+    """An unterminated string with many quotation marks is scanned once."""
     spool = Spool(tmp_path)
     intake = Intake(spool, None, lambda *_: None)
     body = b'{"resourceSpans":"' + b"," * 4_000_001 + rb"\"" * 60_000
 
     start = time.process_time()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         intake.take("traces", "json", body)
     spool.close()
 
     assert time.process_time() - start < 10
 
 
-def test_a_request_that_is_late_already_can_give_way():
-    """A request whose time is up does not fail the one that it has to give way to."""
+def test_a_request_that_timed_out_can_be_displaced():
+    """Displacing a request whose timeout has expired does not fail the newer request."""
 
     async def main() -> str:
-        arrivals = Arrivals(most_bytes=100, most=1, timeout=1.05)
-        late = asyncio.create_task(stalled(arrivals))
+        uploads = Uploads(max_bytes=100, max_count=1, timeout=1.05)
+        late = asyncio.create_task(stalled(uploads))
         await asyncio.sleep(0)
-        (arrival,) = arrivals._arriving
-        while not arrival._timeout.expired():
+        (upload,) = uploads._arriving
+        while not upload._timeout.expired():
             await asyncio.sleep(0)
-        async with arrivals.arriving() as other:
+        async with uploads.receive() as other:
             other.add(100)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await late
         return refused.value.kind
 
-    async def stalled(arrivals: Arrivals) -> None:
-        async with arrivals.arriving() as arrival:
-            arrival.add(1)
+    async def stalled(uploads: Uploads) -> None:
+        async with uploads.receive() as upload:
+            upload.add(1)
             await asyncio.Event().wait()
 
     assert asyncio.run(main()) == "busy"

@@ -24,12 +24,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from oteval.ingest.receiver import http as receiver_http
+from oteval.ingest.receiver import http_server
 from oteval.ingest.receiver.auth import Access
 from oteval.ingest.receiver.grpc import GrpcReceiver
-from oteval.ingest.receiver.http import HttpReceiver, Server
+from oteval.ingest.receiver.http import HttpReceiver
+from oteval.ingest.receiver.http_server import HttpServer
 from oteval.ingest.receiver.intake import Intake
-from oteval.ingest.receiver.redaction import Redactor, Rule
+from oteval.ingest.receiver.redaction import RedactionRule, Redactor
 from oteval.ingest.spool import Position, Record, Spool
 from oteval.ingest.spool_reader import SpoolReader
 
@@ -52,7 +53,7 @@ class _Running:
         self._sock = socket.create_server(("127.0.0.1", 0))
         self.port = self._sock.getsockname()[1]
         receiver = HttpReceiver(self.intake, access, limit=LIMIT, body_timeout=0.5)
-        self._server = Server(receiver.application())
+        self._server = HttpServer(receiver.application())
         self._grpc = GrpcReceiver(self.intake, access, "127.0.0.1:0", limit=LIMIT)
         self._grpc.start()
         self.grpc_port = self._grpc.port
@@ -294,7 +295,7 @@ def test_ten_thousand_spans_deep(running: _Running) -> None:
 
 def test_headers_that_never_end(running: _Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred connections that send a byte now and then are closed; others are served."""
-    monkeypatch.setattr(receiver_http, "HEADER_TIMEOUT", 0.5)
+    monkeypatch.setattr(http_server, "HEADER_TIMEOUT", 0.5)
     slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(100)]
     for one in slow:
         one.sendall(b"POST /v1/traces HTTP/1.1\r\nx: ")
@@ -364,7 +365,9 @@ def test_a_full_spool_asks_to_come_again(tmp_path: Path) -> None:
 
 def test_what_is_redacted_is_never_written(running: _Running) -> None:
     """Values by key and text by pattern are gone from the spool in both encodings."""
-    running.intake.redactor = Redactor([Rule(("user.*",)), Rule((), r"\d{4}-\d{4}", "[card]")])
+    running.intake.redactor = Redactor(
+        [RedactionRule(("user.*",)), RedactionRule((), r"\d{4}-\d{4}", "[card]")]
+    )
     request = ExportTraceServiceRequest.FromString(traces(1, name="pay 1234-5678"))
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.attributes.add(key="user.email").value.string_value = "a@b.example"

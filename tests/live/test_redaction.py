@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.served import Served, until
-from oteval.ingest.receiver.redaction import Redactor, Rule
+from oteval.ingest.receiver.redaction import RedactionRule, Redactor
 from oteval.model import LogRecord, Span
 from oteval.store import Store
 
@@ -159,7 +159,7 @@ def test_a_server_does_not_start_with_rules_that_it_cannot_read(tmp_path: Path) 
 
 
 SECRET = "4111-1111-1111-1111"
-CARD = Rule((), r"\b\d{4}-?\d{4}-?\d{4}-?\d{4}\b", "[card]")
+CARD = RedactionRule((), r"\b\d{4}-?\d{4}-?\d{4}-?\d{4}\b", "[card]")
 NUMBER = int(SECRET.replace("-", ""))
 TIMES = (1_700_000_000_000_000_000, 4111111111111111)
 
@@ -296,7 +296,7 @@ def test_a_file_that_is_half_written_is_not_taken(server: Served) -> None:
 
 def test_globs_may_hold_brackets() -> None:
     """A key with brackets is named by itself, and brackets are a set as well."""
-    redactor = Redactor([Rule(("m[0].c", "*.pass?"))])
+    redactor = Redactor([RedactionRule(("m[0].c", "*.pass?"))])
     document = {"a": [{"key": key, "value": 1} for key in ("m[0].c", "m0.c", "x.pass1", "other")]}
 
     found = redactor.json(document)

@@ -1,5 +1,11 @@
-"""OTLP received: over HTTP (`http`) and gRPC (`grpc`), checked, redacted, spooled (`intake`).
+"""The OTLP receiver: requests over HTTP and gRPC, checked, redacted and spooled.
 
-A request is answered with success only once it is durable. Nothing is decoded into spans here:
-what comes is looked through for what is wrong with it, and kept as it came.
+The way of a request, file by file:
+
+- `http_server` limits connections, `http` and `grpc` read the body of a request.
+- `auth` checks the sender's token and its rate.
+- `limits` bounds the bytes, parts and duration of requests.
+- `intake` parses and checks the request, sets the token's resource attributes, and spools it.
+- `redaction` and `text_redaction` remove secrets before anything is written to disk.
+- `responses` encodes the answer. Success is sent only once the request is durable.
 """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .answers import Refused
+from .responses import RequestRefused
 
 __all__ = ["Access", "Permission", "RefusalLog", "Token", "digest_of"]
 
@@ -97,7 +97,7 @@ class Access:
             peer: The sender's address, for the log.
 
         Raises:
-            Refused: The token is missing, unknown or over its rate.
+            RequestRefused: The token is missing, unknown or over its rate.
         """
         token = self._admit("ingest", authorization, peer)
         if token.requests_per_second is not None:
@@ -108,7 +108,7 @@ class Access:
         """Return the token of a reader.
 
         Raises:
-            Refused: The token is missing or unknown.
+            RequestRefused: The token is missing or unknown.
         """
         return self._admit("read", authorization, peer)
 
@@ -125,7 +125,7 @@ class Access:
             return found
         self._refusals.note(peer, "token missing" if not given else "token unknown")
         name = _VARIABLES[permission]
-        raise Refused(401, "token", f"send 'authorization: Bearer TOKEN' with the {name}")
+        raise RequestRefused(401, "token", f"send 'authorization: Bearer TOKEN' with the {name}")
 
     def _limit(self, token: Token, peer: str) -> None:
         assert token.requests_per_second is not None
@@ -138,7 +138,7 @@ class Access:
         if wait > 0:
             self._refusals.note(peer, f"token {token.name!r} is over its rate")
             reason = f"more than {token.requests_per_second:g} requests a second"
-            raise Refused(429, "rate", reason, retry_after=max(1, round(wait)))
+            raise RequestRefused(429, "rate", reason, retry_after=max(1, round(wait)))
 
 
 class _RateLimiter:

@@ -1,7 +1,7 @@
 """OTLP over gRPC: the Export methods of traces, logs and metrics.
 
-Calls are coroutines of one event loop in a thread of its own: a call that sends nothing takes no
-thread from others. Its metadata is looked at before its message is read.
+Calls are coroutines of one event loop in a separate thread, so that a stalled call occupies no
+thread. The token in the metadata is checked before the message is read.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import grpc
 from grpc import aio
 
 from ..spool import Kind, SpoolFull
-from .answers import Refused, status_message, success, too_busy
-from .arrivals import Arrival, Arrivals
 from .auth import Access
 from .intake import Intake, Taken
-from .limits import MAX_BYTES, is_compressed, plain_grpc, too_large
+from .limits import MAX_BYTES, Upload, Uploads, decompressed_grpc, is_compressed, too_large
+from .responses import RequestRefused, status_protobuf, success_body, too_busy
 
 __all__ = ["GrpcReceiver"]
 
@@ -31,12 +30,13 @@ _KINDS = {"traces": ("trace", "Trace"), "logs": ("logs", "Logs"), "metrics": ("m
 _METHODS = {
     f"/{_SERVICE.format(folder, name)}/Export": kind for kind, (folder, name) in _KINDS.items()
 }
-# A message this small is looked through at once; a thread of its own would cost more.
+# Messages up to this size (bytes) are checked in the event loop; a thread would cost more.
 _SMALL = 1 << 16
 _THREADS = 4
-_AT_ONCE = 512 << 20
-_MOST_CALLS = 1024
-MESSAGE_TIMEOUT = 30.0
+# Messages of all senders together, which are held in memory (bytes).
+_MAX_ARRIVING_BYTES = 512 << 20
+_MAX_CALLS = 1024
+MESSAGE_TIMEOUT = 30.0  # seconds
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -70,12 +70,12 @@ class GrpcReceiver:
         """Bind, but do not serve yet.
 
         Args:
-            intake: Where requests go.
-            access: Who may send.
-            address: ``host:port``; port 0 takes any.
+            intake: Checks requests and appends them to the spool.
+            access: Decides who may send.
+            address: ``host:port``; port 0 is any free port.
             limit: The most bytes of a request, decompressed.
-            credentials: For TLS.
-            message_timeout: After how many seconds a call's message must have arrived.
+            credentials: The server's credentials, for TLS.
+            message_timeout: Seconds within which a call's message must have arrived.
             connections: The most connections.
 
         Raises:
@@ -104,7 +104,14 @@ class GrpcReceiver:
         self._run(self._server.start())
 
     def stop(self, grace: float) -> threading.Event:
-        """Take no more calls, and give those there are some seconds to end."""
+        """Refuse new calls, and let the running ones finish.
+
+        Args:
+            grace: Seconds after which running calls are cancelled.
+
+        Returns:
+            An event that is set once the server has stopped.
+        """
         stopped = threading.Event()
 
         async def stop() -> None:
@@ -127,13 +134,15 @@ class GrpcReceiver:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        self._arrivals = Arrivals(most_bytes=_AT_ONCE, most=_MOST_CALLS, timeout=self._timeout)
+        self._uploads = Uploads(
+            max_bytes=_MAX_ARRIVING_BYTES, max_count=_MAX_CALLS, timeout=self._timeout
+        )
         self._server = aio.server(
             handlers=[_Handler(self)],
             options=[
-                # Above our own limit, so that a message a little too large gets our own answer.
+                # Above our limit: the sender of a slightly larger message then gets our response.
                 ("grpc.max_receive_message_length", min(4 * self._limit, (1 << 31) - 1)),
-                # Its decompression knows no limit; `plain_grpc` does.
+                # gRPC's decompression has no limit; `decompressed_grpc` has one.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", 128),
@@ -157,20 +166,20 @@ class GrpcReceiver:
     ) -> bytes:
         """Answer one Export call."""
         start = time.perf_counter()
-        outcome, good, rejected = "ok", 0, 0
+        outcome, valid, rejected = "ok", 0, 0
         try:
             token = self._access.admit_sender(authorization, _host(context.peer()))
             taken = await self._take(kind, context, token.attributes)
             if taken is None:
                 return b""
-            good, rejected, text = taken.checked
-            return success(kind, "protobuf", rejected, text)
-        except Refused as refused:
+            valid, rejected, text = taken.contents
+            return success_body(kind, "protobuf", rejected, text)
+        except RequestRefused as refused:
             outcome = refused.kind
             code = _CODES.get(refused.status, grpc.StatusCode.INVALID_ARGUMENT)
             number: int = code.value[0]
-            # Senders try again only when the status has its RetryInfo.
-            context.set_trailing_metadata(((_DETAILS, status_message(refused, number)),))
+            # Senders retry only if the status has a RetryInfo.
+            context.set_trailing_metadata(((_DETAILS, status_protobuf(refused, number)),))
             context.set_code(code)
             context.set_details(refused.reason)
             return b""
@@ -178,18 +187,18 @@ class GrpcReceiver:
             outcome = "gone"
             raise
         finally:
-            self._intake.observe(kind, outcome, good, rejected, time.perf_counter() - start)
+            self._intake.observe(kind, outcome, valid, rejected, time.perf_counter() - start)
 
     async def _take(
         self, kind: str, context: aio.ServicerContext[Any, Any], attributes: Mapping[str, str]
     ) -> Taken | None:
-        arrival: Arrival | None = None
+        upload: Upload | None = None
         try:
-            async with self._arrivals.arriving() as arrival:
+            async with self._uploads.receive() as upload:
                 message = await context.read()
                 if not isinstance(message, bytes):
-                    raise Refused(400, "malformed", "the call has no message")
-                arrival.add(len(message))
+                    raise RequestRefused(400, "malformed", "the call has no message")
+                upload.add(len(message))
             if kind == "metrics":
                 return None
             name: Kind = "logs" if kind == "logs" else "traces"
@@ -205,11 +214,11 @@ class GrpcReceiver:
                 raise too_busy(str(error), "disk") from None
             return taken
         finally:
-            if arrival is not None:
-                self._arrivals.done(arrival)
+            if upload is not None:
+                self._uploads.done(upload)
 
     def _large(self, kind: Kind, message: bytes, attributes: Mapping[str, str]) -> Taken:
-        plain = plain_grpc(message, self._limit)
+        plain = decompressed_grpc(message, self._limit)
         if len(plain) > self._limit:
             raise too_large(self._limit)
         return self._intake.take(kind, "protobuf", plain, attributes)
@@ -225,8 +234,8 @@ class _Handler(grpc.GenericRpcHandler):
             return None
         authorization = _authorization(details)
 
-        # As a stream, so that nothing of the message is read before it is asked for; without a
-        # deserializer it comes as bytes.
+        # A stream, because the message of a unary call would be read before this function runs.
+        # Without a deserializer, messages are bytes.
         async def export(
             messages: AsyncIterator[bytes],  # noqa: ARG001
             context: aio.ServicerContext[Any, Any],

@@ -24,9 +24,9 @@ from ...patterns import Pattern, PatternError
 from ..otlp.from_json import FORMER_NAMES
 from ..otlp.json_fields import as_span_id, as_trace_id
 from ..otlp.json_values import from_base64
-from .redacted_text import TextRedactor
+from .text_redaction import TextRedactor
 
-__all__ = ["Redactor", "Rule", "json_bytes"]
+__all__ = ["RedactionRule", "Redactor", "json_bytes"]
 
 # orjson writes 254 levels at most; what is deeper is written in pieces of so many.
 _LEVELS = 100
@@ -35,7 +35,7 @@ _CACHED_KEYS = 10_000
 _SET = re.compile(r"\\\[((?:[^\[\]\\]|\\[-.^])+)\\\]")
 
 
-class Rule(NamedTuple):
+class RedactionRule(NamedTuple):
     """What goes.
 
     Attributes:
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 class Redactor:
     """Applies rules to whole requests."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[RedactionRule]) -> None:
         """Compile the rules.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What tests of several parts share."""
+"""Fixtures and settings that tests of several packages share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, settings
 
 from oteval.store import Store
 
+from .commands import oteval
 from .reconstruct.summary import pytest_terminal_summary
 
-__all__ = ["pytest_terminal_summary", "store"]
+__all__ = ["oteval", "pytest_terminal_summary", "store"]
 
 # What a property holds does not depend on how busy the machine is.
 settings.register_profile("oteval", deadline=None, suppress_health_check=[HealthCheck.too_slow])

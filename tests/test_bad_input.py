@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-TRACES = Path(__file__).parent / "data" / "traces"
+from .commands import Run
+from .make import TRACES
+
 GOOD = (TRACES / "genai_openai_chat.json").read_text()
 GOOD_RUNS = 3
 
 
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run oteval in a folder."""
-    line = [sys.executable, "-m", "oteval", *arguments]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
-
-
-def trajectories(folder: Path) -> list[dict[str, Any]]:
+def trajectories(oteval: Run) -> list[dict[str, Any]]:
     """Return what `oteval trajectories --json` prints."""
-    done = command(folder, "trajectories", "--json")
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    done = oteval("trajectories", "--json")
+    assert done.status == 0, done.err
+    return done.rows
 
 
 def attribute(key: str, value: Any) -> dict[str, Any]:
@@ -88,17 +82,17 @@ def zero_spans(path: Path) -> None:
     ],
 )
 def test_a_bad_part_is_named_and_the_good_rest_is_stored(
-    tmp_path: Path, write: Callable[[Path], None], status: int, message: str
+    tmp_path: Path, oteval: Run, write: Callable[[Path], None], status: int, message: str
 ) -> None:
     """A bad line, a cut and an empty request cost nothing but themselves, and are said."""
     write(tmp_path / "bad.json")
 
-    done = command(tmp_path, "ingest", "bad.json")
+    done = oteval("ingest", "bad.json")
 
-    assert done.returncode == status
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    runs = trajectories(tmp_path)
+    assert done.status == status
+    assert message in done.err
+    assert "Traceback" not in done.err
+    runs = trajectories(oteval)
     assert len(runs) == GOOD_RUNS
     assert len(runs[1]["messages"]) == 10
 
@@ -113,7 +107,7 @@ def test_a_bad_part_is_named_and_the_good_rest_is_stored(
     ],
 )
 def test_an_unreadable_file_is_one_line_and_the_others_are_stored(
-    tmp_path: Path, name: str, content: bytes | None, message: str
+    tmp_path: Path, oteval: Run, name: str, content: bytes | None, message: str
 ) -> None:
     """A file that cannot be read at all is named with what to do, exits 2, and stops nothing."""
     if content is None:
@@ -122,13 +116,13 @@ def test_an_unreadable_file_is_one_line_and_the_others_are_stored(
         (tmp_path / name).write_bytes(content)
     (tmp_path / "good.json").write_text(GOOD)
 
-    done = command(tmp_path, "ingest", name, "good.json")
+    done = oteval("ingest", name, "good.json")
 
-    assert done.returncode == 2
-    complaints = [line for line in done.stderr.splitlines() if name in line]
+    assert done.status == 2
+    complaints = [line for line in done.err.splitlines() if name in line]
     assert len(complaints) == 1
     assert message in complaints[0]
-    assert len(trajectories(tmp_path)) == GOOD_RUNS
+    assert len(trajectories(oteval)) == GOOD_RUNS
 
 
 CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
@@ -145,34 +139,34 @@ CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
     ],
 )
 def test_an_odd_trace_has_the_gap_that_says_so(
-    tmp_path: Path, spans: list[dict[str, Any]], code: str
+    tmp_path: Path, oteval: Run, spans: list[dict[str, Any]], code: str
 ) -> None:
     """Whatever shape a trace has, it gives a trajectory with the right gap beside the good ones."""
     (tmp_path / "odd.json").write_text(request(*spans) + "\n" + good_line() + "\n")
 
-    done = command(tmp_path, "ingest", "odd.json")
+    done = oteval("ingest", "odd.json")
 
-    assert done.returncode == 0, done.stderr
-    runs = trajectories(tmp_path)
+    assert done.status == 0, done.err
+    runs = trajectories(oteval)
     codes = [gap["code"] for run in runs for gap in run["gaps"]]
     assert code in codes
     assert len(runs) == GOOD_RUNS + 1
 
 
-def test_duplicate_span_ids_keep_the_first_and_are_named(tmp_path: Path) -> None:
+def test_duplicate_span_ids_keep_the_first_and_are_named(tmp_path: Path, oteval: Run) -> None:
     """A span id that comes again with other content is counted and named, and the first stays."""
     second = {**span(1, name="second", **CHAT)}
     lines = [request(span(1, name="first", **CHAT), second), good_line()]
     (tmp_path / "twice.json").write_text("\n".join(lines) + "\n")
 
-    done = command(tmp_path, "ingest", "twice.json")
+    done = oteval("ingest", "twice.json")
 
-    assert "duplicate 1" in done.stdout
-    assert f"{span(1)['traceId']}/{span(1)['spanId']}" in done.stderr
-    assert len(trajectories(tmp_path)) == GOOD_RUNS + 1
+    assert "duplicate 1" in done.out
+    assert f"{span(1)['traceId']}/{span(1)['spanId']}" in done.err
+    assert len(trajectories(oteval)) == GOOD_RUNS + 1
 
 
-def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path) -> None:
+def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path, oteval: Run) -> None:
     """A tool call with broken arguments is kept with the text it came with."""
     answer = [
         {
@@ -183,9 +177,9 @@ def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path) -> None:
     chat = span(1, **CHAT, gen_ai__output__messages=json.dumps(answer))
     (tmp_path / "odd.json").write_text(request(chat) + "\n" + good_line() + "\n")
 
-    command(tmp_path, "ingest", "odd.json")
+    oteval("ingest", "odd.json")
 
-    runs = trajectories(tmp_path)
+    runs = trajectories(oteval)
     calls = [c for run in runs for m in run["messages"] for c in m.get("tool_calls", [])]
     assert {"name": "f", "arguments": "{city: Paris"} in [call["function"] for call in calls]
     assert len(runs) == GOOD_RUNS + 1

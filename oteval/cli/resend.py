@@ -31,7 +31,7 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     """
     # Only who sends pays for the imports.
     from ..attach.refused import send_again
-    from ..live.attached import refused_folders
+    from ..live.publisher import refused_folders
     from ..live.settings import Settings
 
     queues = Settings(db=str(Path(db).absolute())).queues

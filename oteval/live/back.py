@@ -27,15 +27,15 @@ from ..config import Config
 from ..errors import OtevalError, StoreLocked
 from ..store import Store, is_short_of_memory
 from .api import Api
-from .attached import open_attach
 from .checkpoints import Checkpoints
 from .clock import SteadyClock
+from .evaluator_rules import EvaluatorRules
 from .keeping import Keeper
 from .logs import set_up
+from .publisher import open_attach
 from .room import shortage
-from .rules import Rules
+from .scoring_loop import ScoringLoop
 from .settings import Settings
-from .worker import Scoring
 from .writer import Writer
 
 __all__ = ["Back", "main"]
@@ -73,7 +73,7 @@ class Back:
         except BaseException:
             self._store.close()
             raise
-        self._scoring = Scoring(
+        self._scoring = ScoringLoop(
             self._own, self._rules, self._attach, self._clock, wall=time.time_ns
         )
         self._writer = Writer(self._store, settings.spool, self._stored, self._attach.forward)
@@ -182,17 +182,17 @@ class Back:
         return self._attach.metrics.text()
 
     def _stored(self, trace_ids: Sequence[str]) -> None:
-        self._scoring.touch(trace_ids, self._clock())
+        self._scoring.notify(trace_ids, self._clock())
 
-    def _load_rules(self) -> Rules:
+    def _load_rules(self) -> EvaluatorRules:
         if self._settings.config:
-            return Rules(
+            return EvaluatorRules(
                 self._settings.config,
                 self._own,
                 copy=self._settings.config_copy,
                 is_optional=self._settings.may_lack_config,
             )
-        return Rules("", self._own, Config.model_construct(evaluators=[]))
+        return EvaluatorRules("", self._own, Config.model_construct(evaluators=[]))
 
     def _tell(self) -> None:
         while True:

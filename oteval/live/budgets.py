@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from ..model import Score
-
-__all__ = ["Pace", "Purse", "cost_of", "day_begin_ns", "day_of", "next_day_ns"]
+__all__ = ["DailyBudget", "Pace", "day_begin_ns", "day_of", "next_day_ns"]
 
 _NS = 1_000_000_000
 
@@ -28,15 +26,6 @@ def next_day_ns(now: int) -> int:
     """Return when the day after that of a time begins (ns)."""
     today = datetime.fromtimestamp(now // _NS, UTC).replace(hour=0, minute=0, second=0)
     return int((today + timedelta(days=1)).timestamp()) * _NS
-
-
-def cost_of(score: Score) -> float:
-    """Return what a score cost (US dollars), as far as its metadata says."""
-    for key in ("cost", "cost_usd"):
-        cost = score.metadata.get(key)
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0:
-            return float(cost)
-    return 0.0
 
 
 class Pace:
@@ -59,7 +48,7 @@ class Pace:
             return place - now
 
 
-class Purse:
+class DailyBudget:
     """What an evaluator has spent on a day; several threads ask it.
 
     A call's cost is known only afterwards, so what the dearest call of the day cost, or what the

@@ -10,92 +10,37 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model import Reference, Score, Trajectory
-from .budgets import Pace, Purse, cost_of
-from .rules import LiveRule
+from .budgets import DailyBudget, Pace
+from .evaluation import DEFERRED, Evaluation, FinishedEvaluation, cost_of
+from .evaluator_rules import LiveEvaluator
 
-__all__ = ["DEFERRED", "Item", "Lane", "Outcome", "Task", "Work", "run", "spending"]
-
-DEFERRED = "oteval.deferred"
-"""The metadata key of a score that is only put off."""
+__all__ = ["Call", "Lane", "run", "spending"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A trajectory that an evaluator is to judge.
+class Call(NamedTuple):
+    """An evaluation with all that scoring it takes."""
 
-    Attributes:
-        trajectory_id: The trajectory.
-        rev: Its revision.
-        trace_id: Its trace.
-        completion: The number of the trace's completion.
-        rule: The evaluator's name and version.
-        errors: How often it failed before.
-        has_outcome: Whether a score says already that it failed or was put off.
-        is_deferred: Whether the newest score says that it was put off.
-        since_ns: When it became known.
-        start_ns: When the trajectory begins.
-    """
-
-    trajectory_id: str
-    rev: int
-    trace_id: str
-    completion: int
-    rule: tuple[str, str]
-    errors: int = 0
-    has_outcome: bool = False
-    is_deferred: bool = False
-    since_ns: int = 0
-    start_ns: int = 0
-
-    @property
-    def key(self) -> tuple[str, int, tuple[str, str]]:
-        """What no two items at work may share."""
-        return self.trajectory_id, self.rev, self.rule
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """An item with all that judging it takes."""
-
-    item: Item
+    evaluation: Evaluation
     trajectory: Trajectory
     reference: Reference | None = None
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a task.
-
-    Attributes:
-        task: The task.
-        score: The score.
-        cost: What it cost (US dollars).
-        seconds: How long it took.
-        was_asked: Whether the evaluator was asked at all.
-    """
-
-    task: Task
-    score: Score
-    cost: float = 0.0
-    seconds: float = 0.0
-    was_asked: bool = True
-
-
-def run(live: LiveRule, task: Task, now: int) -> Outcome:
+def run(live: LiveEvaluator, task: Call, now: int) -> FinishedEvaluation:
     """Judge a trajectory; whatever the evaluator does, there is an outcome."""
     began = time.monotonic()
     score = live.scorer.score(task.trajectory, task.reference, task.problem, now)
-    return Outcome(task, score, cost_of(score), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return FinishedEvaluation(task.evaluation, task.trajectory, score, cost_of(score), seconds)
 
 
-def expected_cost(live: LiveRule, task: Task) -> float:
+def expected_cost(live: LiveEvaluator, task: Call) -> float:
     """Return what judging a trajectory costs at least (US dollars), as far as can be known."""
     expected = getattr(live.scorer.judge, "expected_cost", None)
     return 0.0 if expected is None else float(expected(task.trajectory.own_messages))
@@ -106,7 +51,7 @@ def _tells_nothing(score: Score) -> bool:
     return score.status != "ok" or bool(score.metadata.get("cached"))
 
 
-def _blank(live: LiveRule, task: Task, now: int, **fields: Any) -> Score:
+def _blank(live: LiveEvaluator, task: Call, now: int, **fields: Any) -> Score:
     root = task.trajectory.root_span
     return Score(
         *(task.trajectory.id, root.trace_id, root.span_id, *live.key),
@@ -122,7 +67,7 @@ class _Worker:
     """A thread and what it is at."""
 
     thread: threading.Thread | None = None
-    task: Task | None = None
+    task: Call | None = None
     began: float = 0.0
     is_left: bool = False
 
@@ -137,11 +82,11 @@ class Lane:
         clock: The time (ns).
     """
 
-    live: LiveRule
-    purse: Purse
+    live: LiveEvaluator
+    purse: DailyBudget
     clock: Callable[[], int]
-    _tasks: queue.SimpleQueue[Task | None] = field(default_factory=queue.SimpleQueue)
-    _done: queue.SimpleQueue[Outcome] = field(default_factory=queue.SimpleQueue)
+    _tasks: queue.SimpleQueue[Call | None] = field(default_factory=queue.SimpleQueue)
+    _done: queue.SimpleQueue[FinishedEvaluation] = field(default_factory=queue.SimpleQueue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _workers: list[_Worker] = field(default_factory=list)
@@ -157,13 +102,13 @@ class Lane:
         """How many tasks it takes now, so that its threads never wait for more."""
         return max(0, 8 * self.live.limits.concurrency - self.under_way)
 
-    def put(self, task: Task) -> None:
+    def put(self, task: Call) -> None:
         """Take a task."""
         self.under_way += 1
         self._tasks.put(task)
         self._staff()
 
-    def collect(self) -> list[Outcome]:
+    def collect(self) -> list[FinishedEvaluation]:
         """Return what has come of tasks since last time, those given up among them."""
         self._give_up()
         self._put_off()
@@ -201,7 +146,7 @@ class Lane:
             why = self.purse.admit(expected)
             if why:
                 score = self._deferred(task, "budget", why)
-                self._done.put(Outcome(task, score, was_asked=False))
+                self._done.put(FinishedEvaluation(task.evaluation, task.trajectory, score))
                 continue
             with self._lock:
                 worker.task, worker.began = task, time.monotonic()
@@ -234,9 +179,13 @@ class Lane:
             task = self._tasks.get()
             if task is not None:
                 why = f"{len(self._left)} calls before it hang; done when one of them ends"
-                self._done.put(Outcome(task, self._deferred(task, "hangs", why), was_asked=False))
+                self._done.put(
+                    FinishedEvaluation(
+                        task.evaluation, task.trajectory, self._deferred(task, "hangs", why)
+                    )
+                )
 
-    def _deferred(self, task: Task, code: str, why: str) -> Score:
+    def _deferred(self, task: Call, code: str, why: str) -> Score:
         return _blank(
             *(self.live, task, self.clock()),
             status="not_evaluated",
@@ -244,34 +193,16 @@ class Lane:
             metadata={DEFERRED: code},
         )
 
-    def _overdue(self, task: Task, seconds: float) -> Outcome:
+    def _overdue(self, task: Call, seconds: float) -> FinishedEvaluation:
         score = _blank(
             *(self.live, task, self.clock()),
             status="error",
             comment=f"TimeoutError: no answer within {self.live.timeout:g} s",
         )
-        return Outcome(task, score, 0.0, seconds)
+        return FinishedEvaluation(task.evaluation, task.trajectory, score, 0.0, seconds)
 
 
-class Work:
-    """What an evaluator has to do: what came just now before what is older."""
-
-    def __init__(self, live: LiveRule, lane: Lane | None) -> None:
-        self.live = live
-        self.lane = lane
-        self.fresh: deque[Item] = deque()
-        self.older: deque[Item] = deque()
-
-    def take(self) -> Item | None:
-        """Return the next item, if there is one."""
-        queue = self.fresh or self.older
-        return queue.popleft() if queue else None
-
-    def __len__(self) -> int:
-        return len(self.fresh) + len(self.older)
-
-
-def spending(done: Sequence[Outcome], day: str) -> list[tuple[str, str, int, float]]:
+def spending(done: Sequence[FinishedEvaluation], day: str) -> list[tuple[str, str, int, float]]:
     """Return what some outcomes cost on a day, as `Live.spend` takes it."""
     calls: Counter[str] = Counter()
     costs: dict[str, float] = {}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from oteval.attach import Attach
-from oteval.live.rules import Rules
-from oteval.live.worker import Scoring
+from oteval.live.evaluator_rules import EvaluatorRules
+from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Score, Span
 from oteval.store import Store
 
@@ -44,23 +44,23 @@ class Driver:
     def __init__(self, store: Store, folder: Path, clock: Clock) -> None:
         self.store, self.clock = store, clock
         self.path = folder / "oteval.yaml"
-        self.scoring: Scoring | None = None
+        self.scoring: ScoringLoop | None = None
 
     def rules(self, text: str) -> None:
         """Write the configuration."""
         self.path.write_text(text)
 
-    def start(self, attach: Attach | None = None) -> Scoring:
+    def start(self, attach: Attach | None = None) -> ScoringLoop:
         """Begin, as a process that starts does."""
         mine = self.store.sibling()
-        self.scoring = Scoring(mine, Rules(self.path, self.store), attach, self.clock)
+        self.scoring = ScoringLoop(mine, EvaluatorRules(self.path, self.store), attach, self.clock)
         return self.scoring
 
     def came(self, *spans: Span) -> None:
         """Store spans and say so."""
         self.store.spans.write(spans)
         assert self.scoring is not None
-        self.scoring.touch({span.trace_id for span in spans}, self.clock.now)
+        self.scoring.notify({span.trace_id for span in spans}, self.clock.now)
         self.scoring.tick()
 
     def run(self, seconds: float = 0.0, patience: float = 10.0) -> None:

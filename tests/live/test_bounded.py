@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from oteval.attach import Attach, Metrics
-from oteval.live.seen import Seen
-from oteval.live.worker import Scoring
+from oteval.live.hash_set import HashSet
+from oteval.live.scoring_loop import ScoringLoop
 
 from ..make import chat
 from .conftest import Driver
-from .test_worker import COUNT, rules
+from .test_scoring_loop import COUNT, rules
 
 _HOLDERS = ("oteval.live", "oteval.attach", "oteval.pipeline", "oteval.evaluators", "oteval.store")
 
@@ -20,7 +20,7 @@ _HOLDERS = ("oteval.live", "oteval.attach", "oteval.pipeline", "oteval.evaluator
 def sizes(thing: Any, path: str = "", known: set[int] | None = None) -> Iterator[tuple[str, int]]:
     """Yield how many entries each collection has that an object of ours holds, by its path."""
     known = set() if known is None else known
-    if id(thing) in known or isinstance(thing, Seen):
+    if id(thing) in known or isinstance(thing, HashSet):
         return
     known.add(id(thing))
     if isinstance(thing, deque) and thing.maxlen is not None:
@@ -36,7 +36,7 @@ def sizes(thing: Any, path: str = "", known: set[int] | None = None) -> Iterator
             yield from sizes(getattr(thing, name, None), f"{path}.{name}", known)
 
 
-def held(scoring: Scoring) -> dict[str, int]:
+def held(scoring: ScoringLoop) -> dict[str, int]:
     """Return the entries of all collections by path."""
     found: dict[str, int] = {}
     for path, size in sizes(scoring):

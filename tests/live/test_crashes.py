@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.serve_kills import PARTS, survive
-from oteval.live.rules import Rules
-from oteval.live.worker import Scoring
+from oteval.live.evaluator_rules import EvaluatorRules
+from oteval.live.scoring_loop import ScoringLoop
 from oteval.store import Store
 
 from ..make import ROOT
@@ -39,13 +39,13 @@ completion: {quiet: 20ms}
 CHILD = """
 import sys
 from pathlib import Path
-from oteval.live.rules import Rules
-from oteval.live.worker import Scoring
+from oteval.live.evaluator_rules import EvaluatorRules
+from oteval.live.scoring_loop import ScoringLoop
 from oteval.store import Store
 from tests.make import chat
 folder = Path(sys.argv[1])
 store = Store(folder / "t.duckdb")
-scoring = Scoring(store.sibling(), Rules(folder / "oteval.yaml", store))
+scoring = ScoringLoop(store.sibling(), EvaluatorRules(folder / "oteval.yaml", store))
 number = store.spans.count()[0]
 while True:
     batch = range(number + 1, number + 9)
@@ -75,7 +75,7 @@ def test_killed_at_random_moments_every_run_has_one_score_of_each(tmp_path: Path
         child.stdout.close()
 
     with Store(tmp_path / "t.duckdb") as store:
-        scoring = Scoring(store.sibling(), Rules(tmp_path / "oteval.yaml", store))
+        scoring = ScoringLoop(store.sibling(), EvaluatorRules(tmp_path / "oteval.yaml", store))
         until = time.monotonic() + 60
         while scoring.tick() or scoring.open_traces or not scoring.is_idle:
             assert time.monotonic() < until

@@ -21,8 +21,8 @@ from oteval.store import Store
 
 from ..store.test_archive import fill, whole
 from .conftest import Driver
+from .test_scoring_loop import COUNT, rules, said
 from .test_serve import RULES, run_agent
-from .test_worker import COUNT, rules, said
 
 
 def test_the_keeper_archives_by_itself_and_ends(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oteval.errors import TooLarge
-from oteval.live.rules import Rules
-from oteval.live.worker import Scoring
+from oteval.live.evaluator_rules import EvaluatorRules
+from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Span, Trajectory
 from oteval.pipeline import explain, reconstructing, refresh
 from oteval.store import Store
@@ -113,8 +113,8 @@ def test_live_scoring_goes_on(tmp_path: Path) -> None:
     """The others are scored, no evaluator judges it, and nothing is left open."""
     (tmp_path / "oteval.yaml").write_text(RULES)
     with Store() as store:
-        scoring = Scoring(
-            store.sibling(), Rules(tmp_path / "oteval.yaml", store), clock=lambda: SECOND
+        scoring = ScoringLoop(
+            store.sibling(), EvaluatorRules(tmp_path / "oteval.yaml", store), clock=lambda: SECOND
         )
         store.spans.write([said(1), said(2, 200_000), said(3)])
         scoring.tick(SECOND)

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from oteval.config import Completion
-from oteval.live import completing
-from oteval.live.completing import Completing
+from oteval.live import reconstructor
+from oteval.live.reconstructor import TraceReconstructor
+from oteval.live.scheduler import Scheduler
+from oteval.live.tracker import ArrivalReader, TraceTracker
 from oteval.model import LogRecord, Span
 from oteval.pipeline import Places, Refreshed, refresh, refresh_traces
 from oteval.store import Store
@@ -26,24 +28,31 @@ def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int)
     """Return what is stored after parts came, with pauses and restarts between them."""
     chance = random.Random(seed)
     with Store() as store:
-        made, now = _completing(store), 0
+        line, now = Line(store), 0
         for spans, logs in parts:
             store.spans.write(spans, logs)
             now += chance.choice([0, 0, 2, 30]) * SECOND
             if chance.random() < 0.2:
-                made = _completing(store)
-            made.touch({one.trace_id for one in (*spans, *logs) if one.trace_id}, now)
-            made.arrive(now)
-            while made.complete(now):
+                line = Line(store)
+            line.arrivals.notify({one.trace_id for one in (*spans, *logs) if one.trace_id}, now)
+            line.arrivals.read(now)
+            while line.reconstructor.run(now):
                 pass
-        made.arrive(now)
-        made.complete(now + 100 * SECOND)
-        assert len(made.tracker) == 0
+        line.arrivals.read(now)
+        line.reconstructor.run(now + 100 * SECOND)
+        assert len(line.tracker) == 0
         return [told(trajectory) for trajectory in store.trajectories.read()]
 
 
-def _completing(store: Store) -> Completing:
-    return Completing(store, QUIET, lambda _: set(), lambda *_: None)
+class Line:
+    """The stages up to a scheduler that has no evaluators."""
+
+    def __init__(self, store: Store) -> None:
+        self.tracker = TraceTracker(QUIET)
+        self.arrivals = ArrivalReader(store, self.tracker)
+        self.reconstructor = TraceReconstructor(
+            store, self.tracker, self.arrivals, Scheduler(store)
+        )
 
 
 def everywhere(store: Store, traces: Sequence[str], _: Places) -> Refreshed:
@@ -79,7 +88,7 @@ def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -
     parts = shuffled(spans, logs, len(name))
     confined = live(parts, len(name))
 
-    monkeypatch.setattr(completing, "refresh_traces", everywhere)
+    monkeypatch.setattr(reconstructor, "refresh_traces", everywhere)
 
     assert live(parts, len(name)) == confined
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from oteval.live import completing
-from oteval.live.background import Background
+from oteval.live import reconstructor
+from oteval.live.large_traces import BackgroundReconstructor
 from oteval.model import Span
 from oteval.pipeline import Refreshed
 from oteval.store import Store
@@ -62,7 +62,7 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.open, self.reached = threading.Event(), threading.Event()
         self.asked: list[list[str]] = []
-        real = completing.refresh_traces
+        real = reconstructor.refresh_traces
 
         def refresh(store: Store, names: Sequence[str], *places: Any) -> Refreshed:
             if name in names:
@@ -72,7 +72,7 @@ class Gate:
             self.asked.append(found.trace_ids)
             return found
 
-        monkeypatch.setattr(completing, "refresh_traces", refresh)
+        monkeypatch.setattr(reconstructor, "refresh_traces", refresh)
 
 
 def scored(driver: Driver) -> set[str]:
@@ -122,7 +122,7 @@ def test_what_comes_while_a_large_trace_is_at_work_is_not_forgotten(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its trajectories are those of all of its spans in the end."""
-    monkeypatch.setattr(completing, "_LARGE", 200)
+    monkeypatch.setattr(reconstructor, "_LARGE_TRACE", 200)
     large = [span for n in range(100) for span in agent_run(1, n)]
     gate = Gate(monkeypatch, f"{1:032x}")
     driver.rules(RULES)
@@ -178,15 +178,15 @@ def test_a_group_that_took_long_rests() -> None:
         now[0] += 10.0
         return Refreshed([*names, "also"], [], [])
 
-    background = Background(refresh, lambda: now[0])
-    background.put(["a"], {"a": 1})
-    while (job := background.done()) is None:
+    background = BackgroundReconstructor(refresh, lambda: now[0])
+    background.submit(["a"], {"a": 1})
+    while (group := background.take_finished()) is None:
         time.sleep(0.001)
     resting = ["a" in background, "also" in background, "b" in background]
     now[0] += 21.0
 
-    assert job.found is not None
-    assert not job.is_stale
+    assert group.refreshed is not None
+    assert not group.is_stale
     assert resting == [True, True, False]
     assert "a" not in background
     assert background.is_idle

@@ -1,6 +1,7 @@
-"""The rules in force: oteval.yaml, read again when it changes.
+"""The evaluators in force: those of oteval.yaml, reloaded when the file changes.
 
-A file that is broken changes nothing: the old rules stay, and the log and the metrics say so.
+A broken file changes nothing: the evaluators in force stay, and the log and the metrics report the
+error.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from ..pipeline.scoring import Prepared
 from ..store import Store
 from ..text import counted
 
-__all__ = ["LiveRule", "Rules"]
+__all__ = ["EvaluatorRules", "LiveEvaluator"]
 
 _log = logging.getLogger(__name__)
-_TIMEOUT = 60.0
+_DEFAULT_TIMEOUT = 60.0  # seconds
 
 
 @dataclass(frozen=True)
-class LiveRule:
-    """An evaluator in live scoring.
+class LiveEvaluator:
+    """An evaluator as live scoring runs it.
 
     Attributes:
-        rule: Its part of the configuration.
-        prepared: What scores, and where its references come from.
-        limits: What it may use.
-        timeout: After how many seconds a call is given up.
-        is_slow: Whether it may take its time, so that it runs beside everything else.
+        rule: Its entry in the configuration.
+        prepared: Its scorer and its references.
+        limits: Its limits.
+        timeout: The seconds after which a call is abandoned.
+        is_slow: Whether its calls may take long, so that they run in threads.
     """
 
     rule: BaseRule
@@ -56,12 +57,12 @@ class LiveRule:
 
     @property
     def scorer(self) -> Scorer:
-        """What scores."""
+        """The scorer."""
         return self.prepared.scorer
 
     @property
     def references(self) -> References:
-        """Where its references come from."""
+        """The source of its references."""
         return self.prepared.references
 
     @property
@@ -69,32 +70,33 @@ class LiveRule:
         """Its name and version."""
         return self.scorer.name, self.scorer.version
 
-    def is_like(self, other: LiveRule) -> bool:
-        """Return whether another rule of this version does the same, so that work can go on."""
+    def is_like(self, other: LiveEvaluator) -> bool:
+        """Return whether another evaluator of this version is the same, so that calls may go on."""
         return (self.rule, self.limits, self.timeout) == (other.rule, other.limits, other.timeout)
 
 
-def _live_rule(rule: BaseRule, prepared: Prepared, given: Limits | None) -> LiveRule:
-    """Return a rule with its limits: those under ``budgets``, or else what the rule itself says."""
+def _live_evaluator(rule: BaseRule, prepared: Prepared, given: Limits | None) -> LiveEvaluator:
+    """Return an evaluator with its limits: those under ``budgets``, then those of its own entry."""
     limits = given or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
-    cost = _cost_per_day(rule)
+    cost = _max_cost_per_day(rule)
     if cost is not None and limits.max_cost_per_day is None:
         limits = limits.model_copy(update={"max_cost_per_day": cost})
     own = getattr(rule, "timeout", None)
-    # One that gives up by itself says better why, so it gets a little longer; a judge's is that
-    # of each of its requests.
+    # An evaluator that times out by itself gives the better reason, so it gets a little longer. A
+    # judge's timeout applies to each of its requests.
     requests = (1 + getattr(rule, "max_retries", 0)) * getattr(rule, "samples", 1)
-    timeout = limits.timeout or (float(own) * requests + 5.0 if own else _TIMEOUT)
+    timeout = limits.timeout or (float(own) * requests + 5.0 if own else _DEFAULT_TIMEOUT)
     fields = type(rule).model_fields
-    return LiveRule(rule, prepared, limits, timeout, "timeout" in fields or "model" in fields)
+    return LiveEvaluator(rule, prepared, limits, timeout, "timeout" in fields or "model" in fields)
 
 
-def _cost_per_day(rule: BaseRule) -> float | None:
-    """Return what a judge may cost a day; what a scoring may cost is meant by day, too.
+def _max_cost_per_day(rule: BaseRule) -> float | None:
+    """Return the daily budget of a judge.
 
-    Live scoring never ends, so that a judge would stop for good once it had cost so much.
+    ``max_cost``, the budget of one run of `oteval score`, counts by day as well: live scoring never
+    ends, so the judge would otherwise stop for good once it is spent.
     """
     if not isinstance(rule, JudgeRule):
         return None
@@ -102,25 +104,25 @@ def _cost_per_day(rule: BaseRule) -> float | None:
     return min(costs, default=None)
 
 
-class Rules:
-    """The rules in force.
+class EvaluatorRules:
+    """The configuration in force and its evaluators.
 
     Attributes:
-        config: The configuration they come from.
-        live: The evaluators, in its order.
-        error: Why the file could not be read when it was last tried, or "".
-        loads: How often rules were taken.
-        failures: How often they could not be.
+        config: The configuration.
+        evaluators: Its evaluators, in the order of the file.
+        error: The error of the last attempt to read the file, "" when it succeeded.
+        loads: How often a configuration was put in force.
+        failures: How often reading the file failed.
 
     Args:
         path: The file.
-        store: Where references by name or trajectory are.
-        config: The configuration, instead of the file's; nothing is then read again.
-        copy: The last configuration that could be read, for when the file's cannot.
-        is_optional: Whether the file may be missing; there are no rules until it is there.
+        store: The store that named references come from.
+        config: A configuration to use instead of the file; it is never reloaded.
+        copy: A copy of the last valid file, to fall back on when the file is broken at the start.
+        is_optional: Whether the file may be missing; until it exists, nothing is evaluated.
 
     Raises:
-        ConfigError: The file cannot be read, or says what is not known.
+        ConfigError: The file cannot be read, or is invalid.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class Rules:
         is_optional: bool = False,
     ) -> None:
         self._path = Path(path)
-        # Judges ask it for earlier answers from threads of their own.
+        # Judges look up cached answers from their own threads.
         self._store = store.sibling()
         self._is_fixed = config is not None
         self._stamp = file_stamp(self._path)
@@ -143,60 +145,60 @@ class Rules:
             if is_optional and self._stamp is None and not (copy and copy.exists()):
                 config = Config.model_construct(evaluators=[])
             self.config = config or load_config(self._path)
-            self.live = self._prepared(self.config)
+            self.evaluators = self._prepared(self.config)
         except OtevalError as error:
             if copy is None or not copy.exists():
                 raise
             self.config = parse_config(read_config(copy), str(copy))
-            self.live = self._prepared(self.config)
+            self.evaluators = self._prepared(self.config)
             self.error = str(error)
             self.failures += 1
-            _log.error("the last good rules are in force: %s", error)
+            _log.error("the last valid configuration is in force: %s", error)
 
     def check(self) -> bool:
-        """Read the file again if it has changed; return whether there are new rules."""
+        """Reload the file if it has changed; return whether other evaluators are in force."""
         if self._is_fixed:
             return False
         stamp = file_stamp(self._path)
         return stamp != self._stamp and self.reload()
 
     def reload(self) -> bool:
-        """Read the file and all it refers to again; return whether there are new rules."""
+        """Reload the file and its references; return whether other evaluators are in force."""
         if self._is_fixed:
             return False
         self._stamp = file_stamp(self._path)
         try:
             config = load_config(self._path)
-            live = self._prepared(config)
+            evaluators = self._prepared(config)
         except Exception as error:
-            # Nothing that the file or what it refers to does may end the storing process.
+            # No mistake in the file, or in the code that it names, may end the storage process.
             if not isinstance(error, OtevalError):
                 _log.exception("%s", self._path)
             self.error = str(error) or type(error).__name__
             self.failures += 1
             _log.error("the old rules stay in force: %s", error)
             return False
-        self.config, self.live, self.error = config, live, ""
+        self.config, self.evaluators, self.error = config, evaluators, ""
         self.loads += 1
-        _log.info("%s: %s in force", self._path, counted(len(live), "evaluator"))
+        _log.info("%s: %s in force", self._path, counted(len(evaluators), "evaluator"))
         return True
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return what an evaluator's questions to judges have cost since a time (US dollars)."""
+        """Return the cost (US dollars) of an evaluator's calls to judges since a time."""
         return self._store.judge_calls.spent(evaluator, since_ns)
 
     def flush(self) -> None:
-        """Write down the answers of judges."""
+        """Write the judges' answers to the store."""
         self._store.judge_calls.flush()
 
     def close(self) -> None:
-        """Close what evaluators and the store hold open."""
-        for live in self.live:
-            live.prepared.close()
+        """Close the evaluators' connections and the store."""
+        for evaluator in self.evaluators:
+            evaluator.prepared.close()
         self._store.close()
 
-    def _prepared(self, config: Config) -> Sequence[LiveRule]:
-        # Days and their budgets are counted here: a judge of its own would never see the next.
+    def _prepared(self, config: Config) -> Sequence[LiveEvaluator]:
+        # Live scoring enforces the daily budget: the judge itself never sees the next day begin.
         undated = [
             rule.model_copy(update={"max_cost_per_day": None, "max_cost": None})
             if isinstance(rule, JudgeRule)
@@ -205,15 +207,17 @@ class Rules:
         ]
         bare = config.model_copy(update={"evaluators": undated})
         prepared = prepare(bare, self._store, self._path.parent)
-        before = [one for one in getattr(self, "live", ()) if isinstance(one.rule, PythonRule)]
+        before = [
+            one for one in getattr(self, "evaluators", ()) if isinstance(one.rule, PythonRule)
+        ]
         live = []
         for rule, one in zip(config.evaluators, prepared, strict=True):
-            # A function's module is imported once, so its version is that of the code it runs.
+            # A module is imported only once, so the version must stay that of the imported code.
             scorer = next((old.scorer for old in before if old.rule == rule), one.scorer)
             one = replace(one, scorer=scorer)
             try:
                 refuse_unpriced(rule, config.budgets.get(rule.name))
             except ConfigError as error:
                 raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
-            live.append(_live_rule(rule, one, config.budgets.get(rule.name)))
+            live.append(_live_evaluator(rule, one, config.budgets.get(rule.name)))
         return live

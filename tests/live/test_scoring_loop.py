@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from oteval.evaluators.scorer import is_drawn
-from oteval.live import agenda, completing, worker
+from oteval.live import pending_evaluations, reconstructor, scheduler
 from oteval.model import Span
 from oteval.pipeline import Places, Refreshed
 from oteval.store import Store
@@ -329,7 +329,7 @@ def test_a_page_that_cannot_be_reconstructed_is_tried_again(
         raise OSError("disk full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(completing, "refresh_traces", fails)
+        patched.setattr(reconstructor, "refresh_traces", fails)
         with pytest.raises(OSError, match="disk full"):
             driver.run(6)
     driver.run(1)
@@ -344,7 +344,7 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     driver.came(*[said(number) for number in range(1, 6)])
-    real, tries = completing.refresh_traces, []
+    real, tries = reconstructor.refresh_traces, []
 
     def fails(store: Store, names: list[str], places: Places) -> Refreshed:
         if f"{3:032x}" in names:
@@ -352,7 +352,7 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
             raise RecursionError("too deep")
         return real(store, names, places)
 
-    monkeypatch.setattr(completing, "refresh_traces", fails)
+    monkeypatch.setattr(reconstructor, "refresh_traces", fails)
     driver.run(6)
     driver.run(1)
     driver.run(1)
@@ -368,8 +368,8 @@ def test_more_than_memory_holds_is_found_in_the_store(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """With room for a few items only, every run is judged once and every failure tried again."""
-    monkeypatch.setattr(agenda, "MOST", most)
-    monkeypatch.setattr(worker, "_REFILL", 3)
+    monkeypatch.setattr(pending_evaluations, "CAPACITY", most)
+    monkeypatch.setattr(scheduler, "_REFILL", 3)
     driver.rules(rules(module(COUNT), "ok", "bad", more="budgets: {bad: {attempts: 2}}\n"))
     scoring = driver.start()
     driver.came(*[said(number) for number in range(1, 31)])

@@ -1,4 +1,4 @@
-"""The set of traces that were complete once."""
+"""The compact set of the traces that have ended once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.live import seen
-from oteval.live.seen import Seen
+from oteval.live import hash_set
+from oteval.live.hash_set import HashSet
 from oteval.store import Completed, Store
 
 
@@ -15,8 +15,8 @@ from oteval.store import Completed, Store
 def test_it_has_what_was_added_and_nothing_else(parts: list[list[int]]) -> None:
     """However texts are added, in whatever runs they are kept, it holds those and no others."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(seen, "_FEW", 7)
-        found = Seen()
+        patched.setattr(hash_set, "_MAX_UNSORTED", 7)
+        found = HashSet()
         for part in parts:
             found.add(map(str, part))
 
@@ -29,7 +29,7 @@ def test_it_begins_with_what_the_store_knows(store: Store) -> None:
     names = [f"{number:032x}" for number in range(3000)] + ["déjà vu", ""]
     store.live.complete([Completed(name, 1, "quiet", 1) for name in names[::2]], 1, 1)
 
-    found = Seen(store.live.keys())
+    found = HashSet(store.live.keys())
 
     assert [name in found for name in names] == [True, False] * (len(names) // 2)
     assert len(found) == len(names[::2])

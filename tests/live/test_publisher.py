@@ -17,7 +17,7 @@ from oteval.attach import Attach
 from oteval.config import load_config, parse_config
 from oteval.errors import ConfigError
 from oteval.ingest.otlp import decode_protobuf
-from oteval.live.attached import open_attach
+from oteval.live.publisher import open_attach
 from oteval.store import Store
 
 from ..attach.endpoint import Downstream

@@ -1,0 +1,82 @@
+"""The records of live scoring: an evaluation that is scheduled, and one that has finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..model import Score, Trajectory
+
+__all__ = ["DEFERRED", "Evaluation", "EvaluationKey", "FinishedEvaluation", "cost_of"]
+
+DEFERRED = "oteval.deferred"
+"""The metadata key of a score that only says that its evaluation was deferred, and why."""
+
+EvaluationKey = tuple[str, int, tuple[str, str]]
+"""A trajectory's id and revision, and an evaluator's name and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A trajectory that an evaluator is going to score.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        rev: Its revision.
+        trace_id: Its trace.
+        completion: The number under which the store recorded the end of the trace.
+        evaluator: The evaluator's name and version.
+        errors: How many attempts failed.
+        has_score: Whether the store has a score that says it failed or was deferred.
+        is_deferred: Whether the newest score says that it was deferred.
+        since_ns: When it was scheduled first.
+        start_ns: When the trajectory starts.
+    """
+
+    trajectory_id: str
+    rev: int
+    trace_id: str
+    completion: int
+    evaluator: tuple[str, str]
+    errors: int = 0
+    has_score: bool = False
+    is_deferred: bool = False
+    since_ns: int = 0
+    start_ns: int = 0
+
+    @property
+    def key(self) -> EvaluationKey:
+        """The key that identifies the evaluation while it is pending."""
+        return self.trajectory_id, self.rev, self.evaluator
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedEvaluation:
+    """An evaluation with its score.
+
+    Attributes:
+        evaluation: The evaluation.
+        trajectory: The trajectory.
+        score: The score. Its status says whether the evaluation succeeded, failed or was deferred.
+        cost: The cost (US dollars).
+        seconds: The duration.
+    """
+
+    evaluation: Evaluation
+    trajectory: Trajectory
+    score: Score
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the evaluator was not called, and will be later."""
+        return DEFERRED in self.score.metadata
+
+
+def cost_of(score: Score) -> float:
+    """Return the cost of a score (US dollars) according to its metadata, 0 when it is unknown."""
+    for key in ("cost", "cost_usd"):
+        cost = score.metadata.get(key)
+        if isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0:
+            return float(cost)
+    return 0.0

@@ -1,0 +1,200 @@
+"""Hand scores to everything outside the store: forwarded spans, log events and metrics."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..attach import Attach, Events, Forwarder, Metrics, MetricsExporter, Poster
+from ..attach.posting import Target
+from ..attach.refused import REFUSED
+from ..config import Config, Endpoint, Forward, resolved
+from ..errors import ConfigError
+from ..store import Store
+from ..text import shown_url
+from .evaluation import FinishedEvaluation
+
+__all__ = ["ScorePublisher", "open_attach", "refused_folders"]
+
+_log = logging.getLogger(__name__)
+_NS = 1_000_000_000
+# Traces are published with the scores they have this long before their deadline, or a tenth of the
+# deadline when that is less: the sending thread checks the deadline itself.
+_AHEAD_NS = 2 * _NS
+_AHEAD_SHARE = 10
+_MAX_TRACES = 1000  # traces whose scores are looked up at once
+_METRICS_INTERVAL_NS = _NS
+_TRACES, _EVENTS = "traces", "events"
+
+
+class ScorePublisher:
+    """Publishes scores; without `attach`, it does nothing.
+
+    Args:
+        store: The store that scores are looked up in.
+        attach: The destinations of scores.
+    """
+
+    def __init__(self, store: Store, attach: Attach | None) -> None:
+        self._store, self._attach = store, attach
+        self._measured_ns = 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the destinations."""
+        return {} if self._attach is None else self._attach.state()
+
+    def publish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
+        """Publish scores that were written to the store as metrics and events."""
+        if self._attach is None or not finished:
+            return
+        metrics = self._attach.metrics
+        for one in finished:
+            lag = max(0, now - one.evaluation.since_ns) / _NS
+            metrics.scored(one.score, one.trajectory.agent, one.seconds, lag)
+            metrics.paid(one.score.evaluator, one.cost)
+        try:
+            self._attach.scored([(one.score, one.trajectory) for one in finished])
+        except OSError as error:
+            _log.error("the events of %d scores are lost: %s", len(finished), error)
+
+    def release(self, traces: Sequence[str], now: int) -> None:
+        """Let the forwarder send traces, with the scores that they have."""
+        forward = self._attach.forward if self._attach is not None else None
+        if forward is not None and traces:
+            held = forward.held(traces)
+            if held:
+                forward.release(self._store.live.scores_of(held), now)
+
+    def release_expiring(self, now: int) -> None:
+        """Let the forwarder send the traces whose deadline is near, with the scores they have."""
+        forward = self._attach.forward if self._attach is not None else None
+        if forward is not None:
+            until = now + min(_AHEAD_NS, forward.deadline_ns // _AHEAD_SHARE)
+            while expiring := forward.expiring(until, _MAX_TRACES):
+                forward.expire(self._store.live.scores_of(expiring), until)
+
+    def are_metrics_due(self, now: int) -> bool:
+        """Return whether it is time to call `update_metrics`, and note that it was."""
+        if self._attach is None or now - self._measured_ns < _METRICS_INTERVAL_NS:
+            return False
+        self._measured_ns = now
+        return True
+
+    def update_metrics(self, oldest_ns: int | None, now: int, **values: Any) -> None:
+        """Update the metrics about the state of scoring.
+
+        Args:
+            oldest_ns: When the first row of the open traces arrived (ns), None when none is open.
+            now: The time (ns).
+            values: The keywords of `Metrics.scoring`.
+        """
+        assert self._attach is not None
+        metrics = self._attach.metrics
+        metrics.scoring(
+            oldest=0.0 if oldest_ns is None else max(0, now - oldest_ns) / _NS, **values
+        )
+        if self._attach.forward is not None:
+            metrics.forwarding(self._attach.forward.state())
+        if self._attach.events is not None:
+            metrics.emitting(self._attach.events.state())
+
+
+def open_attach(
+    config: Config,
+    folder: Path,
+    *,
+    forward_url: str | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    environment: Mapping[str, str] = os.environ,
+) -> Attach:
+    """Open the destinations of scores and start their threads.
+
+    Args:
+        config: The configuration.
+        folder: The folder of the queues.
+        forward_url: The URL to forward traces to, instead of the configuration's.
+        clock: The time (ns).
+        environment: The variables that headers may refer to.
+
+    Raises:
+        ConfigError: A header refers to a variable that is not set, or a package is missing.
+    """
+    forward = _forward(config, forward_url)
+    attach = Attach(Metrics())
+    if forward is not None:
+        attach.metrics.follow_forward()
+        attach.forward = Forwarder(
+            folder / _TRACES,
+            _target("forward", forward, environment),
+            deadline=forward.deadline,
+            quota=forward.quota,
+            clock=clock,
+        )
+    if config.events is not None:
+        attach.metrics.follow_events()
+        target = _target("events", config.events, environment)
+        attach.events = Events(folder / _EVENTS, target, version=__version__, clock=clock)
+    if config.metrics is not None:
+        target = _target("metrics", config.metrics, environment)
+        attach.exporter = MetricsExporter(attach.metrics, target, config.metrics.interval)
+    return attach
+
+
+def refused_folders(
+    config: Config,
+    folder: Path,
+    *,
+    forward_url: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> list[tuple[Path, Target]]:
+    """Return the folders of requests that were refused for good, each with its endpoint.
+
+    Args:
+        config: The configuration.
+        folder: The folder of the queues.
+        forward_url: The URL to forward traces to, instead of the configuration's.
+        environment: The variables that headers may refer to.
+
+    Raises:
+        ConfigError: A header refers to a variable that is not set.
+    """
+    endpoints: list[tuple[str, str, Endpoint | None]] = [
+        (_TRACES, "forward", _forward(config, forward_url)),
+        (_EVENTS, "events", config.events),
+    ]
+    return [
+        (folder / place / REFUSED, _target(name, endpoint, environment))
+        for place, name, endpoint in endpoints
+        if endpoint is not None
+    ]
+
+
+def _forward(config: Config, url: str | None) -> Forward | None:
+    if url is None:
+        return config.forward
+    try:
+        known = config.forward.model_dump() if config.forward is not None else {}
+        return Forward.model_validate({**known, "url": url})
+    except ValueError:
+        raise ConfigError(
+            f"--forward {shown_url(url)!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+        ) from None
+
+
+def _target(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> Target:
+    try:
+        headers = resolved(endpoint.headers, environment)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    made: Callable[..., Target] = Poster
+    if endpoint.url.startswith("grpc"):
+        # Imported only when needed: importing gRPC is slow.
+        from ..attach.posting_grpc import GrpcPoster
+
+        made = GrpcPoster
+    return made(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)

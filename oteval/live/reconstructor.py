@@ -1,0 +1,344 @@
+"""Reconstruct the traces that have ended, and hand them to the scheduler.
+
+Traces are reconstructed in batches. Where a batch fails, its traces are tried one by one, and one
+that keeps failing is recorded as ended without trajectories. Large traces and long conversations
+go to a background thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..pipeline import Refreshed, refresh_traces
+from ..store import EVERYWHERE, ROWS, WIDE, Completed, Range, Store, is_of_the_store, joined
+from .large_traces import BackgroundReconstructor
+from .tracker import ArrivalReader, TraceTracker
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+__all__ = ["EndedTraces", "TraceReconstructor"]
+
+_log = logging.getLogger(__name__)
+# Traces in one batch.
+BATCH = 400
+# A trace with this many spans is large. So is a conversation with this many traces; below the
+# second number of traces a conversation is never checked.
+_LARGE_TRACE, _LONG_CONVERSATION, _USUAL_CONVERSATION = 3_000, 600, 8
+_CHECK_LARGE_NS = 2_000_000_000
+_CLOSE_TIMEOUT = 5.0  # seconds to wait for the background thread at the end of the process
+# How often a trace is tried that fails although others succeed.
+_MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTraces:
+    """Traces that have ended and were reconstructed together.
+
+    Attributes:
+        traces: The traces.
+        refreshed: The result of the reconstruction; None when it failed for good.
+        floor: The number up to which every row belongs to a trace that has ended.
+        last_row: The number of the newest row that was read from the store.
+        is_large: Whether evaluations of other traces go before theirs.
+    """
+
+    traces: Sequence[Completed]
+    refreshed: Refreshed | None
+    floor: int
+    last_row: int
+    is_large: bool = False
+
+
+class RowLocator:
+    """Finds the rows of traces without searching the store.
+
+    The rows of an open trace are those that arrived since it is open. Only for older rows, the
+    store is asked.
+
+    Args:
+        store: The store.
+        tracker: The open traces, and those of the current batch.
+        last_row: The number of the newest row that was read; newer ones may belong to any trace.
+    """
+
+    def __init__(self, store: Store, tracker: TraceTracker, last_row: int) -> None:
+        self._store, self._tracker, self._last_row = store, tracker, last_row
+        self._conversations: dict[tuple[str, ...], list[str]] = {}
+
+    def numbers(self, traces: Sequence[str]) -> list[Range] | None:
+        """Return the ranges of row numbers, None when they are unknown."""
+        ranges = [Range(self._last_row + 1, EVERYWHERE.last)]
+        stored_before = []
+        for name in traces:
+            state = self._tracker.state(name)
+            if state is not None:
+                ranges.append(Range(state.first, state.last))
+            if state is None or not state.is_new:
+                stored_before.append(name)
+        if stored_before:
+            stored = self._store.live.numbers(stored_before)
+            if stored is None:
+                return None
+            ranges += stored
+        return joined(ranges, ROWS, WIDE)
+
+    def archived(self, traces: Sequence[str]) -> list[str]:
+        """Return the traces that may have archived rows."""
+        return [name for name in traces if not self._is_new(name)]
+
+    def with_conversations(self, traces: Sequence[str]) -> list[str]:
+        """Return the traces and every trace of their conversations."""
+        key = tuple(traces)
+        if key not in self._conversations:
+            self._conversations[key] = self._find_conversations(traces)
+        return self._conversations[key]
+
+    def _find_conversations(self, traces: Sequence[str]) -> list[str]:
+        candidates = [n for n in traces if not self._is_new(n) or self._has_conversation(n)]
+        if not candidates:
+            return sorted(set(traces))
+        found = self._store.pending.with_conversations(candidates, noted=True)
+        return sorted({*traces, *found})
+
+    def _is_new(self, name: str) -> bool:
+        state = self._tracker.state(name)
+        return state is not None and state.is_new
+
+    def _has_conversation(self, name: str) -> bool:
+        state = self._tracker.state(name)
+        return state is not None and state.has_conversation
+
+
+class TraceReconstructor:
+    """Takes traces that have ended from the tracker, and hands them to the scheduler.
+
+    Args:
+        store: The store.
+        tracker: The open traces.
+        arrivals: Knows which rows the tracker has taken in.
+        scheduler: The next stage.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tracker: TraceTracker,
+        arrivals: ArrivalReader,
+        scheduler: Scheduler,
+    ) -> None:
+        self._store, self._tracker = store, tracker
+        self._arrivals, self._scheduler = arrivals, scheduler
+        self._failures: Counter[str] = Counter()
+        self._background_store: Store | None = None
+        self._background = BackgroundReconstructor(self._refresh_in_background)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the background thread has nothing to do."""
+        return self._background.is_idle
+
+    def run(self, now: int) -> bool:
+        """Reconstruct a batch of traces that have ended; return whether there may be more."""
+        self._finish_large(now)
+        ended = self._tracker.take_ended(now, BATCH)
+        try:
+            self._run_batch(ended, now)
+        except BaseException:
+            self._tracker.reopen(ended)
+            raise
+        return len(ended) == BATCH
+
+    def close(self) -> None:
+        """Wait for the background thread; unfinished work is found again at the next start."""
+        if self._background.close(_CLOSE_TIMEOUT) and self._background_store is not None:
+            self._background_store.close()
+
+    def _run_batch(self, ended: Sequence[Completed], now: int) -> None:
+        locator = RowLocator(self._store, self._tracker, self._arrivals.last_row)
+        batch = self._defer_large(ended, locator, now)
+        if len(batch) == 1:
+            self._reconstruct_alone(batch[0], now)
+        elif batch:
+            try:
+                self._reconstruct(batch, now, locator)
+            except Exception as error:
+                if is_of_the_store(error):
+                    raise
+                self._tracker.reopen(batch)
+                for trace in batch:
+                    for again in self._tracker.take_ended_among([trace.trace_id], now):
+                        self._reconstruct_alone(again, now)
+
+    def _reconstruct(
+        self, batch: Sequence[Completed], now: int, locator: RowLocator | None = None
+    ) -> None:
+        names = [trace.trace_id for trace in batch]
+        locator = locator or RowLocator(self._store, self._tracker, self._arrivals.last_row)
+        refreshed = refresh_traces(self._store, names, locator)
+        self._background.note_reconstructed(refreshed.trace_ids)
+        # A conversation is reconstructed as a whole: its other traces need not be done again.
+        others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
+        self._hand_over([*batch, *others], refreshed, now)
+
+    def _reconstruct_alone(self, trace: Completed, now: int) -> None:
+        """Reconstruct one trace that may be the cause of a failure.
+
+        After the last attempt it is recorded as ended, without trajectories.
+        """
+        name = trace.trace_id
+        try:
+            self._reconstruct([trace], now)
+        except BaseException as error:
+            self._failures[name] += 1
+            self._tracker.reopen([trace])
+            if not isinstance(error, Exception) or is_of_the_store(error):
+                raise
+            _log.exception("trace %s cannot be reconstructed", name)
+            self._give_up_if_exhausted(name, now)
+
+    def _give_up_if_exhausted(self, name: str, now: int) -> None:
+        if self._failures[name] < _MAX_ATTEMPTS:
+            return
+        del self._failures[name]
+        ended = self._tracker.take_ended_among([name], now)
+        failed = [trace._replace(reason="failed") for trace in ended]
+        if failed:
+            self._hand_over(failed, None, now)
+
+    def _hand_over(
+        self,
+        traces: Sequence[Completed],
+        refreshed: Refreshed | None,
+        now: int,
+        *,
+        is_large: bool = False,
+    ) -> None:
+        """Hand traces to the scheduler, which records their end; when that fails, reopen them."""
+        names = [trace.trace_id for trace in traces]
+        last_row = self._arrivals.last_row
+        floor = self._tracker.floor(last_row, frozenset(names))
+        ended = EndedTraces(traces, refreshed, floor, last_row, is_large)
+        try:
+            self._scheduler.admit(ended, now)
+        except BaseException:
+            self._tracker.reopen(traces)
+            raise
+        self._tracker.confirm(names)
+        self._arrivals.mark_completed(names)
+        for name in names if self._failures else ():
+            del self._failures[name]  # a Counter ignores keys that it does not have
+
+    # -- large traces and long conversations
+
+    def _defer_large(
+        self, ended: Sequence[Completed], locator: RowLocator, now: int
+    ) -> list[Completed]:
+        """Queue large traces for the background, and return the others."""
+        large: list[Completed] = []
+        small: list[Completed] = []
+        for trace in ended:
+            name = trace.trace_id
+            if name in self._background:
+                large.append(trace)
+            elif self._rows(name) >= _LARGE_TRACE:
+                large.append(trace)
+                self._submit([name])
+            else:
+                small.append(trace)
+        if small:
+            small, of_conversations = self._split_by_conversation(small, locator)
+            large += of_conversations
+        # They stay open, so that they are found again after a crash.
+        self._tracker.reopen(large, until=now + _CHECK_LARGE_NS)
+        return small
+
+    def _split_by_conversation(
+        self, ended: Sequence[Completed], locator: RowLocator
+    ) -> tuple[list[Completed], list[Completed]]:
+        """Separate the traces of long conversations, at a cost that is low when there are none.
+
+        Returns:
+            The other traces, and those of long conversations.
+        """
+        names = [trace.trace_id for trace in ended]
+        if len(locator.with_conversations(names)) < _LONG_CONVERSATION:
+            return list(ended), []
+        long = self._store.pending.in_long_conversations(names, _LONG_CONVERSATION)
+        _, large = self._queue_long([trace for trace in ended if trace.trace_id in long], locator)
+        small = [trace for trace in ended if trace.trace_id not in long]
+        names = [trace.trace_id for trace in small]
+        # A conversation may be long only through others that it is linked with. These are looked
+        # up trace by trace, which is worth it only when there are suspiciously many.
+        suspicious = _LONG_CONVERSATION + _USUAL_CONVERSATION * len(names)
+        if len(locator.with_conversations(names)) >= suspicious:
+            small, more = self._queue_long(small, locator)
+            large += more
+        return small, large
+
+    def _queue_long(
+        self, ended: Sequence[Completed], locator: RowLocator
+    ) -> tuple[list[Completed], list[Completed]]:
+        """Look up each trace's conversation, and queue the long ones for the background.
+
+        Returns:
+            The traces of short conversations, and those of long ones.
+        """
+        small: list[Completed] = []
+        large: list[Completed] = []
+        queued: set[str] = set()
+        for trace in ended:
+            name = trace.trace_id
+            if name in queued:
+                large.append(trace)
+                continue
+            conversation = locator.with_conversations([name])
+            if len(conversation) < _LONG_CONVERSATION:
+                small.append(trace)
+                continue
+            queued.update(conversation)
+            large.append(trace)
+            if not any(member in self._background for member in conversation):
+                self._submit(conversation)
+        return small, large
+
+    def _rows(self, name: str) -> int:
+        state = self._tracker.state(name)
+        return state.rows if state is not None else 0
+
+    def _submit(self, names: Sequence[str]) -> None:
+        """Queue traces for the background, which uses a connection of its own."""
+        if self._background_store is None:
+            self._background_store = self._store.sibling()
+        states = {name: self._tracker.state(name) for name in names}
+        last: Mapping[str, int] = {name: one.last for name, one in states.items() if one}
+        self._background.submit(names, last)
+
+    def _refresh_in_background(self, names: Sequence[str]) -> Refreshed:
+        assert self._background_store is not None
+        return refresh_traces(self._background_store, names)
+
+    def _finish_large(self, now: int) -> None:
+        """Hand over the traces that the background has reconstructed."""
+        group = self._background.take_finished()
+        if group is None or group.is_stale:
+            return
+        unchanged = []
+        for name in group.names:
+            state = self._tracker.get(name)
+            if state is not None and state.last <= group.last.get(name, 0):
+                unchanged.append(name)
+        if group.refreshed is not None:
+            ended = self._tracker.take_ended_among(unchanged, now)
+            self._hand_over(ended, group.refreshed, now, is_large=True)
+            return
+        if group.error is not None and is_of_the_store(group.error):
+            raise group.error
+        for name in unchanged:
+            self._failures[name] += 1
+            _log.error("trace %s cannot be reconstructed", name, exc_info=group.error)
+            self._give_up_if_exhausted(name, now)

@@ -1,0 +1,244 @@
+"""Decide which evaluations are due, and when.
+
+The store is the only queue that lasts: an evaluation is due when a trace has ended and its
+trajectory has no score by an evaluator's version. `Scheduler` keeps the due evaluations in memory
+(`PendingEvaluations`), refills them from the store, and records how far each evaluator has got, so
+that a restart finds the rest without reading everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ..evaluators.scorer import is_drawn
+from ..store import Completed, RuleState, Store, Todo
+from .evaluation import Evaluation, FinishedEvaluation
+from .evaluator_rules import LiveEvaluator
+from .pending_evaluations import EvaluatorQueue, PendingEvaluations
+from .reconstructor import EndedTraces
+
+__all__ = ["Scheduler"]
+
+_NS = 1_000_000_000
+# Traces whose evaluations are read from the store at once.
+_REFILL = 5_000
+
+
+class Scheduler:
+    """Schedules the evaluations of traces that have ended.
+
+    Args:
+        store: The store.
+        wall: The time of day (ns), which the ends of traces are recorded with.
+
+    Attributes:
+        settled: The completion up to which no evaluator has anything left to do, as recorded.
+    """
+
+    def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
+        self._store, self._wall = store, wall
+        self._pending = PendingEvaluations(wall)
+        self._states: dict[tuple[str, str], RuleState] = {}
+        self._salt, self._backfill_ns = "", 0
+        self._newest = store.live.newest_completion()
+        self._newest_ns = store.live.newest_completion_ns()
+        self._scored_traces: list[str] = []
+        self.settled = 0
+
+    @property
+    def evaluators(self) -> dict[tuple[str, str], LiveEvaluator]:
+        """The evaluators in force, by name and version."""
+        return {key: queue.evaluator for key, queue in self._pending.queues.items()}
+
+    @property
+    def due(self) -> int:
+        """The number of evaluations that are due now or running."""
+        return self._pending.due
+
+    @property
+    def deferred(self) -> int:
+        """The number of evaluations that are due later."""
+        return self._pending.deferred
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due now."""
+        return not self._pending.due and not self._pending.has_more_in_store
+
+    def queued(self, key: tuple[str, str]) -> int:
+        """Return how many evaluations wait for an evaluator."""
+        return len(self._pending.queues[key])
+
+    def configure(self, evaluators: Sequence[LiveEvaluator], *, salt: str, backfill: float) -> None:
+        """Put evaluators in force.
+
+        The evaluations of those that are gone or changed are dropped. Those that are new get the
+        traces that ended lately.
+
+        Args:
+            evaluators: The evaluators.
+            salt: The salt of their samples.
+            backfill: How far back new evaluators go (s).
+        """
+        self._salt, self._backfill_ns = salt, round(backfill * _NS)
+        wanted = {one.key: one for one in evaluators}
+        for key, known in self.evaluators.items():
+            if key not in wanted or not known.is_like(wanted[key]):
+                del self._states[key]
+                self._scored_traces += self._pending.remove_evaluator(key)
+        for key, evaluator in wanted.items():
+            if key not in self._pending.queues:
+                self._begin(evaluator)
+
+    def admit(self, ended: EndedTraces, now: int) -> None:
+        """Record that traces have ended, and schedule the evaluations of their trajectories."""
+        completed = list(ended.traces)
+        refreshed = ended.refreshed
+        if refreshed is not None:
+            names = {trace.trace_id for trace in completed}
+            # Runs of other traces may have changed as well, for instance in a conversation.
+            if others := sorted(set(refreshed.trace_ids) - names):
+                todo = self._store.live.todo(
+                    traces=others, times=refreshed.times, unjudged=refreshed.fresh
+                )
+                # No row of them is new: their rows were recorded with earlier completions.
+                last_row = ended.last_row
+                completed += [
+                    Completed(name, last_row, "changed", last_row + 1)
+                    for name in sorted(self._traces_to_evaluate(todo))
+                ]
+        if not completed:
+            return
+        previous = self._newest
+        self._record(completed, ended.floor)
+        traces = [trace.trace_id for trace in completed]
+        if refreshed is None:
+            todo = self._store.live.todo(traces=traces, after=previous)
+        else:
+            todo = self._store.live.todo(
+                traces=traces, after=previous, times=refreshed.times, unjudged=refreshed.fresh
+            )
+        self._schedule(todo, now, is_old=ended.is_large)
+        waits = self._pending.waits_for_score
+        self._scored_traces += [name for name in traces if not waits(name)]
+
+    def take_due(self, key: tuple[str, str], limit: int) -> list[Evaluation]:
+        """Remove and return up to `limit` evaluations that are due for an evaluator."""
+        return self._pending.queues[key].take(limit)
+
+    def refresh(self, now: int) -> None:
+        """Queue deferred evaluations whose time has come, and refill the queues from the store."""
+        self._pending.release_due(now)
+        for queue, first in self._pending.take_refillable():
+            key = queue.evaluator.key
+            since_ns = self._states[key].since_ns - self._backfill_ns
+            todo = self._store.live.todo(after=first - 1, since_ns=since_ns, limit=_REFILL)
+            if len({one.trace_id for one in todo}) >= _REFILL:
+                self._pending.leave_in_store(key, todo[-1].completion + 1)
+            self._schedule(todo, now, queue, is_old=True)
+
+    def is_current(self, finished: FinishedEvaluation) -> bool:
+        """Return whether a finished evaluation is to be recorded.
+
+        It is not when its evaluator is no longer in force, or when it was deferred once more.
+        """
+        evaluation = finished.evaluation
+        is_repeated = evaluation.is_deferred and finished.is_deferred
+        return evaluation.key in self._pending and not is_repeated
+
+    def finish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
+        """Take evaluations that were recorded, and schedule the next attempt where one is due."""
+        self._scored_traces += [
+            one.evaluation.trace_id for one in finished if self._pending.finish(one, now)
+        ]
+
+    def drop(self, evaluation: Evaluation) -> None:
+        """Drop an evaluation that turned out to be unnecessary."""
+        if self._pending.drop(evaluation):
+            self._scored_traces.append(evaluation.trace_id)
+
+    def take_scored_traces(self) -> list[str]:
+        """Remove and return the traces that wait for no evaluator's first score any more."""
+        taken, self._scored_traces = self._scored_traces, []
+        return taken
+
+    def settle(self) -> None:
+        """Record up to which completion each evaluator has nothing left to do."""
+        changed = {}
+        for key, completion in self._pending.first_completions(self._newest).items():
+            state = self._states[key]
+            if completion - 1 > state.settled:
+                changed[key] = self._states[key] = RuleState(state.since_ns, completion - 1)
+        if changed:
+            self._store.live.settle(changed)
+        settled = [state.settled for state in self._states.values()]
+        self.settled = min(settled, default=self._newest)
+
+    def _begin(self, evaluator: LiveEvaluator) -> None:
+        key = evaluator.key
+        state = self._store.live.rule(*key)
+        if state is None:
+            state = RuleState(self._wall(), 0)
+            self._store.live.settle({key: state})
+        self._states[key] = state
+        self._pending.add_evaluator(evaluator, state.settled + 1)
+
+    def _record(self, completed: Sequence[Completed], floor: int) -> None:
+        """Record the ends of traces, with the row up to which all traces have ended."""
+        # Never before an earlier one: evaluators find the traces that ended since a time.
+        self._newest_ns = max(self._newest_ns, self._wall())
+        with self._store.live.transaction():
+            self._store.live.complete(completed, self._newest + 1, self._newest_ns)
+            self._store.live.advance(floor)
+        self._newest += len(completed)
+
+    def _traces_to_evaluate(self, todo: Sequence[Todo]) -> set[str]:
+        """Return the traces of those trajectories that an evaluator wants and has not scored."""
+        scored = {(one.trajectory_id, one.rev, (one.evaluator, one.version)) for one in todo}
+        wanted = {}
+        for one in todo:
+            for key, queue in self._pending.queues.items():
+                evaluation = (one.trajectory_id, one.rev, key)
+                if evaluation in scored or evaluation in self._pending:
+                    continue
+                if self._draws(queue, one.trace_id):
+                    wanted[one.trajectory_id, key] = one
+        starts = {name: one.start_ns for (name, _), one in wanted.items()}
+        known = self._store.trajectories.at(starts)
+        queues = self._pending.queues
+        return {
+            one.trace_id
+            for (name, key), one in wanted.items()
+            if name in known and queues[key].evaluator.scorer.where.matches(known[name])
+        }
+
+    def _schedule(
+        self,
+        todo: Sequence[Todo],
+        now: int,
+        only: EvaluatorQueue | None = None,
+        *,
+        is_old: bool = False,
+    ) -> None:
+        """Schedule the evaluations of some trajectories.
+
+        Args:
+            todo: The trajectories, each with the scores that it has.
+            now: The time (ns).
+            only: The queue of the only evaluator to consider; all when None.
+            is_old: Whether evaluations of new traces go before these.
+        """
+        scores = {(one.trajectory_id, one.rev, (one.evaluator, one.version)): one for one in todo}
+        revisions = {(one.trajectory_id, one.rev): one for one in todo}
+        for queue in [only] if only is not None else self._pending.queues.values():
+            key = queue.evaluator.key
+            for revision, one in revisions.items():
+                evaluation = (*revision, key)
+                if evaluation in self._pending or not self._draws(queue, one.trace_id):
+                    continue
+                self._pending.add(queue, one, scores.get(evaluation), now, is_old=is_old)
+
+    def _draws(self, queue: EvaluatorQueue, trace_id: str) -> bool:
+        scorer = queue.evaluator.scorer
+        return is_drawn(self._salt, scorer.name, trace_id, scorer.sample)

@@ -1,0 +1,313 @@
+"""The line of live scoring, driven by one thread.
+
+    ArrivalReader -> TraceTracker -> TraceReconstructor -> Scheduler -> Runner -> ScorePublisher
+
+Each stage hands a plain record to the next: traces that have ended (`EndedTraces`), evaluations
+that are due (`Evaluation`), finished evaluations (`FinishedEvaluation`) with their `Score`.
+
+`ScoringLoop.tick` does a bounded piece of the work. Only the store knows all the work that is left;
+the objects here are a faster way to it, and are rebuilt from the store at the next start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..model import Trajectory
+from ..store import Store
+from .budgets import DailyBudget, day_begin_ns, day_of
+from .evaluation import Evaluation, FinishedEvaluation
+from .evaluator_rules import EvaluatorRules, LiveEvaluator
+from .lanes import Call, Lane, run, spending
+from .publisher import ScorePublisher
+from .reconstructor import TraceReconstructor
+from .scheduler import Scheduler
+from .tracker import ArrivalReader, TraceTracker
+
+if TYPE_CHECKING:
+    from ..attach import Attach
+
+__all__ = ["ScoringLoop"]
+
+_NS = 1_000_000_000
+# Trajectories that each fast evaluator scores in one tick: less than a second of work.
+_MAX_INLINE = 400
+_SETTLE_INTERVAL_NS = 10 * _NS
+_RULES_INTERVAL_NS = _NS
+
+_Key = tuple[str, str]
+
+
+class ScoringLoop:
+    """Scores trajectories as their traces end.
+
+    All methods but `notify` and `reload` are called by one thread, which owns the store's
+    connection.
+
+    Args:
+        store: The store; best a `Store.sibling` of the one that spans are written with.
+        rules: The evaluators in force.
+        attach: Where scores go besides the store.
+        clock: The time (ns) for ages and deadlines; it should not jump when the time of day is set.
+        wall: The time of day (ns), for stored times and daily budgets; `clock` by default.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: EvaluatorRules,
+        attach: Attach | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        wall: Callable[[], int] | None = None,
+    ) -> None:
+        self._store, self._rules, self._clock = store, rules, clock
+        self._wall = wall or clock
+        self._tracker = TraceTracker(rules.config.completion)
+        self._arrivals = ArrivalReader(store, self._tracker)
+        self._scheduler = Scheduler(store, self._wall)
+        self._reconstructor = TraceReconstructor(
+            store, self._tracker, self._arrivals, self._scheduler
+        )
+        self._lanes: dict[_Key, Lane] = {}
+        self._budgets: dict[_Key, DailyBudget] = {}
+        self._publisher = ScorePublisher(store, attach)
+        self._unwritten: list[FinishedEvaluation] = []
+        self._cached: dict[str, Trajectory] = {}
+        self._is_reload_requested = False
+        self._rules_checked_ns = self._settled_ns = clock()
+        self._apply_rules()
+
+    # -- for callers
+
+    def notify(self, trace_ids: Iterable[str], now: int) -> None:
+        """Announce that rows of traces were committed at `now` (ns). Thread-safe.
+
+        Rows that are never announced are found as well, with the next ones that are.
+        """
+        self._arrivals.notify(trace_ids, now)
+
+    def reload(self) -> None:
+        """Make the next tick reload the rules. Safe in any thread and in a signal handler."""
+        self._is_reload_requested = True
+
+    def tick(self, now: int | None = None) -> bool:
+        """Do a bounded piece of the work.
+
+        Args:
+            now: The time (ns); the clock's by default.
+
+        Returns:
+            Whether there is more to do right away.
+        """
+        now = self._clock() if now is None else now
+        self._check_rules(now)
+        for budget in self._budgets.values():
+            budget.begin(self._wall())
+        self._arrivals.read(now)
+        has_more = self._reconstructor.run(now)
+        self._scheduler.refresh(now)
+        has_more |= self._run_due()
+        self._collect()
+        self._write(now)
+        self._publisher.release(self._scheduler.take_scored_traces(), now)
+        self._publisher.release_expiring(now)
+        if self._publisher.are_metrics_due(now):
+            self._update_metrics(now)
+        if now - self._settled_ns >= _SETTLE_INTERVAL_NS:
+            self._settle(now)
+        return has_more
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no evaluation is due now; open traces and retries wait for their time."""
+        return self._scheduler.is_idle and not self._unwritten and self._reconstructor.is_idle
+
+    @property
+    def open_traces(self) -> int:
+        """The number of traces that have not ended."""
+        return len(self._tracker)
+
+    @property
+    def settled(self) -> int:
+        """The completion up to which no evaluator has anything left to do, as recorded."""
+        return self._scheduler.settled
+
+    def drain(self, timeout: float) -> bool:
+        """Tick until no evaluation is due, for at most `timeout` s; return whether none is."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            if not self.tick() and self.is_idle:
+                return True
+            if not self.is_idle:
+                time.sleep(0.01)
+        return self.is_idle
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for people and for /readyz."""
+        return {
+            "config_error": self._rules.error or None,
+            "evaluators": [evaluator.scorer.name for evaluator in self._rules.evaluators],
+            "open_traces": len(self._tracker),
+            "to_judge": self._scheduler.due,
+            "put_off": self._scheduler.deferred,
+            **self._publisher.state(),
+        }
+
+    def close(self) -> None:
+        """Write the scores that are there; calls that still run are repeated at the next start."""
+        self._reconstructor.close()
+        now = self._clock()
+        self._collect()
+        self._write(now)
+        self._publisher.release(self._scheduler.take_scored_traces(), now)
+        self._settle(now)
+        for lane in self._lanes.values():
+            lane.close()
+        self._rules.close()
+
+    # -- the rules in force
+
+    def _check_rules(self, now: int) -> None:
+        is_requested, self._is_reload_requested = self._is_reload_requested, False
+        if is_requested:
+            has_changed = self._rules.reload()
+        elif now - self._rules_checked_ns >= _RULES_INTERVAL_NS:
+            has_changed = self._rules.check()
+        else:
+            return
+        self._rules_checked_ns = now
+        if has_changed:
+            self._apply_rules()
+
+    def _apply_rules(self) -> None:
+        """Put the rules in force; evaluators that did not change go on."""
+        config = self._rules.config
+        self._tracker.configure(config.completion)
+        before = self._scheduler.evaluators
+        self._scheduler.configure(
+            self._rules.evaluators, salt=config.salt, backfill=config.completion.backfill
+        )
+        after = self._scheduler.evaluators
+        for key, evaluator in before.items():
+            if after.get(key) is not evaluator:
+                self._stop(key, evaluator)
+        for evaluator in self._rules.evaluators:
+            if after[evaluator.key] is not evaluator:
+                evaluator.prepared.close()
+        for key, evaluator in after.items():
+            if before.get(key) is not evaluator:
+                self._start(key, evaluator)
+
+    def _start(self, key: _Key, evaluator: LiveEvaluator) -> None:
+        name, _ = key
+        limit = evaluator.limits.max_cost_per_day
+        budget = DailyBudget(limit, lambda day: self._spent(name, day))
+        budget.begin(self._wall())
+        self._budgets[key] = budget
+        if evaluator.is_slow:
+            self._lanes[key] = Lane(evaluator, budget, self._wall)
+
+    def _stop(self, key: _Key, evaluator: LiveEvaluator) -> None:
+        self._budgets.pop(key, None)
+        lane = self._lanes.pop(key, None)
+        if lane is not None:
+            lane.close()
+        if lane is None or not lane.under_way:
+            evaluator.prepared.close()
+
+    def _spent(self, name: str, day: str) -> tuple[float, float]:
+        """Return an evaluator's costs on a day, judges' offline calls included, and of one call."""
+        total, each = self._store.live.spent(name, day)
+        return max(total, self._rules.spent(name, day_begin_ns(day))), each
+
+    # -- evaluations
+
+    def _run_due(self) -> bool:
+        """Run fast evaluators, and start slow ones; return whether fast ones have more to do."""
+        due: list[tuple[LiveEvaluator, Evaluation]] = []
+        has_more = False
+        for key, evaluator in self._scheduler.evaluators.items():
+            lane = self._lanes.get(key)
+            capacity = _MAX_INLINE if lane is None else lane.room
+            due += [(evaluator, one) for one in self._scheduler.take_due(key, capacity)]
+            has_more |= lane is None and self._scheduler.queued(key) > 0
+        if not due:
+            self._cached = {}
+            return False
+        starts = {one.trajectory_id: one.start_ns for _, one in due}
+        trajectories = self._store.trajectories.at(starts, self._cached)
+        # The next evaluations probably belong to the same conversations.
+        self._cached = _with_histories(trajectories) if has_more else {}
+        for evaluator, evaluation in due:
+            self._evaluate(evaluator, evaluation, trajectories.get(evaluation.trajectory_id))
+        return has_more
+
+    def _evaluate(
+        self, evaluator: LiveEvaluator, evaluation: Evaluation, trajectory: Trajectory | None
+    ) -> None:
+        if (
+            trajectory is None
+            or trajectory.rev != evaluation.rev
+            or not evaluator.scorer.where.matches(trajectory)
+        ):
+            # A newer revision has its own evaluation.
+            self._scheduler.drop(evaluation)
+            return
+        reference, problem = evaluator.references.of(trajectory)
+        call = Call(evaluation, trajectory, reference, problem)
+        lane = self._lanes.get(evaluator.key)
+        if lane is not None:
+            lane.put(call)
+        else:
+            self._unwritten.append(run(evaluator, call, self._wall()))
+
+    def _collect(self) -> None:
+        for lane in self._lanes.values():
+            self._unwritten += lane.collect()
+
+    def _write(self, now: int) -> None:
+        """Write the scores to the store and publish them; after an error, try again next time."""
+        finished = self._unwritten
+        if not finished:
+            return
+        current = [one for one in finished if self._scheduler.is_current(one)]
+        with self._store.live.transaction():
+            self._store.scores.write([one.score for one in current])
+            self._store.live.spend(spending(finished, day_of(self._wall())))
+        self._unwritten = []
+        self._rules.flush()
+        self._scheduler.finish(finished, now)
+        self._publisher.publish(current, now)
+
+    def _update_metrics(self, now: int) -> None:
+        to_judge = {}
+        for key in self._scheduler.evaluators:
+            lane = self._lanes.get(key)
+            to_judge[key[0]] = self._scheduler.queued(key) + (lane.under_way if lane else 0)
+        self._publisher.update_metrics(
+            self._tracker.oldest_ns(),
+            now,
+            open_traces=self.open_traces,
+            to_judge=to_judge,
+            put_off=self._scheduler.deferred,
+            config_error=bool(self._rules.error),
+            reloads=self._rules.loads - 1,
+            failures=self._rules.failures,
+        )
+
+    def _settle(self, now: int) -> None:
+        self._scheduler.settle()
+        self._settled_ns = now
+
+
+def _with_histories(trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:
+    """Return trajectories and all that they continue, by id."""
+    found: dict[str, Trajectory] = {}
+    for trajectory in trajectories.values():
+        one: Trajectory | None = trajectory
+        while one is not None and one.id not in found:
+            found[one.id] = one
+            one = one.history
+    return found

@@ -1,0 +1,272 @@
+"""Decide when a trace has ended.
+
+A trace is *open* from its first span on. It has ended when its root span has arrived and nothing
+followed for ``quiet`` seconds, when nothing arrived for ``idle`` seconds, or when it is ``max_age``
+seconds old. A span that arrives later opens the trace again; it then ends after another quiet time,
+because its root is known to have arrived.
+
+`TraceTracker` holds the open traces and does no I/O. `ArrivalReader` feeds it from the store.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from ..config import Completion
+from ..store import Arrival, Completed, Store
+from .hash_set import HashSet
+
+__all__ = ["ArrivalReader", "OpenTrace", "TraceTracker"]
+
+_NS = 1_000_000_000
+# The heap may have this many stale entries before it is rebuilt.
+_MAX_STALE = 10_000
+
+
+@dataclass(slots=True)
+class OpenTrace:
+    """A trace that has not ended.
+
+    Attributes:
+        first_ns: When its first row arrived (ns).
+        last_ns: When its newest row arrived (ns).
+        has_root: Whether its root span has arrived.
+        first: The number of the first row that arrived since it is open.
+        last: The number of the newest row.
+        is_new: Whether all of its rows arrived since it is open.
+        has_conversation: Whether one of its spans names a conversation.
+        check_ns: When to check next whether it has ended (ns).
+        rows: How many rows arrived since it is open.
+    """
+
+    first_ns: int
+    last_ns: int
+    has_root: bool
+    first: int
+    last: int
+    is_new: bool = False
+    has_conversation: bool = False
+    check_ns: int = 1 << 63
+    rows: int = 0
+
+
+class TraceTracker:
+    """The open traces, and those that have ended but are not recorded in the store yet.
+
+    `take_ended` hands out traces that have ended. For each of them the caller later calls either
+    `confirm`, when the store has recorded it, or `reopen`, when that failed.
+    """
+
+    def __init__(self, completion: Completion) -> None:
+        self._completion = completion
+        self._open: dict[str, OpenTrace] = {}
+        self._ended: dict[str, OpenTrace] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        """Return the number of open traces."""
+        return len(self._open)
+
+    def __contains__(self, trace_id: str) -> bool:
+        """Return whether a trace is open."""
+        return trace_id in self._open
+
+    def get(self, trace_id: str) -> OpenTrace | None:
+        """Return the state of a trace that is open."""
+        return self._open.get(trace_id)
+
+    def state(self, trace_id: str) -> OpenTrace | None:
+        """Return the state of a trace that was taken and not confirmed, or is open."""
+        return self._ended.get(trace_id) or self._open.get(trace_id)
+
+    def configure(self, completion: Completion) -> None:
+        """Apply another configuration, also to the traces that are already open."""
+        if completion != self._completion:
+            self._completion = completion
+            self._rebuild_heap()
+
+    def add(
+        self,
+        arrivals: Iterable[Arrival],
+        now: int,
+        completed_before: Collection[str] = (),
+        times: Mapping[str, int] | None = None,
+        new: Collection[str] = (),
+    ) -> None:
+        """Take in the spans and log records that arrived.
+
+        Args:
+            arrivals: The arrivals, by trace.
+            now: The time (ns).
+            completed_before: The traces among them that had ended once before.
+            times: When rows of a trace were stored (ns), where that is known more precisely.
+            new: The traces among them of which the store had no row before.
+        """
+        for arrival in arrivals:
+            name = arrival.trace_id
+            time_ns = min(now, times.get(name, now)) if times else now
+            state = self._open.get(name)
+            if state is None:
+                state = OpenTrace(
+                    first_ns=time_ns,
+                    last_ns=time_ns,
+                    has_root=False,
+                    first=arrival.first,
+                    last=arrival.last,
+                    is_new=name in new,
+                )
+                self._open[name] = state
+            # A clock that is set back must not make the trace look quiet for longer than it was.
+            state.last_ns = max(state.last_ns, time_ns)
+            state.first = min(state.first, arrival.first)
+            state.last = max(state.last, arrival.last)
+            state.has_root |= arrival.has_root or name in completed_before
+            state.has_conversation |= bool(arrival.conversations)
+            state.rows += arrival.rows
+            end_ns, _ = self._end_of(state)
+            # An entry that comes up too early is pushed again with its new time.
+            if end_ns < state.check_ns:
+                self._schedule_check(name, state, end_ns)
+        if len(self._heap) > 2 * len(self._open) + _MAX_STALE:
+            self._rebuild_heap()
+
+    def take_ended(self, now: int, limit: int) -> list[Completed]:
+        """Return up to `limit` traces that have ended, the earliest first, and close them."""
+        taken: list[Completed] = []
+        while self._heap and self._heap[0][0] <= now and len(taken) < limit:
+            _, name = heapq.heappop(self._heap)
+            state = self._open.get(name)
+            if state is None:
+                continue
+            end_ns, reason = self._end_of(state)
+            if end_ns > now:
+                self._schedule_check(name, state, end_ns)
+            else:
+                taken.append(self._take(name, state, reason))
+        return taken
+
+    def take_ended_among(self, names: Iterable[str], now: int) -> list[Completed]:
+        """Return those of some traces that have ended, as `take_ended` does."""
+        taken: list[Completed] = []
+        for name in names:
+            state = self._open.get(name)
+            if state is None:
+                continue
+            end_ns, reason = self._end_of(state)
+            if end_ns <= now:
+                taken.append(self._take(name, state, reason))
+        return sorted(taken, key=lambda trace: trace.first or 0)
+
+    def confirm(self, names: Iterable[str]) -> None:
+        """Forget traces that were taken, now that the store has recorded their end."""
+        for name in names:
+            self._ended.pop(name, None)
+
+    def reopen(self, traces: Iterable[Completed], until: int | None = None) -> None:
+        """Make traces that were taken open again.
+
+        Args:
+            traces: The traces.
+            until: When to take them again (ns); by default as soon as they have ended.
+        """
+        for trace in traces:
+            name = trace.trace_id
+            taken = self._ended.pop(name, None)
+            if taken is None:
+                continue
+            state = self._open.setdefault(name, taken)
+            self._schedule_check(name, state, self._end_of(state)[0] if until is None else until)
+
+    def floor(self, newest: int, ended: Collection[str] = ()) -> int:
+        """Return the number up to which every row belongs to a trace that has ended.
+
+        Args:
+            newest: The number of the newest row that was taken in.
+            ended: Traces that were taken and are about to be recorded in the store.
+        """
+        waiting = (state for name, state in self._ended.items() if name not in ended)
+        first_rows = (state.first for state in chain(self._open.values(), waiting))
+        return min(first_rows, default=newest + 1) - 1
+
+    def oldest_ns(self) -> int | None:
+        """Return when the first row of the open traces arrived (ns), None when none is open."""
+        return min((state.first_ns for state in self._open.values()), default=None)
+
+    def _take(self, name: str, state: OpenTrace, reason: str) -> Completed:
+        del self._open[name]
+        self._ended[name] = state
+        return Completed(name, state.last, reason, state.first)
+
+    def _schedule_check(self, name: str, state: OpenTrace, time_ns: int) -> None:
+        state.check_ns = time_ns
+        heapq.heappush(self._heap, (time_ns, name))
+
+    def _rebuild_heap(self) -> None:
+        """Give each open trace exactly one entry, at the time at which it ends."""
+        for state in self._open.values():
+            state.check_ns = self._end_of(state)[0]
+        self._heap = [(state.check_ns, name) for name, state in self._open.items()]
+        heapq.heapify(self._heap)
+
+    def _end_of(self, state: OpenTrace) -> tuple[int, str]:
+        """Return when a trace ends if nothing more arrives (ns), and the reason."""
+        completion = self._completion
+        end = min(
+            (state.last_ns + round(completion.idle * _NS), "idle"),
+            (state.first_ns + round(completion.max_age * _NS), "max_age"),
+        )
+        if state.has_root:
+            end = min(end, (state.last_ns + round(completion.quiet * _NS), "quiet"))
+        return end
+
+
+class ArrivalReader:
+    """Reads the rows that were stored since the last time, and adds them to a tracker.
+
+    Attributes:
+        last_row: The number of the newest row that was read.
+    """
+
+    def __init__(self, store: Store, tracker: TraceTracker) -> None:
+        self._store, self._tracker = store, tracker
+        self.last_row = store.live.floor()
+        self._completed = HashSet(store.live.keys())
+        self._lock = threading.Lock()
+        self._stored_ns: dict[str, int] = {}
+        # Rows that were stored before this process began are read as well.
+        self._has_news = True
+
+    def notify(self, trace_ids: Iterable[str], now: int) -> None:
+        """Announce that rows of traces were stored at `now` (ns). Thread-safe."""
+        with self._lock:
+            self._has_news = True
+            for name in trace_ids:
+                self._stored_ns[name] = now
+
+    def read(self, now: int) -> None:
+        """Add the rows that were stored since the last call to the tracker."""
+        with self._lock:
+            if not self._has_news:
+                return
+            stored_ns, self._stored_ns, self._has_news = self._stored_ns, {}, False
+        arrivals = self._store.live.arrivals(self.last_row)
+        if not arrivals:
+            return
+        # Log records that belong to no trace have an empty id.
+        traces = [one for one in arrivals if one.trace_id]
+        # Conversations are recorded before the tracker knows the traces, so before one can end.
+        self._store.live.note(traces)
+        opened = [one for one in traces if one.trace_id not in self._tracker]
+        new = {one.trace_id for one in opened if one.trace_id not in self._completed}
+        uncertain = [one.trace_id for one in opened if not one.has_root and one.trace_id not in new]
+        known = self._store.live.completed(uncertain) if uncertain else frozenset()
+        self._tracker.add(traces, now, known, stored_ns, new)
+        self.last_row = max(one.last for one in arrivals)
+
+    def mark_completed(self, trace_ids: Iterable[str]) -> None:
+        """Remember that traces have ended: rows that arrive later are not the first of theirs."""
+        self._completed.add(trace_ids)

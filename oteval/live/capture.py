@@ -27,7 +27,7 @@ from weakref import WeakSet
 from ..config import Config, load_config
 from ..errors import ConfigError, NotFound
 from ..evaluators.observed import observed, unheard
-from ..ingest.sdk import log_record_of, span_of
+from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh, score_trajectories
 from ..reconstruct import reconstruct

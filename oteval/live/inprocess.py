@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from ..config import Config
-from ..ingest.sdk import log_record_of, span_of
+from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh
 from ..selection import EVERYTHING, Selection

@@ -1,7 +1,7 @@
 """The stages put together: what the command line and other programs call.
 
-`loading` brings files into a store, `reconstructing` makes trajectories of them, `scoring` scores
-them, `exporting` writes them out. Nothing is decided here; each stage owns its logic.
+`loader` brings files into a store, `reconstructing` makes trajectories of them, `scoring` scores
+them, `exporter` writes them out. Nothing is decided here; each stage owns its logic.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from ..evaluators.alignment import Pair, align, first_divergence
 from ..evaluators.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
 from .deletion import DeletionPlan, delete_traces, plan_deletion
-from .exporting import export_jsonl, export_parquet
-from .loading import FileReport, LoadReport, load
+from .exporter import export_jsonl, export_parquet
+from .loader import FileReport, LoadReport, load
 from .reconstructing import Places, Refreshed, explain, refresh, refresh_traces
 from .references import read_messages
 from .retention import archive_before, delete_expired, retention_tick

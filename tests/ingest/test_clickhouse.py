@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from oteval.errors import InputError
 from oteval.ingest import Batch, read
-from oteval.ingest.documents import decode
+from oteval.ingest.containers import decode
 from oteval.model import Event, Link, LogRecord, Span
 
 from .containers import json_row, lines, log_row, moment, parquet, trace_row, unflattened

@@ -14,8 +14,8 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from oteval.ingest import json_stream, read
-from oteval.ingest.documents import decode
+from oteval.ingest import json_documents, read
+from oteval.ingest.containers import decode
 from oteval.model import LogRecord, Span, Trajectory
 from oteval.reconstruct import reconstruct
 
@@ -220,7 +220,7 @@ def test_containers_value_by_value(
     """Walking through a container gives the spans that parsing it as one gives."""
     make = {**EXACT, **JAEGER, **CLICKHOUSE}[container]
     _, _, whole, whole_logs = put_and_read(tmp_path, "google_adk_native", make)
-    monkeypatch.setattr(json_stream, "LONG_LINE", 100)
+    monkeypatch.setattr(json_documents, "LONG_LINE", 100)
 
     _, _, found, found_logs = put_and_read(tmp_path, "google_adk_native", make)
 

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from oteval.ingest import read
-from oteval.ingest.sdk import span_of
+from oteval.ingest.sdk_objects import span_of
 
 from ..make import ROOT
 

@@ -1,7 +1,7 @@
-"""Parts of a file of JSON lines that can be read at the same time.
+"""Parts of a file of JSON lines, to be read in parallel.
 
-A file is only cut in front of a line that begins like an OTLP request, so that no document is cut
-whatever else the file holds. Compressed files, protobuf and single documents are not cut.
+A file is only cut before a line that begins like an OTLP request, so that no document is ever cut,
+whatever else the file contains. Compressed files, protobuf and single documents have no parts.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ..errors import InputError
-from .files import Batch, Problem, read_stream
+from .trace_files import Batch, Problem, read_stream
 
-__all__ = ["Part", "read_part", "split"]
+__all__ = ["FilePart", "read_part", "split_file"]
 
 _REQUEST = b'{"resource'
 _CUT = b"\n" + _REQUEST
-_WINDOW = 1 << 20
+_BLOCK = 1 << 20  # bytes
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A range of a file's bytes that begins with a request and ends before another.
 
     Attributes:
-        start: Its first byte.
-        end: The byte after its last.
+        start: The offset of its first byte.
+        end: The offset after its last byte.
     """
 
     start: int
     end: int
 
 
-def split(path: str | Path, part_size: int) -> list[Part]:
-    """Return the parts of a file of JSON lines, in order; none where it cannot be cut.
+def split_file(path: str | Path, part_size: int) -> list[FilePart]:
+    """Return the parts of a file of JSON lines in order, or no parts if it cannot be cut.
 
     Args:
         path: The file.
-        part_size: About how many bytes a part has.
+        part_size: The approximate size of a part in bytes.
     """
     try:
         size = Path(path).stat().st_size
@@ -51,15 +51,15 @@ def split(path: str | Path, part_size: int) -> list[Part]:
                 cuts.append(cut)
     except OSError:
         return []
-    parts = [Part(start, end) for start, end in zip(cuts, [*cuts[1:], size], strict=True)]
+    parts = [FilePart(start, end) for start, end in zip(cuts, [*cuts[1:], size], strict=True)]
     return parts if len(parts) > 1 else []
 
 
 def _next_cut(file: BinaryIO, offset: int) -> int | None:
-    """Return where the first request begins at or after an offset."""
+    """Return the offset of the first request at or after an offset; None if there is none."""
     file.seek(offset)
     kept = b""
-    while block := file.read(_WINDOW):
+    while block := file.read(_BLOCK):
         found = (kept + block).find(_CUT)
         if found >= 0:
             return file.tell() - len(block) - len(kept) + found + 1
@@ -67,41 +67,45 @@ def _next_cut(file: BinaryIO, offset: int) -> int | None:
     return None
 
 
-def read_part(path: str | Path, part: Part, *, chunk: int) -> Iterator[tuple[Batch, int]]:
-    """Read a part of a file.
+def read_part(path: str | Path, part: FilePart, *, chunk: int) -> Iterator[tuple[Batch, int]]:
+    """Read one part of a file.
 
     Args:
         path: The file.
-        part: Which of its bytes.
-        chunk: As for `read`.
+        part: The range of bytes to read.
+        chunk: The least spans and log records of a batch, as in `read`.
 
     Yields:
-        Batches, and the number of lines read until then; lines of problems count from the part's
-        first.
+        Batches, each with the number of lines read so far. The lines of problems count from the
+        beginning of the part.
     """
     with Path(path).open("rb") as file:
-        window = _Window(file, part)
+        window = _PartReader(file, part)
         try:
             for batch in read_stream(window, str(path), chunk=chunk):
                 yield batch, window.lines
         except InputError as error:
-            # Other parts are read all the same: what this one lacks is a problem, no end.
+            # An unreadable part is a problem and not an error: the other parts are still read.
             reason = str(error).removeprefix(f"{path}:")
             yield Batch(problems=[_problem(str(path), reason)]), window.lines
 
 
 def _problem(source: str, reason: str) -> Problem:
-    """Return the problem that a message about a file tells, its line taken out of it."""
+    """Return an error message about a file as a problem, with the line number taken out of it."""
     line, colon, rest = reason.partition(": ")
     if colon and line.isdecimal():
         return Problem(source, int(line), rest)
     return Problem(source, None, reason.strip())
 
 
-class _Window:
-    """A part of a file, read as if it were all of it."""
+class _PartReader:
+    """A range of a file's bytes, readable like a whole file.
 
-    def __init__(self, file: BinaryIO, part: Part) -> None:
+    Attributes:
+        lines: The number of line ends read so far.
+    """
+
+    def __init__(self, file: BinaryIO, part: FilePart) -> None:
         self._file = file
         self._left = part.end - part.start
         self.lines = 0

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace.status import Status, StatusCode
 
 from oteval.ingest.otlp import decode_protobuf_logs, decode_protobuf_traces
-from oteval.ingest.sdk import log_record_of, span_of
+from oteval.ingest.sdk_objects import log_record_of, span_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTEGER = st.integers(-(2**63), 2**63 - 1)

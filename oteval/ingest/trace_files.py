@@ -23,13 +23,13 @@ from typing import BinaryIO
 from oteval.errors import InputError
 from oteval.model import LogRecord, ScoredRun, Span
 
-from . import json_stream, parquet, protobuf_stream
+from . import json_documents, parquet, protobuf_stream
 from .compression import Readable, Source
-from .documents import decode
+from .containers import decode
 from .otlp import Decoded
 from .tape import Tape
 
-__all__ = ["Batch", "Problem", "read", "read_stream", "size"]
+__all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
 
 CHUNK = 4096
 _HEAD = 1 << 16
@@ -97,7 +97,7 @@ class Batch:
         return bool(self.spans or self.logs or self.runs or self.problems)
 
 
-def size(path: str | Path) -> int | None:
+def file_size(path: str | Path) -> int | None:
     """Return the bytes of a file, None for standard input and what has no size.
 
     Args:
@@ -251,8 +251,8 @@ def _is_json(head: bytes) -> bool:
 
 
 def _json_items(tape: Tape, name: str) -> Iterator[Decoded | Problem]:
-    for item in json_stream.documents(tape):
-        if isinstance(item, json_stream.Fault):
+    for item in json_documents.documents(tape):
+        if isinstance(item, json_documents.Fault):
             yield Problem(name, item.line, item.reason)
             continue
         try:

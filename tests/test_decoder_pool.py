@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oteval import Store, load
-from oteval.ingest import split
-from oteval.pipeline import loading
+from oteval.ingest import split_file
+from oteval.pipeline import loader
 
 TRACES = Path(__file__).parent / "data" / "traces"
 NAMES = ("genai_openai_chat", "openinference_chat", "v2_legacy_chat.logs", "langgraph_genai")
@@ -18,8 +18,8 @@ NAMES = ("genai_openai_chat", "openinference_chat", "v2_legacy_chat.logs", "lang
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let files of some kilobytes count as big."""
-    monkeypatch.setattr(loading, "BIG", 10_000)
-    monkeypatch.setattr(loading, "PART", 20_000)
+    monkeypatch.setattr(loader, "PARALLEL_SIZE", 10_000)
+    monkeypatch.setattr(loader, "PART_SIZE", 20_000)
 
 
 def lines() -> list[str]:
@@ -46,11 +46,11 @@ def test_parts_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text("\n".join([*good, "{broken", good[0], '{"resourceSpans": [1]}', *good]) + "\n")
     whole = rows(path)
 
-    monkeypatch.setattr(loading, "BIG", 10_000)
-    monkeypatch.setattr(loading, "PART", 20_000)
+    monkeypatch.setattr(loader, "PARALLEL_SIZE", 10_000)
+    monkeypatch.setattr(loader, "PART_SIZE", 20_000)
     parts = rows(path)
 
-    assert len(split(path, 20_000)) > 3
+    assert len(split_file(path, 20_000)) > 3
     assert parts == whole
     assert whole[1][0].startswith(f"{path}:5: ")
 
@@ -60,7 +60,7 @@ def test_parts_begin_only_before_requests(tmp_path: Path) -> None:
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
 
-    parts = split(path, 30_000)
+    parts = split_file(path, 30_000)
 
     content = path.read_bytes()
     assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
@@ -74,7 +74,7 @@ def test_what_cannot_be_cut_is_not(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content.replace(b"\n", b"\n "))
 
-    assert split(path, 10_000) == []
+    assert split_file(path, 10_000) == []
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -84,7 +84,7 @@ def test_a_process_that_dies_is_an_error_and_what_came_before_is_kept(
     """When a decoding process ends before its time, the file is reported as not wholly read."""
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
-    monkeypatch.setattr("oteval.decoding.sys.executable", "/bin/true")
+    monkeypatch.setattr("oteval.decoder_pool.sys.executable", "/bin/true")
 
     with Store() as store:
         report = load(store, [path])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InputError
-from . import clickhouse, console, exported, jaeger
+from . import clickhouse, console_exporter, exported_runs, jaeger
 from .otlp import Decoded, decode_json
 from .otlp.decoded import shown
 from .otlp.json_fields import Object
@@ -46,12 +46,12 @@ def _one(document: Any, depth: int) -> Decoded:
         jaeger.decode_trace(document, out)
     elif jaeger.is_span(document):
         jaeger.decode_span(document, out)
-    elif exported.is_run(document):
-        out.runs.append(exported.decode_run(document))
-    elif console.is_span(document):
-        console.decode_span(document, out)
-    elif console.is_log(document):
-        console.decode_log(document, out)
+    elif exported_runs.is_run(document):
+        out.runs.append(exported_runs.decode_run(document))
+    elif console_exporter.is_span(document):
+        console_exporter.decode_span(document, out)
+    elif console_exporter.is_log(document):
+        console_exporter.decode_log(document, out)
     elif clickhouse.is_span(document):
         clickhouse.decode_span(document, out)
     elif clickhouse.is_log(document):

@@ -25,7 +25,7 @@ from .otlp.json_fields import (
     as_text,
     as_trace_id,
 )
-from .sdk import attributes_of, value_of
+from .sdk_objects import attributes_of, value_of
 
 __all__ = ["decode_log", "decode_span", "is_log", "is_span"]
 

@@ -39,7 +39,7 @@ def test_lines_hold_trajectories_with_their_scores(store: Store):
 
 def test_lines_go_by_the_selection_and_by_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Filters apply, and more than a page is written whole."""
-    monkeypatch.setattr("oteval.pipeline.exporting._PAGE", 2)
+    monkeypatch.setattr("oteval.pipeline.exporter._PAGE", 2)
     keep(store, *(run(number) for number in range(1, 8)))
     out = io.StringIO()
 

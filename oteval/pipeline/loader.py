@@ -1,4 +1,4 @@
-"""Files into a store."""
+"""Load files of traces and logs into a store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..decoding import DecodedPart, decode_parts
+from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
-from ..ingest import Batch, Part, Problem, Table, read, size, split
+from ..ingest import Batch, FilePart, Problem, Table, file_size, read, split_file
 from ..model import ScoredRun, Span
 from ..store import Store, Written
 from ..store.exported import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
@@ -18,16 +18,17 @@ from .memory import rare_cycle_search
 
 __all__ = ["FileReport", "LoadReport", "load"]
 
-# As many rows as a row group of the store has: then DuckDB writes each once, in a third of the
-# time that half ones take.
+# Rows of an insert: exactly a row group of the store. DuckDB writes a full group once, in a third
+# of the time that two halves take.
 BATCH = 16_384
 _MAX_PROBLEMS = 1000
-_QUEUED = 1
+_MAX_QUEUED = 1
+# The least spans and log records that are read at once.
 CHUNK = 1024
-# From this size on (bytes) the processes that decode a file's parts pay for their start.
-BIG = 64 << 20
-PART = 4 << 20
-# The Parquet files that `exporting` writes.
+# Bytes of a file from which on starting processes that decode its parts pays off.
+PARALLEL_SIZE = 64 << 20
+PART_SIZE = 4 << 20
+# The tables of the Parquet files that `exporter` writes.
 EXPORTED = (
     Table(frozenset(SPAN_NAMES), exported_spans),
     Table(frozenset(LOG_NAMES), exported_logs),
@@ -38,16 +39,16 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass
 class FileReport:
-    """What became of one file.
+    """The result of loading one file.
 
     Attributes:
         path: The file.
-        spans: Spans read.
-        logs: Log records read.
-        runs: Runs read that were reconstructed before.
-        written: How many of both were new, and how many the store had.
-        problems: Parts that were not read; the first 1,000.
-        problem_count: How many there were.
+        spans: The number of spans read.
+        logs: The number of log records read.
+        runs: The number of exported runs read.
+        written: How many of them were new, and how many the store already had.
+        problems: The first 1,000 parts that could not be read.
+        problem_count: The number of all parts that could not be read.
         error: Why the file as a whole could not be read, or "".
     """
 
@@ -63,17 +64,17 @@ class FileReport:
 
 @dataclass
 class LoadReport:
-    """What became of some files.
+    """The result of loading several files.
 
     Attributes:
-        files: Each file's report, in the order given.
+        files: The report of each file, in the order given.
     """
 
     files: list[FileReport] = field(default_factory=list)
 
     @property
     def read(self) -> int:
-        """How many spans, log records and runs were read."""
+        """The number of spans, log records and runs that were read."""
         return sum(file.spans + file.logs + file.runs for file in self.files)
 
     @property
@@ -83,32 +84,32 @@ class LoadReport:
 
     @property
     def duplicate(self) -> int:
-        """How many the store had already."""
+        """How many of them the store already had."""
         return sum(file.written.duplicate for file in self.files)
 
     @property
     def new_runs(self) -> int:
-        """How many runs are new that were reconstructed elsewhere."""
+        """How many exported runs are new in the store."""
         return sum(file.written.runs for file in self.files)
 
     @property
     def bad(self) -> int:
-        """How many parts could not be read, whole files among them."""
+        """The number of parts, including whole files, that could not be read."""
         return sum(file.problem_count + bool(file.error) for file in self.files)
 
 
 def load(
     store: Store, paths: Iterable[str | Path], on_progress: Progress | None = None
 ) -> LoadReport:
-    """Store what some files hold; what is in the store already is not stored again.
+    """Load the spans, log records and exported runs of files that a store does not have yet.
 
-    Files are read and stored in parts, so that memory does not grow with them. What cannot be
-    read is reported; the rest goes on.
+    Files are read and stored in batches, so memory does not grow with their size. Parts that
+    cannot be read are reported, and everything else is loaded.
 
     Args:
-        store: Where to.
+        store: The store.
         paths: Files of traces or logs; "-" is standard input.
-        on_progress: Called with the bytes read of the current file and its size.
+        on_progress: Called with the bytes read of the current file, and its size if it is known.
     """
     report = LoadReport()
     for path in paths:
@@ -122,39 +123,39 @@ def load(
 
 
 def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> None:
-    total = size(file.path)
-    parts = split(file.path, PART) if (total or 0) >= BIG else []
-    # One thread decodes and builds rows, another inserts: DuckDB works without the interpreter.
+    total = file_size(file.path)
+    parts = split_file(file.path, PART_SIZE) if (total or 0) >= PARALLEL_SIZE else []
+    # One thread decodes while another inserts; DuckDB releases the interpreter lock.
     with ThreadPoolExecutor(1) as executor, rare_cycle_search(), store.few_buffers():
-        writer = _Writer(store, executor, file.written)
+        inserter = _Inserter(store, executor, file.written)
         try:
-            done = _take_parts(writer, file, parts) if parts else _take_batches(writer, file)
+            done = _take_parts(inserter, file, parts) if parts else _take_batches(inserter, file)
             for bytes_read in done:
                 if on_progress:
                     on_progress(bytes_read, total)
         finally:
-            # What came before a fault, or before Ctrl-C, is kept.
-            writer.finish()
+            # Batches read before an error or Ctrl-C are kept.
+            inserter.finish()
 
 
-def _take_batches(writer: _Writer, file: FileReport) -> Iterator[int]:
-    """Read a file, and yield how many of its bytes are read."""
+def _take_batches(inserter: _Inserter, file: FileReport) -> Iterator[int]:
+    """Read a file, and yield the number of bytes read so far."""
     for batch in read(file.path, chunk=CHUNK, tables=EXPORTED):
         file.spans += len(batch.spans)
         file.logs += len(batch.logs)
         file.runs += len(batch.runs)
         _note(file, batch.problems)
-        writer.take(batch)
+        inserter.take(batch)
         yield batch.bytes_read
 
 
-def _take_parts(writer: _Writer, file: FileReport, parts: Sequence[Part]) -> Iterator[int]:
-    """Read a file on all processors, and yield how many of its bytes are read."""
+def _take_parts(inserter: _Inserter, file: FileReport, parts: Sequence[FilePart]) -> Iterator[int]:
+    """Read a file in several processes, and yield the number of bytes read so far."""
     for part, found in decode_parts(file.path, parts):
         file.spans += found.spans.num_rows
         file.logs += found.logs.num_rows
         _note(file, found.problems)
-        writer.take_part(found)
+        inserter.take_part(found)
         yield part.end
 
 
@@ -163,8 +164,8 @@ def _note(file: FileReport, problems: Sequence[Problem]) -> None:
     file.problems.extend(problems[: max(0, _MAX_PROBLEMS - len(file.problems))])
 
 
-class _Writer:
-    """Inserts in a thread of its own, a few batches behind."""
+class _Inserter:
+    """Inserts batches in another thread while the next ones are read."""
 
     def __init__(self, store: Store, executor: ThreadPoolExecutor, written: Written) -> None:
         self._store = store
@@ -203,7 +204,7 @@ class _Writer:
 
     def _submit(self, future: Future[Written]) -> None:
         self._queued.append(future)
-        while len(self._queued) > _QUEUED:
+        while len(self._queued) > _MAX_QUEUED:
             self._written.add(self._queued.popleft().result())
 
     def finish(self) -> None:
@@ -216,7 +217,7 @@ class _Writer:
 
 
 def _add_runs(store: Store, runs: Sequence[ScoredRun]) -> Written:
-    """Store runs that were reconstructed before, with their scores, unless they are known."""
+    """Store exported runs with their scores, unless the store already has them."""
     by_id = {run.trajectory.id: run for run in reversed(runs)}
     added = store.trajectories.add([run.trajectory for run in by_id.values()])
     store.scores.write([score for name in added for score in by_id[name].scores])

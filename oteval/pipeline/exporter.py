@@ -1,4 +1,4 @@
-"""What a store holds, written out for other tools."""
+"""Export trajectories, scores, spans and log records for other tools."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PAGE = 1000
 
 
 def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) -> int:
-    """Write trajectories with their scores, one JSON object a line.
+    """Write trajectories with their scores, one JSON object per line.
 
-    The object is that of ``oteval trajectories --json`` with ``scores`` beside it.
+    An object has the keys of ``oteval trajectories --json``, and ``scores``.
 
     Args:
         store: The store.
-        out: Where to.
-        selection: Which trajectories.
+        out: The text stream to write to.
+        selection: The trajectories to export.
 
     Returns:
-        How many lines were written.
+        The number of lines written.
     """
     count = 0
     trajectories = store.trajectories.read(selection)
@@ -46,10 +46,10 @@ def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) 
 
 
 def export_parquet(store: Store, folder: Path) -> dict[str, int]:
-    """Write spans, log records, trajectories and scores as Parquet files (zstd) into a folder.
+    """Write spans, log records, trajectories and scores to Parquet files (zstd) in a folder.
 
     Returns:
-        The rows written by file name.
+        The number of rows written, by file name.
 
     Raises:
         InputError: The folder cannot be written.
@@ -68,7 +68,7 @@ def export_parquet(store: Store, folder: Path) -> dict[str, int]:
 
 
 def _write(path: Path, batches: pa.RecordBatchReader) -> int:
-    """Write batches to a file that appears whole or not at all."""
+    """Write batches to a file, which appears only once it is complete."""
     partial = path.with_suffix(".partial")
     count = 0
     with pq.ParquetWriter(partial, batches.schema, compression="zstd") as writer:

@@ -1,9 +1,8 @@
-"""Decoding the parts of a big file in several processes, each a plain child of this one.
+"""Processes that decode the parts of a large file in parallel.
 
-A child is started as ``python -m oteval.decoding``: not by `multiprocessing`, which would run the
-caller's main module again, and beside `pipeline` rather than in it, to start fast. It is told a
-part on its standard input, a line of JSON, and answers on its standard output with a line of JSON
-followed by two Arrow streams.
+A decoder is started as ``python -m oteval.decoder_pool``. `multiprocessing` would run the caller's
+main module again, and a module in `pipeline` would import all stages. It reads a part as a line of
+JSON on standard input, and writes a line of JSON and two Arrow streams to standard output.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ import pyarrow as pa
 
 from . import machine
 from .errors import InputError
-from .ingest import Part, Problem, read_part
+from .ingest import FilePart, Problem, read_part
 from .store.rows import log_table, span_table
 from .text import counted
 
 __all__ = ["DecodedPart", "decode_part", "decode_parts"]
 
 _CHUNK = 1024
-# More would decode faster than one process inserts.
-_MAX_CHILDREN = 4
+# More processes would decode faster than one process inserts.
+_MAX_DECODERS = 4
 
 
 @dataclass
@@ -45,8 +44,8 @@ class DecodedPart:
     Attributes:
         spans: The spans, numbered from 0.
         logs: The log records, numbered from 0.
-        problems: What was not read; lines count from the part's first.
-        lines: How many lines the part has.
+        problems: The parts that were not read; lines count from the beginning of the part.
+        lines: The number of lines of the part.
     """
 
     spans: pa.Table
@@ -55,16 +54,17 @@ class DecodedPart:
     lines: int = 0
 
 
-def decode_part(path: str | Path, part: Part) -> DecodedPart:
-    """Return a part of a file as rows of the store."""
+def decode_part(path: str | Path, part: FilePart) -> DecodedPart:
+    """Decode a part of a file to rows of the store, in this process."""
     spans, logs = [span_table((), 0)], [log_table((), 0)]
     problems: list[Problem] = []
     lines = 0
-    for batch, lines in read_part(path, part, chunk=_CHUNK):  # noqa: B007  the last one counts
+    for batch, lines in read_part(path, part, chunk=_CHUNK):  # noqa: B007  the last value is used
         problems += batch.problems
         if batch.runs:
-            reason = f"{counted(len(batch.runs), 'exported run')} among OTLP requests; left out"
-            problems.append(Problem(str(path), None, f"{reason}: load them from their own file"))
+            runs = counted(len(batch.runs), "exported run")
+            reason = f"{runs} among OTLP requests; left out: load them from a separate file"
+            problems.append(Problem(str(path), None, reason))
         if batch.spans:
             spans.append(span_table(batch.spans, 0))
         if batch.logs:
@@ -72,22 +72,22 @@ def decode_part(path: str | Path, part: Part) -> DecodedPart:
     return DecodedPart(pa.concat_tables(spans), pa.concat_tables(logs), problems, lines)
 
 
-class _Child:
-    """Decodes in a process of its own."""
+class _DecoderProcess:
+    """A child process that decodes."""
 
     def __init__(self) -> None:
-        # The child finds the package where this process has it, wherever that is.
+        # The child imports the package from the same place as this process.
         root = str(Path(__file__).parents[1])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "oteval.decoding"],
+            [sys.executable, "-P", "-m", "oteval.decoder_pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pipesize=1 << 20,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 
-    def decode(self, path: str, part: Part) -> DecodedPart:
+    def decode(self, path: str, part: FilePart) -> DecodedPart:
         into, out = self._process.stdin, self._process.stdout
         assert into is not None
         assert out is not None
@@ -118,7 +118,7 @@ def _receive(out: IO[bytes], path: str) -> DecodedPart:
 def _exactly(out: IO[bytes], size: int) -> bytes:
     data = out.read(size)
     if len(data) < size:
-        raise ValueError("its answer is cut")
+        raise ValueError("its output is truncated")
     return data
 
 
@@ -138,30 +138,25 @@ def _send(out: IO[bytes], found: DecodedPart) -> None:
     out.flush()
 
 
-def processors() -> int:
-    """Return how many processes to decode in."""
-    return min(machine.processors(), _MAX_CHILDREN)
-
-
-def decode_parts(path: str, parts: Sequence[Part]) -> Iterator[tuple[Part, DecodedPart]]:
-    """Decode the parts of a file on all processors, and yield them in the file's order.
+def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePart, DecodedPart]]:
+    """Decode the parts of a file on several processors, and yield them in order.
 
     Args:
         path: The file.
         parts: Its parts.
 
     Yields:
-        Each part as rows; the lines of its problems count from the file's first.
+        Each part with its rows. The lines of problems count from the beginning of the file.
 
     Raises:
-        InputError: A decoding process ended before its time.
+        InputError: A decoding process ended unexpectedly.
     """
-    children = [_Child() for _ in range(processors())]
-    free: SimpleQueue[_Child] = SimpleQueue()
+    children = [_DecoderProcess() for _ in range(min(machine.processors(), _MAX_DECODERS))]
+    free: SimpleQueue[_DecoderProcess] = SimpleQueue()
     for child in children:
         free.put(child)
 
-    def decode(part: Part) -> DecodedPart:
+    def decode(part: FilePart) -> DecodedPart:
         child = free.get()
         try:
             return child.decode(path, part)
@@ -185,13 +180,13 @@ def decode_parts(path: str, parts: Sequence[Part]) -> Iterator[tuple[Part, Decod
 
 def _in_order(
     executor: ThreadPoolExecutor,
-    decode: Callable[[Part], DecodedPart],
-    parts: Sequence[Part],
+    decode: Callable[[FilePart], DecodedPart],
+    parts: Sequence[FilePart],
     *,
     ahead: int,
-) -> Iterator[tuple[Part, DecodedPart]]:
-    """Yield parts with their results in order, a few decoded ahead of the one that is yielded."""
-    queued: deque[tuple[Part, Future[DecodedPart]]] = deque()
+) -> Iterator[tuple[FilePart, DecodedPart]]:
+    """Yield parts with their results in order, and decode up to `ahead` parts in advance."""
+    queued: deque[tuple[FilePart, Future[DecodedPart]]] = deque()
     waiting = iter(parts)
     while True:
         while len(queued) < ahead and (part := next(waiting, None)) is not None:
@@ -203,14 +198,14 @@ def _in_order(
 
 
 def main() -> None:
-    """Decode the parts named on standard input until it ends."""
-    # Ctrl-C is for the parent, which then closes the streams.
+    """Decode the parts that standard input names, until it ends."""
+    # The parent handles Ctrl-C, and then closes the streams.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000, 20, 100)
     with suppress(BrokenPipeError):
         for line in sys.stdin.buffer:
             path, start, end = json.loads(line)
-            _send(sys.stdout.buffer, decode_part(path, Part(start, end)))
+            _send(sys.stdout.buffer, decode_part(path, FilePart(start, end)))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from opentelemetry.sdk.util import ns_to_iso_str
 
 from oteval.errors import InputError
 from oteval.ingest import read
-from oteval.ingest.sdk import span_of
+from oteval.ingest.sdk_objects import span_of
 from oteval.model import Span
 
 Format = Callable[[ReadableSpan], str]

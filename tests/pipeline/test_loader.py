@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.errors import InputError
-from oteval.pipeline import load, loading, reconstructing, refresh
+from oteval.pipeline import load, loader, reconstructing, refresh
 from oteval.store import Store
 
 from ..make import TRACES, told
@@ -21,8 +21,8 @@ Lines = Callable[[int], Path]
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make batches small, so that a file takes several."""
-    monkeypatch.setattr(loading, "CHUNK", 2)
-    monkeypatch.setattr(loading, "BATCH", 3)
+    monkeypatch.setattr(loader, "CHUNK", 2)
+    monkeypatch.setattr(loader, "BATCH", 3)
 
 
 def test_a_load_counts_what_became_of_each_file(store: Store, chat_file: Path):
@@ -134,7 +134,7 @@ def test_a_fault_in_the_middle_keeps_what_came_before(
     store: Store, monkeypatch: pytest.MonkeyPatch, lines: Lines, small: None
 ):
     """An error while a file is read is its error, and the spans before it are counted."""
-    read = loading.read
+    read = loader.read
 
     def failing(path: str, **options: Any):
         for number, batch in enumerate(read(path, **options)):
@@ -142,7 +142,7 @@ def test_a_fault_in_the_middle_keeps_what_came_before(
                 raise InputError(f"{path}: cannot be read (gone)")
             yield batch
 
-    monkeypatch.setattr(loading, "read", failing)
+    monkeypatch.setattr(loader, "read", failing)
 
     (file,) = load(store, [lines(20)]).files
 

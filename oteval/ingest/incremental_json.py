@@ -17,7 +17,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from . import clickhouse
-from .documents import WRAPPERS
+from .containers import WRAPPERS
 from .otlp import without_surrogates
 
 __all__ = ["BrokenError", "Walker"]

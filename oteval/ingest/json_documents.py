@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .json_walk import BrokenError, Walker
+from .incremental_json import BrokenError, Walker
 from .otlp import parse_json
 from .tape import Tape
 

@@ -23,11 +23,11 @@ from oteval.ingest import (
     Batch,
     Problem,
     decode_json,
-    json_stream,
-    json_walk,
+    file_size,
+    incremental_json,
+    json_documents,
     protobuf_stream,
     read,
-    size,
 )
 
 from .builders import framed, line, log_message, log_request, message, request, span
@@ -114,7 +114,7 @@ def test_every_form_value_by_value(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Documents too long for one line are walked, and give the same."""
-    monkeypatch.setattr(json_stream, "LONG_LINE", 10)
+    monkeypatch.setattr(json_documents, "LONG_LINE", 10)
 
     got = load(tmp_path, FORMS[form])
 
@@ -126,7 +126,7 @@ def test_captures_value_by_value_are_the_same(path: Path, monkeypatch: pytest.Mo
     """Walking through a capture gives what parsing it as one gives, without problems."""
     document = orjson.loads(path.read_bytes())
     whole = decode_json(document)
-    monkeypatch.setattr(json_walk, "_BATCH", 3)
+    monkeypatch.setattr(incremental_json, "_BATCH", 3)
 
     batches = list(read(path))
 
@@ -166,7 +166,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(gzip.compress(line(1)))))
 
     assert numbers(read("-")) == [1]
-    assert size("-") is None
+    assert file_size("-") is None
 
 
 def test_progress(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_progress(tmp_path: Path) -> None:
     counts = [batch.bytes_read for batch in read(file, chunk=500)]
 
     assert counts == sorted(counts)
-    assert counts[-1] == size(file) == file.stat().st_size
-    assert size(tmp_path) is None
-    assert size(tmp_path / "missing") is None
+    assert counts[-1] == file_size(file) == file.stat().st_size
+    assert file_size(tmp_path) is None
+    assert file_size(tmp_path / "missing") is None
 
 
 def test_batches_are_of_the_size_asked_for(tmp_path: Path) -> None:
@@ -338,8 +338,8 @@ def test_numbers_and_surrogates_value_by_value(tmp_path: Path) -> None:
 
 def test_a_value_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A span beyond the limit is a problem; the documents after it are read."""
-    monkeypatch.setattr(json_walk, "MAX_VALUE", 1 << 20)
-    monkeypatch.setattr(json_stream, "LONG_LINE", 1 << 19)
+    monkeypatch.setattr(incremental_json, "MAX_VALUE", 1 << 20)
+    monkeypatch.setattr(json_documents, "LONG_LINE", 1 << 19)
     long = orjson.dumps(request(span(1), span(2, name="x" * (3 << 20))))
 
     got, told = load(tmp_path, long + b"\n" + line(3))
@@ -351,7 +351,7 @@ def test_a_value_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_long_line_of_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Garbage without line ends is skipped up to the next line, as one problem."""
-    monkeypatch.setattr(json_stream, "LONG_LINE", 1 << 10)
+    monkeypatch.setattr(json_documents, "LONG_LINE", 1 << 10)
 
     got, told = load(tmp_path, line(1) + b"\n" + b"x" * 5000 + b"\n" + line(2))
 
@@ -520,7 +520,7 @@ def test_a_name_that_no_file_can_have() -> None:
     """A name with a zero byte is an InputError too."""
     with pytest.raises(InputError, match="cannot be opened"):
         list(read("a\0b"))
-    assert size("a\0b") is None
+    assert file_size("a\0b") is None
 
 
 @pytest.mark.parametrize("packed", [line(1), zstd(line(1))], ids=["plain", "zstd"])

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import trajectories_of
-from .dialects import DIALECTS, gathered
+from .detached_tools import with_lone_tools
+from .dialects import DIALECTS
 from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
-from .infrastructure import is_infrastructure
-from .lone_tools import with_lone_tools
+from .run_detection import runs_of
 from .runs import Run
-from .scopes import runs_of
+from .span_reader import attach_logs
 from .tree import order
+from .unread_spans import is_infrastructure
 
 __all__ = [
     "CODES",
@@ -74,7 +75,7 @@ class _Traces:
     def __init__(self, spans: Iterable[Span], logs: Iterable[LogRecord]) -> None:
         self.spans: dict[str, list[Span]] = defaultdict(list)
         spans = list(spans)
-        logs = gathered(spans, list(logs))
+        logs = attach_logs(spans, list(logs))
         for span in spans:
             self.spans[span.trace_id].append(span)
         self._logs: dict[str, dict[str, list[LogRecord]]] = defaultdict(lambda: defaultdict(list))

@@ -13,15 +13,21 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model import Gap, Message, Span, SpanRef, Trajectory, Usage, trajectory_id
-from .dropped_calls import with_dropped_calls
+from ..model import (
+    Gap,
+    Message,
+    Span,
+    SpanRef,
+    Trajectory,
+    Usage,
+    trajectory_id,
+)
+from .detached_tools import lone_keys
 from .duplicates import call_keys
-from .filling import Builder, agent_name, choose, fill, known_before
 from .gaps import gap, with_one_missing_parent
-from .lone_tools import lone_keys
-from .merge import Entry, Thread, answered, chain_of, spoken
-from .runs import Run
-from .steps import children_of, steps_of
+from .message_thread import Entry, Thread, answered, chain_of, spoken, with_dropped_calls
+from .runs import Run, children_of, steps_of
+from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 from .tree import order
 
 __all__ = ["trajectories_of"]
@@ -45,10 +51,10 @@ class _Stitcher:
     """Takes runs in order of start and hangs each on what it continues."""
 
     def __init__(self) -> None:
-        self.builders: list[Builder] = []
-        self.by_run: dict[int, Builder] = {}
-        self.last: dict[tuple[str, str], Builder] = {}
-        self.by_chain: dict[tuple[str, str, str], Builder] = {}
+        self.builders: list[TrajectoryBuilder] = []
+        self.by_run: dict[int, TrajectoryBuilder] = {}
+        self.last: dict[tuple[str, str], TrajectoryBuilder] = {}
+        self.by_chain: dict[tuple[str, str, str], TrajectoryBuilder] = {}
 
     def take(self, run: Run) -> None:
         # One after another: all at once, they would take as much memory as all that was sent.
@@ -75,7 +81,7 @@ class _Stitcher:
         fill(builder, run, itertools.chain(begun, inputs))
         self._register(builder)
 
-    def _predecessor(self, run: Run, chain: str) -> Builder | None:
+    def _predecessor(self, run: Run, chain: str) -> TrajectoryBuilder | None:
         """Return the run that another may go on from, by what its first input begins with."""
         service, conversation = run.root.span.service, run.conversation_id
         found = self.by_chain.get((service, conversation, chain)) if chain else None
@@ -83,7 +89,7 @@ class _Stitcher:
             return self.last.get((service, conversation))
         return found
 
-    def _register(self, builder: Builder) -> None:
+    def _register(self, builder: TrajectoryBuilder) -> None:
         run = builder.root
         if run.parent is not None:
             builder.chain = ""
@@ -95,7 +101,7 @@ class _Stitcher:
             self.by_chain[(service, conversation, builder.chain)] = builder
 
 
-def _begin(run: Run, before: Builder | None, first: Sequence[Entry]) -> Builder:
+def _begin(run: Run, before: TrajectoryBuilder | None, first: Sequence[Entry]) -> TrajectoryBuilder:
     """Return a new trajectory, on the thread of the run that it goes on from."""
     gaps: list[Gap] = []
     if before is not None:
@@ -108,11 +114,11 @@ def _begin(run: Run, before: Builder | None, first: Sequence[Entry]) -> Builder:
         found = thread.overlap(first)
         goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
         if goes_on and (found.known or not _is_before(run, thread)):
-            return Builder([run], thread, len(thread.entries), before)
+            return TrajectoryBuilder([run], thread, len(thread.entries), before)
         if found.kept < min(len(first), len(thread.spoken)):
             lost = len(thread.spoken) - found.kept
             gaps.append(gap("history_rewritten", first[0].message.span_id, count=lost))
-    return Builder([run], Thread(), known=known_before(run, first), gaps=gaps)
+    return TrajectoryBuilder([run], Thread(), known=known_before(run, first), gaps=gaps)
 
 
 def _is_before(run: Run, thread: Thread) -> bool:
@@ -121,7 +127,7 @@ def _is_before(run: Run, thread: Thread) -> bool:
     return asked < thread.entries[-1].time_ns if thread.entries else False
 
 
-def _only_brings_results(before: Builder, run: Run, first: Sequence[Entry]) -> bool:
+def _only_brings_results(before: TrajectoryBuilder, run: Run, first: Sequence[Entry]) -> bool:
     """Return whether a run below no agent only brings results back to the run before it."""
     if run.agent is not None or before.root.agent is not None or not run.model_calls:
         return False
@@ -132,7 +138,9 @@ def _only_brings_results(before: Builder, run: Run, first: Sequence[Entry]) -> b
 
 
 def _finished(
-    builder: Builder, by_run: Mapping[int, Builder], children: Mapping[int, Sequence[Run]]
+    builder: TrajectoryBuilder,
+    by_run: Mapping[int, TrajectoryBuilder],
+    children: Mapping[int, Sequence[Run]],
 ) -> Trajectory:
     """Return the trajectory that a builder came to.
 
@@ -214,12 +222,12 @@ def _short_attributes(span: Span) -> dict[str, Any]:
     }
 
 
-def _parent_call_id(parent: Builder, run: Run) -> str:
+def _parent_call_id(parent: TrajectoryBuilder, run: Run) -> str:
     tool = run.parent_tool
     return "" if tool is None else parent.call_ids.get(tool.span.span_id, tool.call_id)
 
 
-def _gaps(builder: Builder) -> tuple[Gap, ...]:
+def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
     found = [gap for run in builder.runs for gap in run.gaps]
     found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]
     if sum(one.code == "missing_parent" for one in found) > 1:
@@ -228,7 +236,7 @@ def _gaps(builder: Builder) -> tuple[Gap, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _left_out(builder: Builder) -> list[Gap]:
+def _left_out(builder: TrajectoryBuilder) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
     told = builder.thread.entries[builder.start : builder.end]
     unknown = [e.message for e in told for call in e.message.tool_calls if not call.name]

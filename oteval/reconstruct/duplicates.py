@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from ..jsontext import canonical
 from ..model import Gap, Message, Span
 from .gaps import gap
-from .merge import key_of
-from .readings import ModelCall, ToolRun
+from .message_thread import key_of
+from .operations import ModelCall, ToolRun
 from .runs import Run
 from .tree import order
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..model import Gap, LogRecord, Span, Trajectory, trajectory_id
 from .conversation import trajectories_of
-from .dialects import read_span
+from .detached_tools import with_lone_tools
 from .duplicates import without_duplicates
 from .gaps import gap
-from .infrastructure import infrastructure_of
-from .lone_tools import with_lone_tools
-from .readings import AgentRun, ModelCall, Reading, ToolRun
+from .operations import AgentRun, ModelCall, Operation, ToolRun
 from .runs import Run
+from .span_reader import read_span
 from .tree import Node, build
+from .unread_spans import infrastructure_of
 
 __all__ = ["Explanation", "SpanAccount", "account_for"]
 
@@ -168,7 +168,7 @@ class _Book:
         for found in trajectory.gaps:
             self.gaps[found.span_id].append(found)
 
-    def account(self, node: Node, depth: int, dialect: str, reading: Reading) -> SpanAccount:
+    def account(self, node: Node, depth: int, dialect: str, operation: Operation) -> SpanAccount:
         """Return what became of one span."""
         span = node.span
         name, messages = self.messages.get(span.span_id, (self.roots.get(span.span_id, ""), []))
@@ -176,46 +176,46 @@ class _Book:
             span,
             depth,
             dialect,
-            _KINDS.get(type(reading), ""),
-            _holds(reading),
+            _KINDS.get(type(operation), ""),
+            _holds(operation),
             name,
             tuple(messages),
-            "" if messages else self._note(node, dialect, reading),
+            "" if messages else self._note(node, dialect, operation),
             tuple(dict.fromkeys(self.gaps.get(span.span_id, ()))),
         )
 
-    def _note(self, node: Node, dialect: str, reading: Reading) -> str:
+    def _note(self, node: Node, dialect: str, operation: Operation) -> str:
         span = node.span
         if not dialect:
             return _other(span)
-        if isinstance(reading, AgentRun):
+        if isinstance(operation, AgentRun):
             return "" if span.span_id in self.roots else "it only surrounds other agents"
-        if isinstance(reading, (ModelCall, ToolRun)):
+        if isinstance(operation, (ModelCall, ToolRun)):
             if self.gaps.get(span.span_id):
                 return ""
             if span.span_id in self.used:
                 return "it adds no message to what other spans tell"
             return "the same call is told by another span; it is counted once"
-        return "a node of the graph" if reading.node else "it only surrounds other spans"
+        return "a node of the graph" if operation.node else "it only surrounds other spans"
 
 
 def _other(span: Span) -> str:
     return f"ignored: {infrastructure_of(span) or 'no dialect knows it'}"
 
 
-def _holds(reading: Reading) -> str:
-    if isinstance(reading, ModelCall):
-        return _holds_of_call(reading)
-    if isinstance(reading, ToolRun):
-        return _holds_of_tool(reading)
-    if isinstance(reading, AgentRun):
+def _holds(operation: Operation) -> str:
+    if isinstance(operation, ModelCall):
+        return _holds_of_call(operation)
+    if isinstance(operation, ToolRun):
+        return _holds_of_tool(operation)
+    if isinstance(operation, AgentRun):
         told = [
-            *(["what it was asked"] if reading.input else []),
-            *(["what it answered"] if reading.output else []),
-            *([f"a transcript of {len(reading.transcript)}"] if reading.transcript else []),
+            *(["what it was asked"] if operation.input else []),
+            *(["what it answered"] if operation.output else []),
+            *([f"a transcript of {len(operation.transcript)}"] if operation.transcript else []),
         ]
-        return ", ".join([*([reading.name] if reading.name else []), *told])
-    return reading.node
+        return ", ".join([*([operation.name] if operation.name else []), *told])
+    return operation.node
 
 
 def _holds_of_call(call: ModelCall) -> str:

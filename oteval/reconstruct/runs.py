@@ -1,15 +1,21 @@
-"""What a run is: the spans of one agent run, read."""
+"""A run, the spans of one agent run as read, and its graph form.
+
+Where the framework shows the nodes of its graph, the nodes are the steps, after ``__start__`` as in
+LangGraph's own extraction; otherwise the agents are. A step inside a node or an agent is named
+``parent:child``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..model import Gap, Span
-from .readings import AgentRun, ModelCall, ToolRun
-from .tree import Node
+from .operations import AgentRun, ModelCall, ToolRun
+from .tree import Node, order
 
-__all__ = ["Run", "Visit"]
+__all__ = ["Run", "Visit", "children_of", "steps_of"]
 
 
 class Visit(NamedTuple):
@@ -30,7 +36,7 @@ class Run:
 
     Attributes:
         root: The span that the run hangs on.
-        agent: The agent's reading, or None for a run without an agent span.
+        agent: The agent's operation, or None for a run without an agent span.
         parent: The run that started this one, or None.
         parent_tool: The tool run inside which it was started, or None.
         conversation_id: The conversation's id: of the root, else of the run's spans, else of the
@@ -77,3 +83,46 @@ class Run:
     def is_empty(self) -> bool:
         """Whether nothing tells that there is an agent at all."""
         return not (self.agent or self.model_calls or self.tool_runs or self.has_children)
+
+
+START = "__start__"
+
+
+def children_of(runs: Sequence[Run]) -> dict[int, list[Run]]:
+    """Return the runs that were started in others, by the id of the one that started them."""
+    found: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.parent is not None:
+            found.setdefault(id(run.parent), []).append(run)
+    return found
+
+
+def steps_of(run: Run, children: Mapping[int, Sequence[Run]]) -> tuple[tuple[str, ...], ...]:
+    """Return the steps of one run: the nodes of its one turn, or nothing without any name.
+
+    Args:
+        run: The run.
+        children: The runs that were started in others, as `children_of` gives them.
+    """
+    below = children.get(id(run), ())
+    own = [(order(visit.span), visit.node) for visit in run.visits]
+    name = run.agent.name if run.agent else ""
+    if not own and not name:
+        return ()
+    begin = order(run.root.span)
+    found = own or [(begin, name)]
+    for child in below:
+        found += _inside(child, child.node or name)
+    found.sort(key=lambda step: step[0])
+    nodes = [node for _, node in found]
+    return ((START, *nodes),) if own else (tuple(nodes),)
+
+
+def _inside(child: Run, parent: str) -> list[tuple[tuple[int, int, str], str]]:
+    """Return the steps of a run as its parent shows them."""
+    begin = order(child.root.span)
+    if not child.visits:
+        name = child.agent.name if child.agent else ""
+        return [(begin, f"{parent}:{name}" if parent else name)] if name else []
+    nodes = [(begin, START), *((order(v.span), v.node.rpartition(":")[2]) for v in child.visits)]
+    return [(at, f"{parent}:{node}" if parent else node) for at, node in nodes]

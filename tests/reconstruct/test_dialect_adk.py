@@ -11,7 +11,8 @@ import pytest
 
 from oteval.model import LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.dialects.adk_history import from_contents, retold
+from oteval.reconstruct.dialects.adk import retold
+from oteval.reconstruct.readers.gemini import from_contents
 
 from .builders import agent, asks, brief, capture, chat, codes, gives, only, said, span, texts, user
 from .test_captures import GOLD, assert_gold, assert_joined, trajectories, turns

@@ -9,8 +9,8 @@ import pytest
 
 from oteval.model import Span
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.dialects import read_span
-from oteval.reconstruct.readings import ModelCall
+from oteval.reconstruct.operations import ModelCall
+from oteval.reconstruct.span_reader import read_span
 
 from .builders import NAMES, agent, asks, capture, chat, codes, gives, only, said, tool, user
 
@@ -37,9 +37,9 @@ def model_spans(name: str) -> list[Span]:
     spans, _ = capture(name)
     found = []
     for span in spans:
-        reading = read_span(span, ())[1]
+        operation = read_span(span, ())[1]
         both = bool(span.events) or "events" in span.attributes
-        if isinstance(reading, ModelCall) and reading.is_complete and not both:
+        if isinstance(operation, ModelCall) and operation.is_complete and not both:
             found.append(span)
     return found
 

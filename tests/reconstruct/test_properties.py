@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oteval.jsontext import dumps
 from oteval.model import Event, LogRecord, Span
 from oteval.reconstruct import CODES, reconstruct
-from oteval.reconstruct.content import EVENT_ROLES
+from oteval.reconstruct.readers.messages import EVENT_ROLES
 
 from .builders import agent, asks, brief, chat, gives, only, said, system, user
 

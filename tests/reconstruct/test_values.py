@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oteval.reconstruct.values import Parsed, parse, parse_arguments, text_of
+from oteval.reconstruct.readers.values import Parsed, parse, parse_arguments, text_of
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,11 @@ attributes are Gemini JSON. Schema 2: ``invoke_workflow`` over ``invoke_agent`` 
 may stand below ``call_llm``; without the latest conventions its content is in one log record a
 message, each with a Gemini content. Tools have their error in the response alone.
 
+An agent that takes over from another is sent the other's turn as user contents that begin with "For
+context:", one part for each text, call or result. Since ADK 2.8 the quoted text stands between
+markers; before, it follows on the same line. Where each part can be parsed exactly, the content is
+read as the original message with the other agent's name; otherwise it stays as it is.
+
 Facts: https://github.com/google/adk-python (``google/adk/telemetry``).
 """
 
@@ -18,26 +23,24 @@ from typing import Any
 
 from ... import semconv
 from ...model import Gap, Message, Span
-from ..content import from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from . import genai
-from .adk_history import definitions, from_contents, retold
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.gemini import call_part, definitions, from_contents, result_part
+from ..readers.messages import from_messages, tool_definitions
+from ..readers.spans import (
     attribute_gaps,
-    has_prefix,
     integer,
     model_failure,
     result_text,
     revealed,
     usage,
 )
+from ..readers.values import hidden, parse, parse_arguments
+from . import genai
 from .genai_events import emitted
 
-__all__ = ["ADK"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental and "
@@ -50,18 +53,23 @@ REQUEST, RESPONSE = f"{_PREFIX}llm_request", f"{_PREFIX}llm_response"
 ARGUMENTS, RESULT = f"{_PREFIX}tool_call_args", f"{_PREFIX}tool_response"
 MERGED = "(merged tools)"
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
+# How an agent that takes over is told of the other one.
+_PREAMBLE = "For context:"
+_BEGIN, _END = "<<<BEGIN_QUOTED_AGENT_CONTENT>>>", "<<<END_QUOTED_AGENT_CONTENT>>>"
+_LINE = re.compile(
+    r"\[(?P<agent>[^\]\n]+)\] (?:(?P<said>said|thought)"
+    r"|called tool `(?P<call>[^`\n]+)` with parameters"
+    r"|`(?P<result>[^`\n]+)` tool returned result):"
+    rf"(?: (?P<plain>.*)|\n{_BEGIN}\n(?P<quoted>.*)\n{_END})",
+    re.DOTALL,
+)
 # What stands for a value that is not there or was not to be captured.
 _NOTHING = frozenset({"", "{}", "N/A", "<not specified>"})
 # Before it had attributes, an agent's span was known by its name alone.
 _AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+))")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether ADK wrote the span."""
-    return span.scope == "gcp.vertex.agent" or has_prefix(span.attributes, _PREFIX)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span is, in either schema."""
     attributes = span.attributes
     operation = str(attributes.get("gen_ai.operation.name", ""))
@@ -244,4 +252,72 @@ def _named(tool: ToolRun) -> ToolRun:
     return replace(tool, call_id="") if tool.call_id in _NOTHING else tool
 
 
-ADK = Dialect("google-adk", claims, read, switch=SWITCH)
+def retold(messages: Any) -> list[Any]:
+    """Return messages of parts with those that retell another agent's turn told as they were.
+
+    Args:
+        messages: The parsed list; anything else gives no messages.
+    """
+    return [_untold(item) or item for item in (messages if isinstance(messages, list) else [])]
+
+
+def _untold(item: Any) -> dict[str, Any] | None:
+    """Return the message that a user's message retells, or None where it is not that exactly."""
+    parts = item.get("parts") if isinstance(item, Mapping) else None
+    if not isinstance(parts, list) or len(parts) < 2 or item.get("role") != "user":
+        return None
+    opening = _text(parts[0])
+    if opening is None or not (opening == _PREAMBLE or _is_long_preamble(opening)):
+        return None
+    agent = ""
+    told = []
+    for part in parts[1:]:
+        text = _text(part)
+        found = None if text is None else _LINE.fullmatch(text)
+        if text is not None and found is None:
+            return None
+        if found is None:
+            told.append(part)
+            continue
+        agent = found["agent"]
+        meant = _meant(found)
+        if meant is None:
+            return None
+        told.append(meant)
+    return {"role": "assistant", "name": agent, "parts": told} if agent else None
+
+
+def _is_long_preamble(text: str) -> bool:
+    return text.startswith(_PREAMBLE) and _BEGIN in text and _END in text
+
+
+def _text(part: Any) -> str | None:
+    if isinstance(part, Mapping):
+        part = part.get("content") if part.get("type") == "text" else None
+    return part if isinstance(part, str) else None
+
+
+def _meant(found: re.Match[str]) -> dict[str, Any] | None:
+    """Return the part that one line retells, or None where its value is not exact."""
+    text = found["quoted"] if found["quoted"] is not None else found["plain"]
+    if found["said"]:
+        kind = "text" if found["said"] == "said" else "reasoning"
+        return {"type": kind, "content": text}
+    parsed = parse(text)
+    value = None if text == "None" else parsed.value
+    if parsed.truncated or isinstance(value, str):
+        return None
+    if found["call"]:
+        return call_part(found["call"], {} if value is None else value)
+    return result_part(found["result"], value)
+
+
+DIALECT = Dialect(
+    name="google-adk",
+    title="Google ADK",
+    precedence=130,
+    read=read,
+    scopes=("gcp.vertex.agent",),
+    keys=(f"{_PREFIX}*",),
+    switch=SWITCH,
+)

@@ -16,32 +16,27 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Message, Span
-from ..merge import SYSTEM_ROLES
-from ..readings import AgentRun, ModelCall, Reading, ToolRun
-from ..values import parse, text_of
-from .base import Dialect, Logs
-from .openinference import OPENINFERENCE
-from .openinference_values import OUTPUT, answer, request
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, ToolRun
+from ..readers.message_forms import SYSTEM_ROLES
+from ..readers.openinference_raw import OUTPUT, answer, request
+from ..readers.values import parse, text_of
+from . import openinference
 
-__all__ = ["ADK_OPENINFERENCE"]
+__all__ = ["DIALECT"]
 
 SCOPES = ("gcp.vertex.agent", "openinference.instrumentation.google_adk")
 _AGENT = "invoke_agent"
 
 
-def claims(span: Span, logs: Logs) -> bool:
-    """Return whether OpenInference's instrumentation of ADK wrote the span."""
-    return span.scope in SCOPES and OPENINFERENCE.claims(span, logs)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what OpenInference's kind says, in ADK's terms."""
-    reading = OPENINFERENCE.read(span, logs)
-    if isinstance(reading, ToolRun):
-        return _tool(reading)
-    if not isinstance(reading, ModelCall):
-        return reading
-    call = _model_call(reading)
+    operation = openinference.read(span, logs)
+    if isinstance(operation, ToolRun):
+        return _tool(operation)
+    if not isinstance(operation, ModelCall):
+        return operation
+    call = _model_call(operation)
     return _agent(call) if span.name.split(" ")[0] == _AGENT else call
 
 
@@ -87,4 +82,11 @@ def _tool(tool: ToolRun) -> ToolRun:
     return replace(tool, result=text_of(result), is_error=tool.is_error or failed)
 
 
-ADK_OPENINFERENCE = Dialect("adk-openinference", claims, read)
+DIALECT = Dialect(
+    name="adk-openinference",
+    title="Google ADK with OpenInference",
+    precedence=100,
+    read=read,
+    scopes=SCOPES,
+    claims=openinference.claims,
+)

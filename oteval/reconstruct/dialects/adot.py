@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 
 from ... import semconv
 from ...model import Gap, Message, Span
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
-from .converse import from_blocks, result_of
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.bedrock import from_blocks, result_of
+from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.values import hidden, parse, parse_arguments
 from .strands import CACHED, SCOPE, agent_tools, has_failed
 
-__all__ = ["ADOT"]
+__all__ = ["DIALECT"]
 
 SWITCH = "name what is to be seen in gen_ai_unredacted_attributes of OTEL_SEMCONV_STABILITY_OPT_IN"
 _BODY = "the log record's body"
@@ -64,7 +65,7 @@ def _is_content(body: Any) -> bool:
     return any(isinstance(side, Mapping) and "messages" in side for side in body.values())
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation, in the words of its instrumentation, says it is."""
     operation = _operation(span)
     said = list(_said(logs))
@@ -187,4 +188,13 @@ def _agent(span: Span, said: list[_Said]) -> AgentRun:
     )
 
 
-ADOT = Dialect("adot", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="adot",
+    title="Amazon Bedrock AgentCore (ADOT)",
+    precedence=10,
+    read=read,
+    scopes=(SCOPE,),
+    keys=semconv.OPERATION,
+    claims=claims,
+    switch=SWITCH,
+)

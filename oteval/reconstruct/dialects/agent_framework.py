@@ -13,33 +13,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...model import Message, Span
-from ..content import from_event, from_messages, join_neighbours
-from ..merge import SYSTEM_ROLES
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.message_forms import SYSTEM_ROLES
+from ..readers.messages import from_event, from_messages, join_neighbours
+from ..readers.spans import attribute_gaps, integer
+from ..readers.values import parse
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, integer
 from .genai_events import emitted
 
-__all__ = ["AGENT_FRAMEWORK"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "set ENABLE_SENSITIVE_DATA=true or call configure_otel_providers(enable_sensitive_data=True); "
     "in .NET, set EnableSensitiveData = true"
 )
-SCOPES = ("agent_framework", "Microsoft.Agents.AI", "Experimental.Microsoft.Agents.AI")
 UNKNOWN = "unknown"
 
 # The gaps that the log records make up for.
 _LOSSES = frozenset({"content_not_captured", "content_truncated", "content_unreadable"})
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the framework itself wrote the span."""
-    return span.scope.startswith(SCOPES)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is; workflows and their executors have none."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == "invoke_agent":
@@ -112,4 +107,11 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     )
 
 
-AGENT_FRAMEWORK = Dialect("agent-framework", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="agent-framework",
+    title="Microsoft Agent Framework",
+    precedence=150,
+    read=read,
+    scopes=("agent_framework*", "Microsoft.Agents.AI*", "Experimental.Microsoft.Agents.AI*"),
+    switch=SWITCH,
+)

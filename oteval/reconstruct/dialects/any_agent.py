@@ -13,13 +13,14 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import from_messages
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments, text_of
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages
+from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.values import hidden, parse, parse_arguments, text_of
 
-__all__ = ["ANY_AGENT"]
+__all__ = ["DIALECT"]
 
 SWITCH = "any-agent always writes it, so look for a processor that takes it away"
 INPUT, ARGUMENTS = "gen_ai.input.messages", "gen_ai.tool.args"
@@ -39,7 +40,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     )
 
 
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's operation says it is."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == MODEL_OPERATION:
@@ -125,4 +126,12 @@ def _tool(span: Span) -> ToolRun:
     )
 
 
-ANY_AGENT = Dialect("any-agent", claims, read)
+DIALECT = Dialect(
+    name="any-agent",
+    title="any-agent",
+    precedence=220,
+    read=read,
+    scopes=("any_agent",),
+    keys=(*OUTPUTS, ARGUMENTS, "gen_ai.operation.name"),
+    claims=claims,
+)

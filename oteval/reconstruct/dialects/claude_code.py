@@ -15,14 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Gap, LogRecord, Message, Span, Usage
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..provider_calls import answer_of, said_last
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.provider_calls import answer_of, said_last
+from ..readers.spans import error_text, integer, uncut
+from ..readers.values import hidden, parse, text_of
 from ..tree import order
-from ..values import hidden, parse, text_of
-from .base import Dialect, Logs, error_text, integer, uncut
 
-__all__ = ["CLAUDE_CODE"]
+__all__ = ["DIALECT"]
 
 PROMPTS = "set OTEL_LOG_USER_PROMPTS=1"
 ANSWERS = (
@@ -51,12 +52,7 @@ _DETAILS = {
 _UNNAMED = ("mcp_tool", "mcp_other", "")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Claude Code wrote the span."""
-    return span.name.startswith(_PREFIX)
-
-
-def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     """Return the log records on the requests and tools they name; parts of tools tell of them too.
 
     Args:
@@ -117,7 +113,7 @@ def _as_record(span: Span, tool: Span) -> LogRecord:
     )
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's name says it is."""
     kind = _kind(span)
     if kind == "interaction":
@@ -316,4 +312,11 @@ def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
     return AgentRun(span, name=str(kind or name), input=asked)
 
 
-CLAUDE_CODE = Dialect("claude-code", claims, read, gather)
+DIALECT = Dialect(
+    name="claude-code",
+    title="Claude Code, Claude Agent SDK",
+    precedence=30,
+    read=read,
+    span_names=(f"{_PREFIX}*",),
+    attach_logs=attach_logs,
+)

@@ -3,30 +3,39 @@
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-crewai``): a
 crew's kickoff is a CHAIN, a task done by an agent an AGENT (``<role>._execute_core``) whose
 output holds all of the task's messages, a tool a TOOL. Model calls are written by the model
-client's instrumentation. CrewAI's own spans (scope ``crewai.telemetry``) say which crews and tools
-were used, and hold no content.
+client's instrumentation. CrewAI's telemetry (scope ``crewai.telemetry``) says which crews and tools
+were used, and holds no content.
+
+CrewAI's own spans since version 1.15 (scope ``crewai``) follow the current GenAI conventions. The
+spans of a crew's kickoff and its tasks only group; each agent's execution is a run. In the history
+of a model call, calls of earlier answers are Python reprs (``"'get_weather'"``), as are the schemas
+of the tools. A failed tool has a second span without duration, ``tool_failure_detected``.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...model import Message, Span
-from ..content import from_messages
-from ..readings import AgentRun, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from . import crewai_native
-from .base import Dialect, Logs
-from .crewai_native import read_native
-from .openinference import OPENINFERENCE, SWITCH
+from ...model import Message, Span, ToolCall
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages
+from ..readers.values import hidden, parse, parse_arguments
+from . import genai, openinference
+from .openinference import SWITCH
 
-__all__ = ["CREWAI"]
+__all__ = ["DIALECT", "EVENT", "NATIVE_SCOPE", "read_native"]
 
 SCOPE, TELEMETRY = "openinference.instrumentation.crewai", "crewai.telemetry"
 KIND = "openinference.span.kind"
+NATIVE_SCOPE = "crewai"
+EVENT = "crewai.event_name"
+NATIVE_SWITCH = "set CREWAI_TRACING_ENABLED=true, and include content in the telemetry session"
+_FAILURE = "tool_failure_detected"
 TASK = "._execute_core"
 MARKS = ("crew_key", "crew_id", "task_key", "task_id")
 
@@ -44,21 +53,21 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def _is_native(span: Span) -> bool:
-    return span.scope == crewai_native.SCOPE and crewai_native.EVENT in span.attributes
+    return span.scope == NATIVE_SCOPE and EVENT in span.attributes
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what OpenInference's kind says, with what CrewAI adds to it."""
     if span.scope == TELEMETRY:
         return Wrapper(span)
     if _is_native(span):
         return read_native(span, logs)
-    reading = OPENINFERENCE.read(span, logs)
-    if isinstance(reading, AgentRun):
-        return _agent(reading)
-    if isinstance(reading, ToolRun):
-        return _tool(reading)
-    return reading
+    operation = openinference.read(span, logs)
+    if isinstance(operation, AgentRun):
+        return _agent(operation)
+    if isinstance(operation, ToolRun):
+        return _tool(operation)
+    return operation
 
 
 def _agent(agent: AgentRun) -> AgentRun:
@@ -105,4 +114,84 @@ def _calling(value: Any) -> Any:
     return parse_arguments(text) if mark else None
 
 
-CREWAI = Dialect("crewai", claims, read, switch=SWITCH)
+def read_native(span: Span, logs: Logs) -> Operation:
+    """Return what the span's operation says it is."""
+    operation = str(span.attributes.get("gen_ai.operation.name") or "")
+    if span.attributes.get(EVENT) == _FAILURE:
+        return Wrapper(span)
+    if operation in genai.MODEL_OPERATIONS:
+        return _model_call(span, logs)
+    if operation == "execute_tool":
+        return genai.read_tool(span, NATIVE_SWITCH)
+    if operation == "invoke_agent":
+        return _native_agent(span, logs)
+    return Wrapper(span)
+
+
+def _native_agent(span: Span, logs: Logs) -> AgentRun:
+    """Return an agent's run; its name is a hash, its role is what people call it."""
+    agent = genai.read_agent(span, logs)
+    role = span.attributes.get("crewai.agent.role")
+    return replace(agent, name=role.strip()) if isinstance(role, str) and role else agent
+
+
+def _model_call(span: Span, logs: Logs) -> ModelCall:
+    call = genai.read_model_call(span, logs, NATIVE_SWITCH)
+    return replace(
+        call,
+        input=tuple(_as_called(message) for message in call.input),
+        output=tuple(_as_called(message) for message in call.output),
+        tools=tuple(_plain(tool) for tool in call.tools),
+    )
+
+
+def _as_called(message: Message) -> Message:
+    """Return a message with the calls that the reprs stand for."""
+    calls = tuple(_call(call) for call in message.tool_calls)
+    return message if calls == message.tool_calls else replace(message, tool_calls=calls)
+
+
+def _call(call: ToolCall) -> ToolCall:
+    name, arguments = _unquoted(call.name), _unquoted(call.arguments)
+    if isinstance(arguments, str) and arguments != call.arguments:
+        arguments = parse_arguments(arguments)
+    return replace(call, name=str(name), arguments=arguments)
+
+
+def _unquoted(value: Any) -> Any:
+    """Return the text that a repr of text stands for; anything else as it is."""
+    if (
+        not isinstance(value, str)
+        or len(value) < 2
+        or value[0] != value[-1]
+        or value[0] not in "'\""
+    ):
+        return value
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return value
+    return found if isinstance(found, str) else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a tool's definition with its reprs read; a description is left as it is."""
+    if isinstance(value, Mapping):
+        return {k: v if k == "description" else _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str) and value[:1] == "{":
+        return parse(value).value
+    return _unquoted(value)
+
+
+DIALECT = Dialect(
+    name="crewai",
+    title="CrewAI",
+    precedence=70,
+    read=read,
+    scopes=(TELEMETRY, NATIVE_SCOPE),
+    keys=(KIND,),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -19,13 +19,14 @@ from typing import Any
 
 from ...jsontext import dumps
 from ...model import Message, Span, ToolCall
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse, parse_arguments
-from .base import Dialect, Logs, call_arguments
-from .openinference import OPENINFERENCE
-from .openinference_values import INPUT, OUTPUT
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.openinference_raw import INPUT, OUTPUT
+from ..readers.spans import call_arguments
+from ..readers.values import parse, parse_arguments
+from . import openinference
 
-__all__ = ["DSPY"]
+__all__ = ["DIALECT"]
 
 SCOPE = "openinference.instrumentation.dspy"
 _HEADER = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
@@ -42,19 +43,14 @@ _FORWARDS = (".forward", ".aforward")
 _THOUGHTS = ("reasoning", "completed")
 
 
-def claims(span: Span, logs: Logs) -> bool:
-    """Return whether OpenInference's instrumentation of DSPy wrote the span."""
-    return span.scope == SCOPE and OPENINFERENCE.claims(span, logs)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what OpenInference's kind says, in DSPy's terms."""
-    reading = OPENINFERENCE.read(span, logs)
-    if isinstance(reading, ModelCall):
-        return _model_call(reading)
-    if isinstance(reading, ToolRun):
-        return _tool(reading)
-    return (_agent(span) or reading) if isinstance(reading, Wrapper) else reading
+    operation = openinference.read(span, logs)
+    if isinstance(operation, ModelCall):
+        return _model_call(operation)
+    if isinstance(operation, ToolRun):
+        return _tool(operation)
+    return (_agent(span) or operation) if isinstance(operation, Wrapper) else operation
 
 
 def _model_call(call: ModelCall) -> ModelCall:
@@ -187,4 +183,11 @@ def _spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Message, 
     return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)
 
 
-DSPY = Dialect("dspy", claims, read)
+DIALECT = Dialect(
+    name="dspy",
+    title="DSPy",
+    precedence=90,
+    read=read,
+    scopes=(SCOPE,),
+    claims=openinference.claims,
+)

@@ -14,15 +14,22 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.gemini import definitions, from_contents
+from ..readers.messages import from_messages, tool_definitions
+from ..readers.spans import (
+    attribute_gaps,
+    model_failure,
+    not_captured,
+    result_text,
+    usage,
+)
+from ..readers.values import hidden, parse
 from . import genai
-from .adk_history import definitions, from_contents
-from .base import Dialect, Logs, attribute_gaps, model_failure, not_captured, result_text, usage
 
-__all__ = ["GEMINI_CLI"]
+__all__ = ["DIALECT"]
 
 SWITCH = "set telemetry.logPrompts to true in settings.json (or GEMINI_TELEMETRY_LOG_PROMPTS=true)"
 SCOPE = "gemini-cli"
@@ -32,12 +39,7 @@ _MODEL_SPANS = ("generateContent", "generateContentStream")
 _TOOL_SPANS = ("tool_call", "executeTool", "execute_tool")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Gemini CLI wrote the span."""
-    return span.scope == SCOPE
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's operation, or else its name, says it is."""
     operation = str(span.attributes.get("gen_ai.operation.name") or span.name)
     if operation == "llm_call" or operation in _MODEL_SPANS:
@@ -181,4 +183,11 @@ def _result(value: Any) -> tuple[Any, bool]:
     return (value if given is None else given), failed
 
 
-GEMINI_CLI = Dialect("gemini-cli", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="gemini-cli",
+    title="Gemini CLI",
+    precedence=190,
+    read=read,
+    scopes=("gemini-cli",),
+    switch=SWITCH,
+)

@@ -12,13 +12,11 @@ from typing import Any
 
 from ... import semconv
 from ...model import Gap, Message, Span
-from ..content import choices, from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import choices, from_messages, tool_definitions
+from ..readers.spans import (
     attribute_gaps,
     missing_side,
     model_failure,
@@ -26,8 +24,9 @@ from .base import (
     revealed,
     usage,
 )
+from ..readers.values import hidden, parse, parse_arguments
 
-__all__ = ["GENAI", "read", "read_model_call"]
+__all__ = ["DIALECT", "read", "read_model_call"]
 
 SWITCH = (
     "set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY "
@@ -55,7 +54,7 @@ def claims(span: Span, logs: Logs) -> bool:
     )
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in MODEL_OPERATIONS:
@@ -206,4 +205,13 @@ def agent_name(span: Span) -> str:
     return str(name or "")
 
 
-GENAI = Dialect("genai", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="genai",
+    title="OpenTelemetry GenAI instrumentations",
+    precedence=300,
+    read=read,
+    keys=tuple(_KEYS),
+    events=(DETAILS_EVENT,),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -16,17 +16,25 @@ from typing import Any, NamedTuple
 
 from ... import semconv
 from ...model import LogRecord, Message, Span
-from ..content import EVENT_ROLES, from_event, from_messages, join_neighbours
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse, parse_arguments, text_of
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure, revealed, usage
-from .genai import DETAILS_EVENT, INPUT, MODEL_OPERATIONS, OUTPUT, read_agent, read_tool
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import EVENT_ROLES, from_event, from_messages, join_neighbours
+from ..readers.spans import attribute_gaps, integer, model_failure, revealed, usage
+from ..readers.values import parse, parse_arguments, text_of
+from .genai import (
+    DETAILS_EVENT,
+    INPUT,
+    MODEL_OPERATIONS,
+    OUTPUT,
+    read_agent,
+    read_tool,
+)
 
 __all__ = [
     "COMPLETION",
     "CONTENT",
-    "GENAI_EVENTS",
+    "DIALECT",
     "PROMPT",
     "Emitted",
     "emitted",
@@ -117,7 +125,7 @@ def claims(span: Span, logs: Logs) -> bool:
     return "gen_ai.system" in span.attributes and "gen_ai.provider.name" not in span.attributes
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is; without one, its events or its model do."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation == "execute_tool":
@@ -268,7 +276,7 @@ def _told_once(messages: list[Message]) -> list[Message]:
     return found
 
 
-def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     """Return log records without a span's id on the model call of their trace that they tell of.
 
     Args:
@@ -299,4 +307,14 @@ def _hung(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
     return replace(record, span_id=chosen[0].span_id) if len(chosen) == 1 else record
 
 
-GENAI_EVENTS = Dialect("genai-events", claims, read, gather, switch=SWITCH)
+DIALECT = Dialect(
+    name="genai-events",
+    title="OpenTelemetry GenAI instrumentations until 1.36",
+    precedence=290,
+    read=read,
+    keys=("gen_ai.system",),
+    events=(*EVENT_ROLES, *_PAIR),
+    claims=claims,
+    attach_logs=attach_logs,
+    switch=SWITCH,
+)

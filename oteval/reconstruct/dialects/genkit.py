@@ -12,13 +12,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model import Gap, Message, Span, Usage
-from ..content import from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, mapping_of, parse, parse_arguments
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure, not_captured, result_text
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages, tool_definitions
+from ..readers.spans import (
+    attribute_gaps,
+    integer,
+    model_failure,
+    not_captured,
+    result_text,
+)
+from ..readers.values import hidden, mapping_of, parse, parse_arguments
 
-__all__ = ["GENKIT"]
+__all__ = ["DIALECT"]
 
 SWITCH = "set disableLoggingInputAndOutput to false in the plugin that exports the spans"
 PREFIXES = ("genkit:", "genkit/")
@@ -26,12 +33,7 @@ PREFIXES = ("genkit:", "genkit/")
 _QUESTIONS = ("prompt", "message", "question", "query", "input", "text")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has one of Genkit's types."""
-    return any(f"{prefix}type" in span.attributes for prefix in PREFIXES)
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's type and subtype say it is; ``generate`` only groups."""
     kinds = {str(_field(span, name)) for name in ("type", "metadata:subtype")}
     if "model" in kinds:
@@ -173,4 +175,11 @@ def _said(role: str, value: Any, span: Span) -> list[Message]:
     return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
 
 
-GENKIT = Dialect("genkit", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="genkit",
+    title="Genkit",
+    precedence=170,
+    read=read,
+    keys=tuple(f"{prefix}type" for prefix in PREFIXES),
+    switch=SWITCH,
+)

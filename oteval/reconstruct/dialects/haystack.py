@@ -1,9 +1,12 @@
-"""Haystack's own tracing: spans named ``haystack.…`` with tags of the same beginning.
+"""Haystack's own tracing: spans named ``haystack.…`` with tags of the same prefix.
 
-From version 3 on an agent's run holds steps with one span per model call and per tool call. Before
-it, and in pipelines still, a ``haystack.component.run`` span says what component ran; generators
-are model calls. Messages are serialised ``ChatMessage`` objects; the run's output has the whole
-conversation. Read from captures and from https://github.com/deepset-ai/haystack
+From version 3 on, an agent's run holds steps with one span for each model call and tool call.
+Before that, and in pipelines still, a ``haystack.component.run`` span names the component that ran;
+generators are model calls. Messages are serialised ``ChatMessage`` objects, whose content is a list
+of parts, each a mapping of one key that names its kind. Before version 2.12 the fields begin with
+"_", and before 2.9 the content is a text. The run's output has the whole conversation.
+
+Read from captures and from https://github.com/deepset-ai/haystack
 (https://docs.haystack.deepset.ai/docs/tracing).
 """
 
@@ -13,23 +16,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...model import Message, Span, Usage
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages
+from ..readers.spans import (
     attribute_gaps,
-    has_prefix,
     integer,
     model_failure,
     result_text,
     revealed,
 )
-from .haystack_messages import definitions, messages_of
+from ..readers.values import hidden, parse, parse_arguments
 
-__all__ = ["HAYSTACK", "said_before"]
+__all__ = ["DIALECT", "definitions", "messages_of", "said_before"]
 
+_DEFINITION = ("name", "description", "parameters")
 SWITCH = "set HAYSTACK_CONTENT_TRACING_ENABLED=true"
 PREFIX = "haystack."
 AGENT, LLM = "haystack.agent.run", "haystack.agent.step.llm"
@@ -41,12 +43,7 @@ AGENT_TOOLS = "haystack.agent.tools"
 AGENT_INPUT, AGENT_OUTPUT = "haystack.agent.input", "haystack.agent.output"
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Haystack wrote the span."""
-    return span.name.startswith(PREFIX) or has_prefix(span.attributes, PREFIX)
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's name, and of a component its type, says it is."""
     if span.name == AGENT:
         return _agent(span)
@@ -164,4 +161,74 @@ def _tool(span: Span) -> ToolRun:
     )
 
 
-HAYSTACK = Dialect("haystack", claims, read, switch=SWITCH)
+def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Message]:
+    """Return the messages of a parsed list.
+
+    Args:
+        items: Serialised messages, or texts.
+        span: The span that holds them.
+        role: Who says what names no role.
+    """
+    found = [
+        {"role": role, "content": item} if isinstance(item, str) else _message(item)
+        for item in items
+        if isinstance(item, (str, Mapping))
+    ]
+    return from_messages(found, span, role)
+
+
+def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a serialised message; from version 2.9 to 2.11 its fields begin with "_"."""
+    if not {"content", "_content"} & set(item):
+        return {}
+    content = item.get("content", item.get("_content"))
+    fields = {"role": item.get("role", item.get("_role")), "name": item.get("name")}
+    if not isinstance(content, list):
+        return {**fields, "content": content}
+    return {**fields, "parts": [_part(part) for part in content if isinstance(part, Mapping)]}
+
+
+def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part, known by its one key, in a form that all dialects share."""
+    if "text" in part:
+        return {"type": "text", "text": part["text"]}
+    call, result = part.get("tool_call"), part.get("tool_call_result")
+    if isinstance(call, Mapping):
+        return {**call, "type": "tool_call", "name": call.get("tool_name")}
+    if isinstance(result, Mapping):
+        origin = result.get("origin")
+        origin = origin if isinstance(origin, Mapping) else {}
+        return {
+            "type": "tool_result",
+            "id": origin.get("id"),
+            "name": origin.get("tool_name"),
+            "result": result.get("result"),
+            "is_error": result.get("error"),
+        }
+    return {"type": next(iter(part), ""), **part}
+
+
+def definitions(items: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return the definitions of tools, and of the tools of tool sets."""
+    found: list[Mapping[str, Any]] = []
+    for item in items:
+        fields = item.get("data") if isinstance(item, Mapping) else None
+        if not isinstance(fields, Mapping):
+            continue
+        if isinstance(fields.get("tools"), list):
+            found += definitions(fields["tools"])
+        elif fields.get("name"):
+            known = {key: fields[key] for key in _DEFINITION if key in fields}
+            found.append({"type": "function", **known})
+    return found
+
+
+DIALECT = Dialect(
+    name="haystack",
+    title="Haystack",
+    precedence=240,
+    read=read,
+    keys=(f"{PREFIX}*",),
+    span_names=(f"{PREFIX}*",),
+    switch=SWITCH,
+)

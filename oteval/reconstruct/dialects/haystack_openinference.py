@@ -14,35 +14,31 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Message, Span
-from ..python_reprs import object_of
-from ..readings import AgentRun, ModelCall, Reading, Wrapper
-from ..values import parse
-from .base import Dialect, Logs, attribute_gaps, has_prefix
-from .haystack import said_before
-from .haystack_messages import messages_of
-from .openinference import OPENINFERENCE, SWITCH
-from .openinference_messages import RECEIVED, SENT
-from .openinference_values import INPUT, OUTPUT
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..readers.openinference_flat import RECEIVED, SENT
+from ..readers.openinference_raw import INPUT, OUTPUT
+from ..readers.python_reprs import object_of
+from ..readers.spans import attribute_gaps, has_prefix
+from ..readers.values import parse
+from . import openinference
+from .haystack import messages_of, said_before
+from .openinference import SWITCH
 
-__all__ = ["HAYSTACK_OPENINFERENCE"]
+__all__ = ["DIALECT"]
 
 SCOPE = "openinference.instrumentation.haystack"
 _RUN = (".run", ".run_async")
 
 
-def claims(span: Span, logs: Logs) -> bool:
-    """Return whether OpenInference's instrumentation of Haystack wrote the span."""
-    return span.scope == SCOPE and OPENINFERENCE.claims(span, logs)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what OpenInference's kind says; a component that answers with messages is an agent."""
-    reading = OPENINFERENCE.read(span, logs)
-    if isinstance(reading, ModelCall):
-        return _model_call(reading)
-    if isinstance(reading, Wrapper) and span.name.endswith(_RUN):
-        return _agent(span) or reading
-    return reading
+    operation = openinference.read(span, logs)
+    if isinstance(operation, ModelCall):
+        return _model_call(operation)
+    if isinstance(operation, Wrapper) and span.name.endswith(_RUN):
+        return _agent(span) or operation
+    return operation
 
 
 def _messages(value: Any, span: Span, role: str) -> list[Message]:
@@ -117,4 +113,12 @@ def _agent(span: Span) -> AgentRun | None:
     )
 
 
-HAYSTACK_OPENINFERENCE = Dialect("haystack-openinference", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="haystack-openinference",
+    title="Haystack with OpenInference",
+    precedence=110,
+    read=read,
+    scopes=(SCOPE,),
+    claims=openinference.claims,
+    switch=SWITCH,
+)

@@ -12,14 +12,12 @@ from typing import Any
 
 from ... import semconv
 from ...model import Span, Usage
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import tool_message
-from ..provider_calls import answer_of, request_of, said_last
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, text_of
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import tool_message
+from ..readers.provider_calls import answer_of, request_of, said_last
+from ..readers.spans import (
     attribute_gaps,
     call_arguments,
     error_text,
@@ -29,8 +27,9 @@ from .base import (
     revealed,
     uncut,
 )
+from ..readers.values import hidden, parse, text_of
 
-__all__ = ["LANGFUSE"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "set LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED=true and drop capture_input=False and "
@@ -57,7 +56,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return TYPE in attributes and is_told
 
 
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the observation's type says it is."""
     kind = str(span.attributes[TYPE]).lower()
     if kind == "generation":
@@ -162,4 +161,12 @@ def _agent(span: Span) -> AgentRun:
     )
 
 
-LANGFUSE = Dialect("langfuse", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="langfuse",
+    title="Langfuse",
+    precedence=40,
+    read=read,
+    keys=(TYPE,),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -14,15 +14,13 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import messages, model_of, tool_message
-from ..provider_calls import answer_of, request_of
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, text_of
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import messages, model_of, tool_message
+from ..readers.messages import tool_definitions
+from ..readers.provider_calls import answer_of, request_of
+from ..readers.spans import (
     attribute_gaps,
     error_text,
     integer,
@@ -32,8 +30,9 @@ from .base import (
     uncut,
     usage,
 )
+from ..readers.values import hidden, parse, text_of
 
-__all__ = ["LANGSMITH"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "unset LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS, and the client's hide_inputs and "
@@ -55,7 +54,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return KIND in attributes and not any(key in attributes for key in _OTHERS)
 
 
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the run's type says it is, and of a chain its name and its state."""
     kind = str(span.attributes[KIND]).lower()
     if kind in _MODEL_KINDS:
@@ -187,4 +186,12 @@ def _new_from(asked: list[Message], transcript: list[Message]) -> int | None:
     return places[-1] if places else None
 
 
-LANGSMITH = Dialect("langsmith", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="langsmith",
+    title="LangSmith",
+    precedence=60,
+    read=read,
+    keys=(KIND,),
+    claims=claims,
+    switch=SWITCH,
+)

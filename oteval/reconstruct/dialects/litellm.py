@@ -16,14 +16,12 @@ from typing import Any
 
 from ... import semconv
 from ...model import Gap, Span, Usage
-from ..content import choices, from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import ModelCall, Reading, Wrapper
-from ..values import hidden, parse
-from .base import (
+from ..operations import ModelCall, Operation, Wrapper
+from ..readers.messages import choices, from_messages, tool_definitions
+from ..readers.spans import (
     NO_OUTPUT,
-    Dialect,
-    Logs,
     attribute_gaps,
     integer,
     missing_side,
@@ -31,9 +29,9 @@ from .base import (
     revealed,
     usage,
 )
-from .flat import nested
+from ..readers.values import hidden, nested, parse
 
-__all__ = ["LITELLM"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "leave litellm.turn_off_message_logging and the callback's message_logging at their defaults"
@@ -62,14 +60,7 @@ _MODEL_KINDS = frozenset(
 )
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether LiteLLM wrote the span, or on it."""
-    if span.scope == SCOPE or span.name == RAW:
-        return True
-    return not _MARKS.isdisjoint(span.attributes)
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return the model call that the span is, if it is one."""
     kind = str(span.attributes.get(KIND) or "")
     is_model = kind in _MODEL_KINDS or kind.removeprefix("a") in _MODEL_KINDS
@@ -155,4 +146,13 @@ def _usage(attributes: Mapping[str, Any]) -> Usage:
     return replace(usage(attributes), cached_tokens=cached)
 
 
-LITELLM = Dialect("litellm", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="litellm",
+    title="LiteLLM",
+    precedence=250,
+    read=read,
+    scopes=(SCOPE,),
+    keys=("litellm.call_id", "metadata.user_api_key_hash"),
+    span_names=(RAW,),
+    switch=SWITCH,
+)

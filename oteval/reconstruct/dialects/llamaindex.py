@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...model import LogRecord, Message, Span
-from ..content import from_messages
-from ..readings import ModelCall, Reading, ToolRun, Wrapper
+from ..dialect import Dialect, Logs
+from ..operations import ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages
+from ..readers.spans import attribute_gaps, model_failure, not_captured
+from ..readers.values import hidden, parse, text_of
 from ..tree import order
-from ..values import hidden, parse, text_of
-from .base import Dialect, Logs, attribute_gaps, model_failure, not_captured
 
-__all__ = ["LLAMAINDEX"]
+__all__ = ["DIALECT"]
 
 SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 SCOPE = "opentelemetry.instrumentation.llamaindex"
@@ -35,7 +36,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return span.scope == SCOPE and span.attributes.get(KIND) == "task"
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return a tool's run, the model call that a record hangs on the step, or a wrapper."""
     hung = next((record.body for record in logs if record.event_name == _CALL), None)
     if isinstance(hung, Mapping):
@@ -119,7 +120,7 @@ def _part(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": str(block.get("block_type") or "unknown"), **block}
 
 
-def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     """Return log records that hang a model call's messages on the step that made them.
 
     Args:
@@ -181,4 +182,12 @@ def _answer(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> list[Any]:
     return [{"role": "assistant", "additional_kwargs": {"tool_calls": calls}}] if calls else []
 
 
-LLAMAINDEX = Dialect("llamaindex", claims, read, gather)
+DIALECT = Dialect(
+    name="llamaindex",
+    title="LlamaIndex with OpenLLMetry",
+    precedence=260,
+    read=read,
+    scopes=(SCOPE,),
+    claims=claims,
+    attach_logs=attach_logs,
+)

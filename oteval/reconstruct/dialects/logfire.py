@@ -16,15 +16,12 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span, Usage
-from ..content import tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..provider_calls import answer_of, request_of
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import mapping_of, parse, parse_arguments
-from . import genai
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import tool_definitions
+from ..readers.provider_calls import answer_of, request_of
+from ..readers.spans import (
     attribute_gaps,
     integer,
     model_failure,
@@ -32,9 +29,11 @@ from .base import (
     result_text,
     usage,
 )
+from ..readers.values import mapping_of, parse, parse_arguments
+from . import genai
 from .genai_events import emitted_in, split
 
-__all__ = ["LOGFIRE"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "do not turn content off (trace_include_sensitive_data of the Agents SDK, "
@@ -42,19 +41,13 @@ SWITCH = (
 )
 AGENTS = "logfire.openai_agents"
 ANTHROPIC = "logfire.anthropic"
-SCOPES = ("logfire.openai", ANTHROPIC, AGENTS)
 REQUEST, RESPONSE, EVENTS = "request_data", "response_data", "events"
 RAW_INPUT, RAW_RESPONSE = "raw_input", "response"
 TEMPLATE = "logfire.msg_template"
 _ASKED = frozenset({"messages", "prompt", "system"})
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether one of Logfire's own instrumentations wrote the span."""
-    return span.scope in SCOPES
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span is, by its operation, its fields, or the template of its name."""
     attributes = span.attributes
     if genai.INPUT in attributes or genai.OUTPUT in attributes:
@@ -72,7 +65,7 @@ def _is_asked(span: Span) -> bool:
     return EVENTS in span.attributes or not _ASKED.isdisjoint(request)
 
 
-def _of_agents_sdk(span: Span) -> Reading:
+def _of_agents_sdk(span: Span) -> Operation:
     attributes = span.attributes
     template = str(attributes.get(TEMPLATE) or span.name)
     if template.startswith("Agent run"):
@@ -231,4 +224,11 @@ def _usage(span: Span) -> Usage:
     )
 
 
-LOGFIRE = Dialect("logfire", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="logfire",
+    title="Logfire (openai, anthropic, OpenAI Agents)",
+    precedence=210,
+    read=read,
+    scopes=("logfire.openai", ANTHROPIC, AGENTS),
+    switch=SWITCH,
+)

@@ -18,15 +18,16 @@ from typing import Any
 
 from ... import semconv
 from ...model import LogRecord, Message, Span, ToolCall
-from ..content import from_messages, tool_definitions
-from ..merge import SYSTEM_ROLES
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..dialect import Dialect, Logs
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.message_forms import SYSTEM_ROLES
+from ..readers.messages import from_messages, tool_definitions
+from ..readers.spans import attribute_gaps, model_failure, not_captured, usage
+from ..readers.values import hidden, parse, parse_arguments
 from ..tree import order
-from ..values import hidden, parse, parse_arguments
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, model_failure, not_captured, usage
 
-__all__ = ["MASTRA"]
+__all__ = ["DIALECT"]
 
 SWITCH = "do not set hideInput or hideOutput in the agent's tracingOptions"
 TYPE = "mastra.span.type"
@@ -39,12 +40,7 @@ _HAS_STEPS = "oteval.mastra.has_steps"
 _SHORTENED = re.compile(r"\[tool(-result)?: [^\]]*\]")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has one of Mastra's types."""
-    return TYPE in span.attributes
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's type says it is."""
     kind = str(span.attributes[TYPE])
     if kind == "agent_run":
@@ -189,7 +185,7 @@ def _has_steps(logs: Logs) -> bool:
     return any(record.event_name == _HAS_STEPS for record in logs)
 
 
-def gather(spans: Sequence[Span], logs: Logs) -> Logs:
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     """Return log records that hang a generation's input, and a model span's usage, on its steps.
 
     Args:
@@ -239,4 +235,11 @@ def _record(span: Span, name: str, attributes: dict[str, Any]) -> LogRecord:
     )
 
 
-MASTRA = Dialect("mastra", claims, read, gather)
+DIALECT = Dialect(
+    name="mastra",
+    title="Mastra",
+    precedence=180,
+    read=read,
+    keys=(TYPE,),
+    attach_logs=attach_logs,
+)

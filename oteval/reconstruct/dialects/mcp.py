@@ -8,12 +8,13 @@ another tool's span is of no account. The SDKs' own spans hold no content.
 from __future__ import annotations
 
 from ...model import Span
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import Reading, ToolRun, Wrapper
-from ..values import parse_arguments
-from .base import Dialect, Logs, attribute_gaps, result_text
+from ..operations import Operation, ToolRun, Wrapper
+from ..readers.spans import attribute_gaps, result_text
+from ..readers.values import parse_arguments
 
-__all__ = ["MCP"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "the spans of MCP itself hold none; instrument the agent that calls the tool, whose "
@@ -24,12 +25,7 @@ ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CALL = "tools/call"
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span names a method of MCP."""
-    return METHOD in span.attributes
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return a tool run for ``tools/call``; discovery and listing only surround it."""
     attributes = span.attributes
     if attributes[METHOD] != CALL:
@@ -49,4 +45,10 @@ def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
     )
 
 
-MCP = Dialect("mcp", claims, read)
+DIALECT = Dialect(
+    name="mcp",
+    title="MCP clients and servers",
+    precedence=280,
+    read=read,
+    keys=(METHOD,),
+)

@@ -11,15 +11,13 @@ from typing import Any
 
 from ...jsontext import loads
 from ...model import Span, Usage
-from ..content import tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import model_of, tool_message
-from ..provider_calls import answer_of, request_of, said_last
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import model_of, tool_message
+from ..readers.messages import tool_definitions
+from ..readers.provider_calls import answer_of, request_of, said_last
+from ..readers.spans import (
     attribute_gaps,
     integer,
     model_failure,
@@ -29,8 +27,9 @@ from .base import (
     revealed,
     uncut,
 )
+from ..readers.values import hidden, parse
 
-__all__ = ["MLFLOW"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "leave inputs and outputs in the spans (mlflow.tracing.configure(span_processors=...) or the "
@@ -42,12 +41,7 @@ MODEL, TOOLS, TOKENS = "mlflow.llm.model", "mlflow.chat.tools", "mlflow.chat.tok
 _MODEL_TYPES = ("CHAT_MODEL", "LLM")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether MLflow wrote the span."""
-    return TYPE in span.attributes or INPUT in span.attributes
-
-
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's type says it is."""
     kind = str(_decoded(span.attributes.get(TYPE))).upper()
     if kind in _MODEL_TYPES:
@@ -130,4 +124,11 @@ def _agent(span: Span) -> AgentRun:
     )
 
 
-MLFLOW = Dialect("mlflow", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="mlflow",
+    title="MLflow",
+    precedence=50,
+    read=read,
+    keys=(TYPE, INPUT),
+    switch=SWITCH,
+)

@@ -11,15 +11,15 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import messages, tool_message
-from ..merge import SYSTEM_ROLES
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments, text_of
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import messages, tool_message
+from ..readers.message_forms import SYSTEM_ROLES
+from ..readers.messages import tool_definitions
+from ..readers.openinference_flat import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
+from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
+from ..readers.spans import (
     attribute_gaps,
     has_prefix,
     model_failure,
@@ -27,10 +27,9 @@ from .base import (
     revealed,
     usage,
 )
-from .openinference_messages import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
-from .openinference_values import INPUT, OUTPUT, answer, request, response_id
+from ..readers.values import hidden, parse, parse_arguments, text_of
 
-__all__ = ["OPENINFERENCE", "SWITCH"]
+__all__ = ["DIALECT", "SWITCH"]
 
 SWITCH = (
     "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and their relatives, or set "
@@ -66,7 +65,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return span.scope.startswith(OWN_SCOPE) or not any(key in span.attributes for key in NATIVE)
 
 
-def read(span: Span, logs: Logs) -> Reading:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return what the span's kind says it is."""
     kind = str(span.attributes[KIND]).upper()
     if kind == "LLM":
@@ -214,7 +213,7 @@ def _joined(blocks: Any) -> str | None:
     return "\n".join(known) if known and len(known) == len(texts) else text_of(blocks)
 
 
-def _agent_or_node(span: Span, kind: str) -> Reading:
+def _agent_or_node(span: Span, kind: str) -> Operation:
     """Return what a span is that LangGraph's metadata may tell of: a node, a graph, an agent.
 
     A node is of kind AGENT when its name says "agent", and is none for that.
@@ -258,4 +257,12 @@ def _spoken(span: Span, key: str, role: str) -> list[Message]:
     return [message for message in last if message.role == role]
 
 
-OPENINFERENCE = Dialect("openinference", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="openinference",
+    title="OpenInference (Phoenix, Arize)",
+    precedence=120,
+    read=read,
+    keys=(KIND,),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -17,14 +17,14 @@ from dataclasses import replace
 
 from ... import semconv
 from ...model import Message, Span, ToolCall
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import tool_message
-from ..python_reprs import literal_of
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import tool_message
+from ..readers.python_reprs import literal_of
 from . import genai, genai_events
-from .base import Dialect, Logs
 
-__all__ = ["OPENLIT"]
+__all__ = ["DIALECT"]
 
 SWITCH = "set capture_message_content=True in openlit.init()"
 NO_TOOLS = (
@@ -38,12 +38,7 @@ ARGUMENTS = ("gen_ai.tool.args", "gen_ai.tool.input")
 RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether OpenLIT wrote the span."""
-    return span.scope == SCOPE or span.scope.startswith(f"{SCOPE}.")
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is; a traced function only groups others."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in genai.MODEL_OPERATIONS:
@@ -69,9 +64,9 @@ def _graph_or_node(span: Span, logs: Logs, operation: str) -> AgentRun | Wrapper
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai_events.prompt_and_completion(span) is not None:
-        reading = genai_events.read(span, logs)
-        assert isinstance(reading, ModelCall)
-        return reading
+        operation = genai_events.read(span, logs)
+        assert isinstance(operation, ModelCall)
+        return operation
     call = genai.read_model_call(span, logs, SWITCH)
     call = replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
     if span.attributes.get("openai.api.type") != "responses":
@@ -145,4 +140,11 @@ def _tool(span: Span) -> ToolRun:
     return replace(run, arguments=arguments, is_error=failed)
 
 
-OPENLIT = Dialect("openlit", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="openlit",
+    title="OpenLIT",
+    precedence=200,
+    read=read,
+    scopes=(SCOPE, f"{SCOPE}.*"),
+    switch=SWITCH,
+)

@@ -13,26 +13,27 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import from_event, from_messages, join_neighbours, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse, parse_arguments
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import (
+    from_event,
+    from_messages,
+    join_neighbours,
+    tool_definitions,
+)
+from ..readers.spans import attribute_gaps, integer, result_text
+from ..readers.values import parse, parse_arguments
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, integer, result_text
 from .genai_events import emitted, emitted_in, model_call
 
-__all__ = ["PYDANTIC_AI"]
+__all__ = ["DIALECT"]
 
 SWITCH = "construct InstrumentationSettings(include_content=True)"
 TRANSCRIPTS = ("pydantic_ai.all_messages", "all_messages_events")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Pydantic AI itself wrote the span."""
-    return span.scope == "pydantic-ai"
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span is, in either of the two generations."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
@@ -114,4 +115,11 @@ def _old_tool(span: Span) -> ToolRun:
     )
 
 
-PYDANTIC_AI = Dialect("pydantic-ai", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="pydantic-ai",
+    title="Pydantic AI",
+    precedence=140,
+    read=read,
+    scopes=("pydantic-ai",),
+    switch=SWITCH,
+)

@@ -13,32 +13,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...model import Message, Span
-from ..content import EVENT_ROLES
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import ModelCall, Reading, ToolRun, Wrapper
+from ..operations import ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import EVENT_ROLES
+from ..readers.spans import attribute_gaps, integer, model_failure
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, integer, model_failure
 from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion
 
-__all__ = ["SEMANTIC_KERNEL"]
+__all__ = ["DIALECT"]
 
 SWITCH = (
     "set SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true (in .NET, the "
     "switch Microsoft.SemanticKernel.Experimental.GenAI.EnableOTelDiagnosticsSensitive); in "
     "Python, load the log records beside the spans"
 )
-SCOPES = ("semantic_kernel.", "Microsoft.SemanticKernel")
 FUNCTION_SCOPE = "semantic_kernel.functions."
 INDEX = "CHAT_MESSAGE_INDEX"
 MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completions"}
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the kernel itself wrote the span."""
-    return span.scope.startswith(SCOPES)
-
-
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is; a function's may have none."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in MODEL_OPERATIONS or operation.removesuffix(".streaming") in MODEL_OPERATIONS:
@@ -107,4 +102,11 @@ def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> 
     )
 
 
-SEMANTIC_KERNEL = Dialect("semantic-kernel", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="semantic-kernel",
+    title="Semantic Kernel",
+    precedence=160,
+    read=read,
+    scopes=("semantic_kernel.*", "Microsoft.SemanticKernel*"),
+    switch=SWITCH,
+)

@@ -16,14 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Gap, Message, Span, ToolCall
-from ..content import from_messages, join_neighbours
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun
-from ..values import hidden, parse, parse_arguments
-from .base import Dialect, Logs
-from .openinference import OPENINFERENCE, SWITCH
+from ..operations import AgentRun, ModelCall, Operation, ToolRun
+from ..readers.messages import from_messages, join_neighbours
+from ..readers.values import hidden, parse, parse_arguments
+from . import openinference
+from .openinference import SWITCH
 
-__all__ = ["SMOLAGENTS"]
+__all__ = ["DIALECT"]
 
 SCOPE, PREFIX = "openinference.instrumentation.smolagents", "smolagents."
 KIND = "openinference.span.kind"
@@ -52,14 +53,14 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return span.scope == SCOPE or any(key.startswith(PREFIX) for key in span.attributes)
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what OpenInference's kind says, in smolagents' terms."""
-    reading = OPENINFERENCE.read(span, logs)
-    if isinstance(reading, ModelCall):
-        return _model_call(reading)
-    if isinstance(reading, ToolRun):
-        return _tool(reading)
-    return _agent(reading) if isinstance(reading, AgentRun) else reading
+    operation = openinference.read(span, logs)
+    if isinstance(operation, ModelCall):
+        return _model_call(operation)
+    if isinstance(operation, ToolRun):
+        return _tool(operation)
+    return _agent(operation) if isinstance(operation, AgentRun) else operation
 
 
 def _model_call(call: ModelCall) -> ModelCall:
@@ -217,4 +218,12 @@ def _agent(agent: AgentRun) -> AgentRun:
     return replace(agent, name=agent.name.removesuffix(".run"), input=given)
 
 
-SMOLAGENTS = Dialect("smolagents", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="smolagents",
+    title="smolagents",
+    precedence=80,
+    read=read,
+    keys=(KIND,),
+    claims=claims,
+    switch=SWITCH,
+)

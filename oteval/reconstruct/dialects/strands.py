@@ -16,15 +16,16 @@ from typing import Any
 
 from ... import semconv
 from ...model import Event, Gap, Message, Span
-from ..content import EVENT_ROLES, from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments, text_of
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.bedrock import from_blocks, result_of
+from ..readers.messages import EVENT_ROLES, from_messages, tool_definitions
+from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.values import hidden, parse, parse_arguments, text_of
 from . import genai
-from .base import Dialect, Logs, attribute_gaps, model_failure, result_text, revealed, usage
-from .converse import from_blocks, result_of
 
-__all__ = ["CACHED", "SCOPE", "STRANDS", "agent_tools", "has_failed"]
+__all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "has_failed"]
 
 SWITCH = (
     "Strands writes content to span events: keep those (on AgentCore, load the log records too) or "
@@ -48,7 +49,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return is_timed or span.scope == SCOPE or provider == PROVIDER
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is; cycles, swarms and graphs only hold others."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in genai.MODEL_OPERATIONS:
@@ -180,4 +181,13 @@ def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
     return tuple({"type": "function", "name": name} for name in names if isinstance(name, str))
 
 
-STRANDS = Dialect("strands", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="strands",
+    title="Strands Agents",
+    precedence=20,
+    read=read,
+    scopes=(SCOPE,),
+    keys=("gen_ai.event.start_time", *semconv.PROVIDER),
+    claims=claims,
+    switch=SWITCH,
+)

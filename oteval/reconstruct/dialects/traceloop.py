@@ -13,17 +13,14 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span
-from ..content import choices, from_messages, join_neighbours, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..langchain import tool_message
-from ..provider_calls import said_last
-from ..python_reprs import printed_fields
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import parse
-from . import genai
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.langchain import tool_message
+from ..readers.messages import choices, from_messages, join_neighbours, tool_definitions
+from ..readers.provider_calls import said_last
+from ..readers.python_reprs import printed_fields
+from ..readers.spans import (
     attribute_gaps,
     call_arguments,
     missing_side,
@@ -34,9 +31,10 @@ from .base import (
     uncut,
     usage,
 )
-from .flat import nested
+from ..readers.values import nested, parse
+from . import genai
 
-__all__ = ["TRACELOOP"]
+__all__ = ["DIALECT"]
 
 SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 KIND, NAME = "traceloop.span.kind", "traceloop.entity.name"
@@ -69,7 +67,7 @@ def _is_of_agents_sdk(span: Span) -> bool:
     return span.scope == _AGENTS and span.name == _RESPONSE
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span is: a decorated function by its kind, else a model call."""
     attributes = span.attributes
     kind = attributes.get(KIND)
@@ -234,4 +232,19 @@ def _old_model_call(span: Span) -> ModelCall:
     )
 
 
-TRACELOOP = Dialect("traceloop", claims, read, switch=SWITCH)
+DIALECT = Dialect(
+    name="traceloop",
+    title="OpenLLMetry (Traceloop)",
+    precedence=270,
+    read=read,
+    scopes=("traceloop.*", _AGENTS),
+    keys=(
+        KIND,
+        REQUEST,
+        "gen_ai.prompt.0.role",
+        "gen_ai.completion.0.role",
+        "gen_ai.is_streaming",
+    ),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -15,14 +15,11 @@ from typing import Any
 
 from ... import semconv
 from ...model import Message, Span, Usage
-from ..content import from_messages, tool_definitions
+from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..readings import AgentRun, ModelCall, Reading, ToolRun, Wrapper
-from ..values import hidden, parse, parse_arguments, text_of
-from . import genai
-from .base import (
-    Dialect,
-    Logs,
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.messages import from_messages, tool_definitions
+from ..readers.spans import (
     attribute_gaps,
     integer,
     missing_side,
@@ -31,9 +28,10 @@ from .base import (
     revealed,
     usage,
 )
-from .vercel_messages import call_part, messages_of
+from ..readers.values import hidden, parse, parse_arguments, text_of
+from . import genai
 
-__all__ = ["VERCEL"]
+__all__ = ["DIALECT", "call_part", "messages_of"]
 
 SWITCH = "pass experimental_telemetry: {recordInputs: true, recordOutputs: true}"
 SWITCH_7 = "pass telemetry: {recordInputs: true, recordOutputs: true}"
@@ -67,7 +65,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return span.scope == SCOPE_7 and "gen_ai.operation.name" in span.attributes
 
 
-def read(span: Span, logs: Logs) -> Reading:
+def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation says it is."""
     if OPERATION not in span.attributes:
         return _read_7(span, logs)
@@ -174,7 +172,7 @@ def _tool(span: Span) -> ToolRun:
     )
 
 
-def _read_7(span: Span, logs: Logs) -> Reading:
+def _read_7(span: Span, logs: Logs) -> Operation:
     operation = str(span.attributes["gen_ai.operation.name"])
     if operation == "invoke_agent":
         run = genai.read_agent(span, logs)
@@ -207,4 +205,54 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-VERCEL = Dialect("vercel-ai", claims, read, switch=SWITCH)
+def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
+    """Return the messages of a parsed value in the SDK's own form; a text alone is one message.
+
+    Args:
+        value: A list of messages, a single one, or a text.
+        span: The span that holds it.
+        role: Who says what names no role.
+    """
+    if isinstance(value, str):
+        return [] if hidden(value) else from_messages(value, span, role)
+    items = value if isinstance(value, list) else [value]
+    return from_messages(
+        [_message(item) for item in items if isinstance(item, Mapping)], span, role
+    )
+
+
+def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with its results last.
+
+    A provider's own result stands before the text; the answer itself was one text and its calls.
+    """
+    content = item.get("content")
+    if item.get("role") != "assistant" or not isinstance(content, list):
+        return item
+    return {**item, "content": sorted(content, key=_is_result)}
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "tool-result"
+
+
+def call_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call of a tool; its arguments are ``args`` until version 4."""
+    return {
+        "type": "tool_call",
+        "id": part.get("toolCallId"),
+        "name": part.get("toolName"),
+        "arguments": part.get("input", part.get("args")),
+    }
+
+
+DIALECT = Dialect(
+    name="vercel-ai",
+    title="Vercel AI SDK",
+    precedence=230,
+    read=read,
+    scopes=(SCOPE_7,),
+    keys=(OPERATION,),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ..model import LogRecord, Span
 from ..semconv import first
-from .dialects import read_span
+from .span_reader import read_span
 
 __all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_infrastructure"]
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from ..jsontext import canonical
 from ..model import Gap, Message, ToolCall
 from .gaps import gap
-from .merge import Entry, key_of
-from .readings import ToolRun
+from .message_thread import Entry, key_of
+from .operations import ToolRun
 
 __all__ = ["Completed", "complete", "made_result"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..model import Message, Span
-from .content import from_messages, tool_definitions
+from ...model import Message, Span
 from .langchain import generations, messages
+from .messages import from_messages, tool_definitions
 from .values import Parsed, hidden, parse
 
 __all__ = ["Answer", "Request", "answer_of", "request_of", "said_last"]

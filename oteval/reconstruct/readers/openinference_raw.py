@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...model import Message, Span
-from ..content import from_messages
-from ..provider_calls import Answer, answer_of, request_of
-from ..python_reprs import object_of
-from ..values import hidden, parse, text_of
-from .base import only_argument
+from .messages import from_messages
+from .provider_calls import Answer, answer_of, request_of
+from .python_reprs import object_of
+from .spans import only_argument
+from .values import hidden, parse, text_of
 
 __all__ = ["INPUT", "OUTPUT", "answer", "request", "response_id"]
 

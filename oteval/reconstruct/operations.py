@@ -11,7 +11,7 @@ from typing import Any
 
 from ..model import Gap, Message, Span, Usage
 
-__all__ = ["AgentRun", "ModelCall", "Reading", "ToolRun", "Wrapper"]
+__all__ = ["AgentRun", "ModelCall", "Operation", "ToolRun", "Wrapper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +123,4 @@ class Wrapper:
     node: str = ""
 
 
-Reading = ModelCall | ToolRun | AgentRun | Wrapper
+Operation = ModelCall | ToolRun | AgentRun | Wrapper

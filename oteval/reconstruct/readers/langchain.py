@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Message, Span
-from .content import from_messages
+from ...model import Message, Span
 from .message_forms import fields_of, is_pair
+from .messages import from_messages
 from .python_reprs import object_of
 from .values import parse
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, LogRecord, Message, Span, Usage
+from ...model import Gap, Message, Span, Usage
 from ..gaps import gap
-from ..readings import Reading
-from ..values import hidden, parse, text_of
+from .values import hidden, parse, text_of
 
 __all__ = [
     "NO_INPUT",
     "NO_OUTPUT",
-    "Dialect",
-    "Logs",
     "attribute_gaps",
     "call_arguments",
     "error_text",
@@ -31,30 +28,6 @@ __all__ = [
     "uncut",
     "usage",
 ]
-
-Logs = Sequence[LogRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """One way of writing agents, model calls and tool calls in spans.
-
-    Attributes:
-        name: Its name in output and documentation.
-        claims: Whether a span, with the log records in its context, is written in it.
-        read: What such a span says.
-        gather: Log records hung on the spans that they tell of, where the emitter hangs them
-            elsewhere; None where it does not.
-        switch: What turns content on, for model calls of which one side is missing; "" where the
-            emitter writes one side of a call elsewhere.
-    """
-
-    name: str
-    claims: Callable[[Span, Logs], bool]
-    read: Callable[[Span, Logs], Reading]
-    gather: Callable[[Sequence[Span], Logs], Logs] | None = None
-    switch: str = ""
-
 
 # More than any count can be; sums of it still are 64-bit numbers.
 _MAX_COUNT = 1 << 48

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..model import ToolCall
+from ...model import ToolCall
 from .python_reprs import literal_of
 from .values import parse_arguments, text_of
 

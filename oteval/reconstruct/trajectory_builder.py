@@ -1,8 +1,8 @@
-"""One run's messages: its calls merged, its tools' and its agent's spans worked in.
+"""Build one run's trajectory: merge its model calls, then add its tool runs and its agent's span.
 
-A `Builder` is a trajectory in the making: a stretch of a `Thread`, from `start` on. Where the runs
-before it are among the traces, the stretch begins after theirs; else it begins with what the run's
-first input tells of them, and `new_from` is where its own messages begin.
+A `TrajectoryBuilder` covers the entries of a `Thread` from `start` on. If the runs before it are
+among the traces, `start` is where theirs end. Otherwise the thread begins with the history in the
+run's first input, and `new_from` is where the run's own messages begin.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from functools import cached_property
 
 from ..jsontext import canonical
 from ..model import Gap, Message, Rewrite, ToolCall, Trajectory
-from .dropped_calls import with_dropped_calls
 from .gaps import gap
-from .merge import SYSTEM_ROLES, Entry, Overlap, Thread, answered, key_of, spoken
-from .readings import AgentRun, ModelCall, ToolRun
+from .message_thread import Entry, Overlap, Thread, answered, key_of, spoken, with_dropped_calls
+from .operations import AgentRun, ModelCall, ToolRun
+from .readers.message_forms import SYSTEM_ROLES
 from .runs import Run
-from .tools import complete, made_result
+from .tool_results import complete, made_result
 
-__all__ = ["Builder", "agent_name", "choose", "fill", "known_before"]
+__all__ = ["TrajectoryBuilder", "agent_name", "choose", "fill", "known_before"]
 
 
 @dataclass(eq=False)
-class Builder:
+class TrajectoryBuilder:
     """A trajectory in the making.
 
     Attributes:
@@ -54,7 +54,7 @@ class Builder:
     runs: list[Run]
     thread: Thread
     start: int = 0
-    history: Builder | None = None
+    history: TrajectoryBuilder | None = None
     known: int = 0
     follows: str = ""
     end: int = 0
@@ -112,7 +112,7 @@ def known_before(run: Run, sent: Sequence[Entry]) -> int:
     return known
 
 
-def fill(builder: Builder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
+def fill(builder: TrajectoryBuilder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
     """Work a run into its trajectory.
 
     Args:
@@ -136,7 +136,7 @@ def fill(builder: Builder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
     builder.turn = _turn(builder)
 
 
-def _turn(builder: Builder) -> int:
+def _turn(builder: TrajectoryBuilder) -> int:
     """Return a run's number in its conversation; what only brings results back is no new turn."""
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
@@ -148,11 +148,11 @@ def _turn(builder: Builder) -> int:
     return builder.history.turn + (0 if goes_on else 1)
 
 
-def _waits(builder: Builder) -> bool:
+def _waits(builder: TrajectoryBuilder) -> bool:
     return builder.start > 0 and builder.thread.entries[builder.start - 1].message.role == "tool"
 
 
-def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None:
+def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry]) -> None:
     if not sent:
         return
     choose(builder, sent)
@@ -168,7 +168,7 @@ def _add_input(builder: Builder, call: ModelCall, sent: Sequence[Entry]) -> None
     builder.thread.lay_over(sent, found, builder.start)
 
 
-def _drop_guess(builder: Builder, before_ns: int | None = None) -> None:
+def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> None:
     """Take the last message out of the thread where only its call says that there was one.
 
     Args:
@@ -185,7 +185,7 @@ def _drop_guess(builder: Builder, before_ns: int | None = None) -> None:
         builder.thread.cut(len(entries) - 1)
 
 
-def choose(builder: Builder, sent: Sequence[Entry]) -> None:
+def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     """Show of several choices the one that an input went on with."""
     thread, rewrite = builder.thread, builder.choices
     if rewrite is None or rewrite.at != len(thread.entries) - 1:
@@ -205,7 +205,7 @@ def choose(builder: Builder, sent: Sequence[Entry]) -> None:
     builder.rewrites[place] = builder.choices = changed
 
 
-def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
+def _show_system(builder: TrajectoryBuilder, run: Run, call: ModelCall) -> None:
     """Show a system prompt once: at the beginning, and when another agent takes over."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
     texts = [message.content for message in prompts]
@@ -226,13 +226,15 @@ def _show_system(builder: Builder, run: Run, call: ModelCall) -> None:
     builder.thread.put(builder.start, [*shown, *builder.tail])
 
 
-def _note_changed_prompt(builder: Builder, call: ModelCall) -> None:
+def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
     if not builder.prompt_changed:
         builder.prompt_changed = True
         builder.gaps.append(gap("system_prompt_changed", call.span.span_id))
 
 
-def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[Entry]) -> None:
+def _rewrite(
+    builder: TrajectoryBuilder, found: Overlap, call: ModelCall, sent: Sequence[Entry]
+) -> None:
     """Keep apart what a call's input no longer holds."""
     thread, span_id = builder.thread, call.span.span_id
     length = thread.place_of(found.kept)
@@ -249,7 +251,7 @@ def _rewrite(builder: Builder, found: Overlap, call: ModelCall, sent: Sequence[E
     builder.thread, builder.start, builder.history = thread.fork(length), 0, None
 
 
-def _add_inner(builder: Builder, run: Run, call: ModelCall) -> None:
+def _add_inner(builder: TrajectoryBuilder, run: Run, call: ModelCall) -> None:
     """Add the calls of tools that ran inside of a model call, which shows only its last answer.
 
     A model client that calls tools by itself writes one span around it all.
@@ -299,7 +301,7 @@ def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
     ]
 
 
-def _add_output(builder: Builder, call: ModelCall) -> None:
+def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
     span = call.span
     is_open = not call.whole
     # Tools may start while an answer is streamed, and the span ends when the stream does.
@@ -319,7 +321,7 @@ def _add_output(builder: Builder, call: ModelCall) -> None:
         builder.thread.extend([Entry(unknown, "", time_ns, is_open=True, is_guess=is_guess)])
 
 
-def _use_agent(builder: Builder, run: Run) -> None:
+def _use_agent(builder: TrajectoryBuilder, run: Run) -> None:
     """Work in what the agent's span holds."""
     agent = run.agent
     whole = bool(run.model_calls) and all(call.whole and call.input for call in run.model_calls)
@@ -329,7 +331,7 @@ def _use_agent(builder: Builder, run: Run) -> None:
         _use_said(builder, agent)
 
 
-def _use_transcript(builder: Builder, agent: AgentRun) -> None:
+def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take the agent's own account in place of calls whose content is missing."""
     thread, time_ns = builder.thread, agent.span.start_ns
     thread.cut(builder.start)
@@ -347,7 +349,7 @@ def _use_transcript(builder: Builder, agent: AgentRun) -> None:
     thread.lay_over(told, found, builder.start)
 
 
-def _use_said(builder: Builder, agent: AgentRun) -> None:
+def _use_said(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take what the agent was asked and answered, where no model call shows it."""
     tail, span = builder.tail, agent.span
     if not any(entry.message.role == "user" for entry in tail):
@@ -365,7 +367,7 @@ def _use_said(builder: Builder, agent: AgentRun) -> None:
     builder.thread.put(builder.start, tail)
 
 
-def _make_calls(builder: Builder, runs: Sequence[ToolRun]) -> None:
+def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
     """Show the tool runs of a run without model spans; those that overlap were one message."""
     tail = builder.tail
     made = []
@@ -392,14 +394,14 @@ def _at_once(runs: Sequence[ToolRun]) -> list[list[ToolRun]]:
     return groups
 
 
-def _place_own(builder: Builder) -> None:
+def _place_own(builder: TrajectoryBuilder) -> None:
     """Note where the run's own messages begin."""
     builder.new_from = builder.start
     if builder.history is None and builder.known:
         builder.new_from = builder.thread.place_of(builder.known)
 
 
-def _complete(builder: Builder) -> None:
+def _complete(builder: TrajectoryBuilder) -> None:
     """Work in what the tools' spans hold, and note which calls have no result.
 
     Of a run that was brought results before, only the last calls and what follows them are looked
@@ -424,7 +426,7 @@ def _complete(builder: Builder) -> None:
         _fill_gaps_of(builder.history, builder.own)
 
 
-def _fill_gaps_of(history: Builder, own: Sequence[Entry]) -> None:
+def _fill_gaps_of(history: TrajectoryBuilder, own: Sequence[Entry]) -> None:
     """Take back the gaps of results that the next run begins with, as after a hand-off."""
     if not history.tool_gaps:
         return

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..jsontext import canonical
 from ..model import ToolCall
-from .readings import ToolRun
+from .operations import ToolRun
 from .runs import Run
 from .tree import order
 

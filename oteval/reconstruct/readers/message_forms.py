@@ -1,19 +1,19 @@
 """One message in the form of any library, as a mapping with ``role`` and ``content`` or ``parts``.
 
-Read are LangChain's dumps (the constructor ``{"lc": 1, "kwargs": {...}}``, the older ``{"type":
+It reads LangChain's dumps (the constructor ``{"lc": 1, "kwargs": {...}}``, the older ``{"type":
 "human", "data": {...}}``, and the fields alone), Pydantic AI's requests and responses, and the
-envelopes that providers put around a message (OpenAI's choice, Gemini's candidate). Facts from
-langchain-core's ``load`` and ``messages``, and from ``pydantic_ai.messages``.
+envelopes that providers put around a message (OpenAI's choice, Gemini's candidate), with any
+spelling of a role. Facts from langchain-core's ``load`` and ``messages``, and from
+``pydantic_ai.messages``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from .roles import ROLES, role_of
-
-__all__ = ["fields_of", "forms_of", "is_pair"]
+__all__ = ["ROLES", "SYSTEM_ROLES", "fields_of", "forms_of", "is_pair", "role_of"]
 
 _CONSTRUCTORS = ("constructor", "not_implemented")
 # Fields that only a message has, and no part of one.
@@ -132,3 +132,47 @@ def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         part = {**part, "part_kind": "user-prompt"} if is_retry else part
         found.append({"role": _PROMPTS.get(str(kind), "user"), "parts": [part]})
     return found
+
+
+SYSTEM_ROLES = ("system", "developer")
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_SPELLINGS = {
+    "agent": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "function": "tool",
+    "functionresponse": "tool",
+    "gpt": "assistant",
+    "human": "user",
+    "ipython": "tool",
+    "llm": "assistant",
+    "model": "assistant",
+    "observation": "tool",
+    "toolresult": "tool",
+}
+# Serialised enumerations: ``{"Label": "user"}`` of Semantic Kernel, ``{"value": ...}`` of others.
+_ENUM_KEYS = ("value", "Value", "label", "Label", "name")
+
+
+def role_of(value: Any) -> str:
+    """Return one of `ROLES` for any of its spellings; a role that is not known stays as it is.
+
+    Args:
+        value: The role, such as ``user``, ``Human``, ``MessageRole.USER`` or ``HumanMessage``.
+
+    Returns:
+        The role, or "" where the value names none.
+    """
+    if isinstance(value, dict):
+        value = next((value[key] for key in _ENUM_KEYS if key in value), "")
+    return _role_of_text(value) if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=1024)
+def _role_of_text(text: str) -> str:
+    text = text.strip()
+    name = text.rpartition(".")[2].lower().removeprefix("role_")
+    name = name.removesuffix("chunk").removesuffix("message").strip("_-")
+    found = _SPELLINGS.get(name, name)
+    return found if found in ROLES else text

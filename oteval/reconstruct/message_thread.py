@@ -1,31 +1,37 @@
-"""One conversation out of model calls that each repeat its history.
+"""One conversation out of model calls that each repeat their history.
 
-A `Thread` is the conversation as known so far. Each call's input is laid over it: what it repeats
-is recognised by role, text, tool names and canonical arguments (ids and finish reasons differ
-between a call and its echo), what is new is appended. Input that shares nothing is new too (a
-provider that keeps the history itself is sent only what is new). Input that parts from the thread
-in the middle shows that the history was rewritten; then the old part is kept as a `Rewrite`.
+A `Thread` is the conversation as known so far. Each call's input is laid over it: messages that it
+repeats are recognised by role, text, tool names and canonical arguments (ids and finish reasons
+differ between a call and its echo); new messages are appended. An input that shares nothing with
+the thread is new as well: a provider that keeps the history itself is sent only new messages. An
+input that departs from the thread in the middle shows that the history was rewritten; the old part
+is then kept as a `Rewrite`.
 
 System prompts are shown but not compared: frameworks put dates and names into them.
 
+Some memories drop calls (`with_dropped_calls`): smolagents sends the error of a failed step back
+without the calls that failed; OpenLIT writes LangChain's history without calls, and results without
+their ids. The thread still has the calls, so they are put back into the input before it is
+compared.
+
 Work is linear in the messages given: a call is compared with as many messages as it holds (a window
-that begins with many equal messages aside), and nothing looks at the whole thread again.
+that begins with many equal messages aside), and nothing reads the whole thread again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..jsontext import canonical, dumps
 from ..model import Message
-from .values import parse
+from .readers.message_forms import SYSTEM_ROLES
+from .readers.values import parse
 
 __all__ = [
-    "SYSTEM_ROLES",
     "Entry",
     "Overlap",
     "Thread",
@@ -33,9 +39,9 @@ __all__ = [
     "chain_of",
     "key_of",
     "spoken",
+    "with_dropped_calls",
 ]
 
-SYSTEM_ROLES = ("system", "developer")
 # How many places a window may begin at; only histories of equal messages have more.
 _MAX_OFFSETS = 64
 
@@ -327,3 +333,87 @@ class Thread:
         del self.entries[start:], self.spoken[count:], self.links[count:]
         self.changed = min(self.changed, start)
         self.extend(entries)
+
+
+def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]:
+    """Return an input with the calls that it dropped, as the thread has them.
+
+    Args:
+        thread: The conversation so far.
+        sent: The input, without system prompts.
+
+    Returns:
+        The input itself where it holds no result without its call.
+    """
+    if not any(_is_orphan(sent, at) for at in range(len(sent))):
+        return sent
+    return list(_restored(thread, sent))
+
+
+def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
+    """Return whether a result has neither an id nor a call or other result before it."""
+    message = sent[at].message
+    if message.role != "tool" or message.tool_call_id:
+        return False
+    before = sent[at - 1].message if at else None
+    return before is None or (before.role != "tool" and not before.tool_calls)
+
+
+def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
+    place = 0  # in the thread
+    at = 0
+    while at < len(sent):
+        entry, known = sent[at], _known(thread, place)
+        given = sent[at : at + 1]
+        if _is_orphan(sent, at) and known is not None and known.message.tool_calls:
+            given = _results_from(sent, at)
+            yield known
+            yield from (results := _results(known.message, given))
+            place += 1 + len(results)
+        elif not _lost_its_calls(sent, at, known):
+            yield entry
+            place += 1
+        at += len(given)
+
+
+def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
+    """Return the results without ids that stand one after another from a place on."""
+    end = at
+    while end < len(sent) and sent[end].message.role == "tool":
+        if sent[end].message.tool_call_id:
+            break
+        end += 1
+    return sent[at:end]
+
+
+def _known(thread: Thread, place: int) -> Entry | None:
+    return thread.entries[thread.spoken[place]] if place < len(thread.spoken) else None
+
+
+def _lost_its_calls(sent: Sequence[Entry], at: int, known: Entry | None) -> bool:
+    """Return whether an answer's text was kept without its calls; they come with the result."""
+    if known is None or at + 1 == len(sent) or not _is_orphan(sent, at + 1):
+        return False
+    message = sent[at].message
+    is_same = message.role == "assistant" and (message.content or "") == (
+        known.message.content or ""
+    )
+    return is_same and bool(known.message.tool_calls)
+
+
+def _results(asked: Message, given: Sequence[Entry]) -> list[Entry]:
+    """Return results with the ids of their calls, which are in the same order.
+
+    A single one for several calls is the error of their step: of each, only that it has a result.
+    """
+    calls = asked.tool_calls
+    if len(given) > 1 and len(given) != len(calls):
+        return list(given)
+    is_shared = len(given) < len(calls)
+    results = []
+    for call, entry in zip(calls, [*given] * len(calls) if is_shared else given, strict=True):
+        message = replace(entry.message, tool_call_id=call.id)
+        if is_shared:
+            message = replace(message, content=None, is_error=False)
+        results.append(Entry(message, key_of(message), entry.time_ns))
+    return results

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model import Message, Span
-from ..content import from_messages
-from ..values import hidden, parse, text_of
+from .messages import from_messages
+from .values import hidden, parse, text_of
 
 __all__ = ["from_blocks", "result_of"]
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...model import Gap, Message, Span
-from ..content import from_messages
 from ..gaps import gap
-from ..values import parse
-from .flat import nested
+from .messages import from_messages
+from .values import nested, parse
 
 __all__ = ["RECEIVED", "SENT", "cut_arguments", "flat_messages", "tool_schemas"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..jsontext import canonical
-from ..model import Message, Span, ToolCall
+from ...jsontext import canonical
+from ...model import Message, Span, ToolCall
 from .message_forms import forms_of
 from .parts import (
     Part,

@@ -1,0 +1,82 @@
+"""Gemini's contents as the parts that all dialects share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["call_part", "definitions", "from_contents", "result_part"]
+
+_CALLS = ("function_call", "functionCall")
+_RESULTS = ("function_response", "functionResponse")
+_PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "parameters")
+_DECLARATIONS = ("function_declarations", "functionDeclarations")
+
+
+def from_contents(value: Any) -> list[Any]:
+    """Return Gemini contents, or the text of one, in the form of parts."""
+    if isinstance(value, (Mapping, str)):
+        value = [value]
+    return [_from_content(item) for item in (value if isinstance(value, list) else [])]
+
+
+def _from_content(item: Any) -> Any:
+    if isinstance(item, str):
+        return {"parts": [{"type": "text", "content": item}]}
+    if not isinstance(item, Mapping):
+        return item
+    parts = item.get("parts", [item] if "text" in item else None)
+    parts = parts if isinstance(parts, list) else [parts]
+    told = [_from_part(part) for part in parts if isinstance(part, (Mapping, str))]
+    return {"role": item.get("role"), "parts": told}
+
+
+def _from_part(part: Mapping[str, Any] | str) -> Any:
+    if isinstance(part, str):
+        return part
+    if part.get("text") is not None:
+        kind = "reasoning" if part.get("thought") is True else "text"
+        return {"type": kind, "content": part["text"]}
+    call, result = _first(part, _CALLS), _first(part, _RESULTS)
+    if isinstance(call, Mapping):
+        arguments = call.get("args")
+        return call_part(call.get("name"), {} if arguments is None else arguments, call.get("id"))
+    if isinstance(result, Mapping):
+        return result_part(result.get("name"), result.get("response"), result.get("id"))
+    kind = next((key for key, value in part.items() if isinstance(value, Mapping)), "unknown")
+    return {"type": kind, **part}
+
+
+def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((fields[key] for key in keys if key in fields), None)
+
+
+def call_part(name: Any, arguments: Any, id_: Any = None) -> dict[str, Any]:
+    """Return the part of a tool call."""
+    return {"type": "tool_call", "id": id_, "name": name, "arguments": arguments}
+
+
+def result_part(name: Any, response: Any, id_: Any = None) -> dict[str, Any]:
+    """Return the part of a tool's result."""
+    return {"type": "tool_call_response", "id": id_, "name": name, "response": response}
+
+
+def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the definitions of the functions that a Gemini request's config offers."""
+    tools = config.get("tools")
+    found = []
+    for tool in tools if isinstance(tools, list) else []:
+        declared = _first(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
+        for item in declared if isinstance(declared, list) else []:
+            if isinstance(item, Mapping):
+                found.append(_definition(item))
+    return found
+
+
+def _definition(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": item.get("name"),
+        "description": item.get("description"),
+        "parameters": _first(item, _PARAMETERS),
+    }

@@ -1,0 +1,355 @@
+"""Find the agent runs of one trace.
+
+A run is an agent span with the model calls and tool runs whose nearest agent it is. Model calls
+below no agent form a run of their tree's root; those inside a tool without an agent form a run of
+that tool.
+
+Two repairs come with it. A sampled or lost span leaves its children without a parent: if the time
+of exactly one agent covers them, they are hung below that agent. An agent span that only holds
+other agents is a wrapper, unless it gives an answer that none of them gave; its name, input and
+output go to the one run that it holds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from .. import semconv
+from ..jsontext import dumps
+from ..model import Gap, LogRecord, Span
+from .duplicates import fold_nested, join_streams
+from .gaps import gap
+from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from .runs import Run, Visit
+from .span_reader import read_span
+from .tree import Node, build, order
+from .unread_spans import foreign_marks
+
+__all__ = ["adopted", "runs_of", "without_wrappers"]
+
+
+@dataclass(slots=True, eq=False)
+class _Tool:
+    """A tool run that the walk through a tree is inside of.
+
+    Attributes:
+        node: Its node.
+        operation: What its span says.
+        inner: The run of the models it calls itself, once there is one.
+        runs: The tool runs inside it: those of `inner`, and of no account without it.
+    """
+
+    node: Node
+    operation: ToolRun
+    inner: Run | None = None
+    runs: list[ToolRun] = field(default_factory=list)
+
+
+class _Place(NamedTuple):
+    """Where the walk through a tree is: the run, and what of it that it is inside of.
+
+    Attributes:
+        run: The run.
+        tool: Its tool, or None.
+        call: Its outermost model call, or None.
+        node: The outermost node of its graph, or "".
+    """
+
+    run: Run
+    tool: _Tool | None = None
+    call: ModelCall | None = None
+    node: str = ""
+
+
+def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
+    """Return the agent runs of one trace, in order of start; there is at least one.
+
+    Args:
+        spans: The trace's spans.
+        logs: The trace's log records by span id, in order of time.
+    """
+    roots = adopted(build(spans), logs)
+    found = [run for root in roots for run in _runs_of_tree(root, logs)]
+    found.sort(key=lambda run: order(run.root.span))
+    runs = _without_empty(found)
+    for run in runs:
+        join_streams(run)
+        fold_nested(run)
+        _note_missing_models(run)
+    return runs
+
+
+def _without_empty(found: list[Run]) -> list[Run]:
+    """Return the runs without the trees that tell nothing; of only such, one stands for all."""
+    first = next((run for run in found if not run.is_empty), found[0])
+    kept = []
+    for run in found:
+        if run is first or not run.is_empty or (not first.is_empty and _marks(run)):
+            kept.append(run)
+            continue
+        first.gaps.extend(run.gaps)
+        if first.is_empty:
+            first.spans.extend(run.spans)
+            first.unread.extend(run.unread)
+    return kept
+
+
+def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
+    top = Run(root)
+    found = [top]
+    places: dict[int, _Place] = {}
+    for node in root.walk():
+        above = places[id(node.parent)] if node is not root else _Place(top)
+        dialect, operation = read_span(node.span, logs.get(node.span.span_id, ()))
+        place = places[id(node)] = _place(node, operation, above, found)
+        run = place.run
+        run.spans.append(node.span)
+        run.gaps.extend(node.gaps)
+        if dialect:
+            run.dialects[dialect] = None
+        else:
+            run.unread.append(node.span)
+    # Parents and children refer to each other; without the latter all is freed when it is done.
+    for node in list(root.walk()):
+        node.children.clear()
+    for run in found:
+        run.conversation_id = _conversation_of(run)
+        run.model_calls.sort(key=lambda call: order(call.span))
+        run.tool_runs.sort(key=lambda tool: order(tool.span))
+    return without_wrappers(found)
+
+
+def _conversation_of(run: Run) -> str:
+    """Return the conversation's id; some emitters put the id of an answer there."""
+    answers = {str(span.attributes.get("gen_ai.response.id")) for span in run.spans}
+    for span in (run.root.span, *run.spans):
+        found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
+        if found is not None and str(found) not in answers:
+            return str(found)
+    return run.parent.conversation_id if run.parent else ""
+
+
+def _place(node: Node, operation: Operation, above: _Place, found: list[Run]) -> _Place:
+    """File a operation with its run, and return the place of what is below it."""
+    if isinstance(operation, ToolRun):
+        return _place_tool(node, operation, above)
+    if isinstance(operation, ModelCall):
+        return _place_call(operation, above, found)
+    if operation.node:
+        above = _visit(operation, above)
+    if isinstance(operation, AgentRun):
+        run = above.run
+        if node is not run.root:
+            run = _start(node, above, found)
+        run.agent = operation
+        run.gaps.extend(operation.gaps)
+        return _Place(run)
+    return above
+
+
+def _place_tool(node: Node, operation: ToolRun, above: _Place) -> _Place:
+    if above.tool is not None:
+        above.tool.runs.append(operation)
+        # Once the tool's own agent has asked a model, what it runs may start agents as well.
+        inner = above.tool.inner
+        return above if inner is None else _Place(inner, _Tool(node, operation), node=above.node)
+    above.run.tool_runs.append(operation)
+    if above.call is not None:
+        above.run.within.setdefault(above.call.span.span_id, []).append(operation)
+    return _Place(above.run, _Tool(node, operation), node=above.node)
+
+
+def _place_call(operation: ModelCall, above: _Place, found: list[Run]) -> _Place:
+    run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
+    run.model_calls.append(operation)
+    run.gaps.extend(operation.gaps)
+    if above.call is None:
+        return above._replace(run=run, call=operation)
+    run.nested.append((above.call, operation))
+    return above
+
+
+def _visit(operation: AgentRun | Wrapper, above: _Place) -> _Place:
+    """Note that a node of a graph ran, and return the place inside of it."""
+    inside = f"{above.node}:{operation.node}" if above.node else operation.node
+    above.run.visits.append(Visit(operation.span, inside))
+    return above if above.node else above._replace(node=operation.node)
+
+
+def _start(node: Node, above: _Place, found: list[Run]) -> Run:
+    tool = above.tool.operation if above.tool else None
+    run = Run(node, parent=above.run, parent_tool=tool, node=above.node)
+    above.run.has_children = True
+    found.append(run)
+    return run
+
+
+def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
+    """Return the run of a tool that calls models itself."""
+    if tool.inner is None:
+        if tool.node is above.run.root:
+            # The tool is all there is: a server's side of a call.
+            tool.inner = above.run
+            above.run.tool_runs.remove(tool.operation)
+        else:
+            tool.inner = _start(tool.node, above, found)
+        name = tool.operation.name
+        tool.inner.agent = tool.operation.agent or AgentRun(tool.node.span, name=name)
+        tool.inner.tool_runs = tool.runs
+    return tool.inner
+
+
+def _note_missing_models(run: Run) -> None:
+    if run.model_calls or (run.has_children and (run.visits or not run.tool_runs)):
+        return
+    span_id = run.root.span.span_id
+    marks = _marks(run)
+    if marks and run.agent is None:
+        count = sum(1 for span in run.unread if foreign_marks(span))
+        what = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
+        run.gaps.append(gap("unknown_dialect", span_id, count=count, what=what))
+    else:
+        run.gaps.append(gap("no_model_spans", span_id))
+
+
+def _marks(run: Run) -> list[str]:
+    return sorted({mark for span in run.unread for mark in foreign_marks(span)})
+
+
+def adopted(roots: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> list[Node]:
+    """Return a trace's roots with the orphans hung below the only agent whose time holds them.
+
+    Args:
+        roots: The roots, in order of start; their nodes are changed.
+        logs: The trace's log records by span id.
+    """
+    orphans = [root for root in roots if root.is_stand_in or root.span.parent_id]
+    if not orphans or len(roots) < 2:
+        return list(roots)
+    agents = [agent for root in roots for agent in _topmost_agents(root, logs)]
+    taken: set[int] = set()
+    for orphan in orphans:
+        holders = [agent for agent in agents if _holds(agent, orphan)]
+        if len(holders) == 1:
+            _hang(orphan, holders[0])
+            taken.add(id(orphan))
+    return [root for root in roots if id(root) not in taken]
+
+
+def _topmost_agents(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> Iterator[Node]:
+    """Yield the agents of a tree that are below no other agent."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        _, operation = read_span(node.span, logs.get(node.span.span_id, ()))
+        if isinstance(operation, AgentRun) and not node.is_stand_in:
+            yield node
+        else:
+            stack.extend(node.children)
+
+
+def _holds(agent: Node, orphan: Node) -> bool:
+    """Return whether an agent of another tree ran all the time that an orphan did."""
+    top = next((node for node in (agent, *agent.ancestors()) if node.parent is None), agent)
+    one, other = agent.span, orphan.span
+    return top is not orphan and one.start_ns <= other.start_ns and other.end_ns <= one.end_ns
+
+
+def _hang(orphan: Node, agent: Node) -> None:
+    """Hang an orphan below an agent; of a stand-in for a missing span, what hung below it."""
+    children = orphan.children if orphan.is_stand_in else [orphan]
+    if orphan.is_stand_in:
+        children[0].gaps.extend(orphan.gaps)
+    for child in children:
+        child.parent = agent
+    agent.children.extend(children)
+    agent.children.sort(key=lambda node: order(node.span))
+
+
+def without_wrappers(found: Sequence[Run]) -> list[Run]:
+    """Return the runs with those that only hold others replaced by what they hold.
+
+    Args:
+        found: The runs of one tree, parents before children; they are changed.
+    """
+    children: dict[int, list[Run]] = defaultdict(list)
+    for run in found:
+        if run.parent is not None:
+            children[id(run.parent)].append(run)
+    gone: set[int] = set()
+    kept: list[Run] = []
+    gaps: list[Gap] = []
+    for run in found:
+        while run.parent is not None and id(run.parent) in gone:
+            run.parent_tool = run.parent_tool or run.parent.parent_tool
+            run.parent = run.parent.parent
+        if not run.is_wrapper or _adds_answer(run, children):
+            kept.append(run)
+            continue
+        _hand_down(run, children[id(run)])
+        gone.add(id(run))
+        gaps.extend(run.gaps)
+    kept[0].gaps.extend(gaps)
+    return kept
+
+
+def _hand_down(run: Run, held: Sequence[Run]) -> None:
+    """Give the one agent that a wrapper holds what only the wrapper knows of it."""
+    if run.agent is None or len(held) != 1 or held[0].agent is None:
+        return
+    outer, inner = run.agent, held[0].agent
+    held[0].agent = replace(
+        inner,
+        name=inner.name or outer.name,
+        input=inner.input or outer.input,
+        output=inner.output or outer.output,
+        tools=inner.tools or outer.tools,
+    )
+
+
+def _adds_answer(run: Run, children: dict[int, list[Run]]) -> bool:
+    """Return whether an agent answers what none of the runs below it has said.
+
+    Where one of these has not got its answer, the agent's may be just that.
+    """
+    answer = _plain(_answer(run.agent))
+    if not answer:
+        return False
+    stack = list(children[id(run)])
+    while stack:
+        below = stack.pop()
+        stack.extend(children[id(below)])
+        if not below.is_wrapper and not _has_answer(below):
+            return False
+        if any(told in answer or answer in told for told in map(_plain, _told(below)) if told):
+            return False
+    return True
+
+
+def _answer(agent: AgentRun | None) -> str:
+    said = [message.content for message in agent.output if message.content] if agent else []
+    return said[-1] if said else ""
+
+
+def _has_answer(run: Run) -> bool:
+    last = run.model_calls[-1] if run.model_calls else None
+    return bool(_answer(run.agent)) or (last is not None and last.whole and bool(last.output))
+
+
+def _told(run: Run) -> Iterator[str]:
+    """Yield what was said in a run: answers, arguments of calls, results."""
+    yield _answer(run.agent)
+    for call in run.model_calls:
+        for message in call.output:
+            yield message.content or ""
+            for asked in message.tool_calls:
+                yield dumps(asked.arguments) if asked.arguments else ""
+    for tool in run.tool_runs:
+        yield tool.result or ""
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if not character.isspace() and character != "\\")

@@ -1,0 +1,202 @@
+"""From a span's attributes to messages: pick the dialect, let it read the span, check the result.
+
+`read_span` is the entry. The dialect that reads a span is found by the marks that dialects declare
+(`dialect.Dialect`): one look at the span's scope, name, attribute names and events, not a question
+to each dialect. The result of every dialect is then checked the same way: roles are known ones,
+parts of an unknown kind are named in a gap, and so is a missing input or output of a model call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from ..model import Gap, Message, Span
+from .dialect import Dialect, Logs
+from .dialects import DIALECTS
+from .gaps import gap
+from .operations import AgentRun, ModelCall, Operation, Wrapper
+from .readers.message_forms import ROLES, SYSTEM_ROLES
+from .readers.parts import unknown_kind
+from .readers.spans import missing_side
+
+__all__ = ["attach_logs", "read_span"]
+
+
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return the log records with the spans that they belong to, as the dialects know them."""
+    for dialect in DIALECTS:
+        if dialect.attach_logs is not None:
+            logs = dialect.attach_logs(spans, logs)
+    return logs
+
+
+def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
+    """Return the operation that a span records, and the name of the dialect that read it.
+
+    Args:
+        span: The span.
+        logs: The log records in its context, in order of time.
+
+    Returns:
+        The dialect's name and the operation; "" and a `Wrapper` for a span that no dialect reads.
+    """
+    marks = _MARKS.of(span, logs)
+    while marks:
+        lowest = marks & -marks
+        dialect = DIALECTS[lowest.bit_length() - 1]
+        if dialect.claims is None or dialect.claims(span, logs):
+            return dialect.name, _checked(dialect.read(span, logs), dialect.switch)
+        marks ^= lowest
+    return "", Wrapper(span)
+
+
+class _MarkIndex:
+    """Which dialects have a mark. Sets of dialects are bits, the lowest for the first dialect."""
+
+    def __init__(self, marks: Iterable[tuple[int, Sequence[str]]]) -> None:
+        self.exact: dict[str, int] = {}
+        self.prefixes: dict[str, int] = {}
+        for bit, texts in marks:
+            for text in texts:
+                known = self.prefixes if text.endswith("*") else self.exact
+                text = text.removesuffix("*")
+                known[text] = known.get(text, 0) | bit
+        self._any_prefix = tuple(self.prefixes)
+
+    def of(self, text: str) -> int:
+        """Return the dialects that a text is a mark of."""
+        found = self.exact.get(text, 0)
+        if text.startswith(self._any_prefix):
+            for prefix, bits in self.prefixes.items():
+                if text.startswith(prefix):
+                    found |= bits
+        return found
+
+
+class _Marks:
+    """The marks of all dialects."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        bits = [(1 << place, dialect) for place, dialect in enumerate(dialects)]
+        self.names = _MarkIndex((bit, dialect.span_names) for bit, dialect in bits)
+        self.events = _MarkIndex((bit, dialect.events) for bit, dialect in bits)
+        scopes = _MarkIndex((bit, dialect.scopes) for bit, dialect in bits)
+        keys = _MarkIndex((bit, dialect.keys) for bit, dialect in bits)
+
+        @lru_cache(maxsize=256)
+        def of_scope(scope: str) -> int:
+            return scopes.of(scope)
+
+        # An instrumentation writes few sets of keys, so most spans have one that was seen before.
+        @lru_cache(maxsize=1024)
+        def of_keys(*names: str) -> int:
+            found = 0
+            for name in names:
+                found |= keys.of(name)
+            return found
+
+        self.of_scope, self.of_keys = of_scope, of_keys
+
+    def of(self, span: Span, logs: Logs) -> int:
+        """Return the dialects that a span has a mark of."""
+        found = self.of_scope(span.scope) | self.names.of(span.name)
+        found |= self.of_keys(*span.attributes)
+        for event in span.events:
+            found |= self.events.of(event.name)
+        for record in logs:
+            found |= self.events.of(record.event_name)
+        return found
+
+
+_MARKS = _Marks(DIALECTS)
+
+# The gaps that say already why a side of a model call is missing.
+_EXPLAINED = frozenset(
+    {
+        "attributes_dropped",
+        "content_external",
+        "content_not_captured",
+        "content_truncated",
+        "content_unreadable",
+        "redacted",
+    }
+)
+
+
+def _checked(operation: Operation, switch: str) -> Operation:
+    """Return an operation with known roles, and with a gap for each thing that is missing.
+
+    Args:
+        operation: The operation as a dialect read it.
+        switch: The dialect's `Dialect.switch`.
+    """
+    if isinstance(operation, ModelCall):
+        return _checked_call(operation, switch)
+    if isinstance(operation, AgentRun):
+        return _checked_agent(operation)
+    return operation
+
+
+def _checked_call(call: ModelCall, switch: str) -> ModelCall:
+    odd: list[Gap] = []
+    gaps = list(call.gaps)
+    failed = call.span.is_error or any(found.code == "model_call_failed" for found in gaps)
+    is_unanswered = not call.output and not failed and bool(switch)
+    if switch and not any(found.code in _EXPLAINED for found in gaps):
+        gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
+    return replace(
+        call,
+        input=_known(call.input, "user", odd),
+        output=_known(call.output, "assistant", odd),
+        choices=_known(call.choices, "assistant", odd),
+        whole=_is_whole(call) and not is_unanswered,
+        is_unanswered=is_unanswered and len(gaps) > len(call.gaps),
+        gaps=(*gaps, *dict.fromkeys(odd)),
+    )
+
+
+def _is_whole(call: ModelCall) -> bool:
+    """Return whether all that a call says is there; its answer is whole without its input too."""
+    if call.whole or not call.output or any(m.role not in SYSTEM_ROLES for m in call.input):
+        return call.whole
+    codes = {found.code for found in call.gaps}
+    return "content_not_captured" in codes <= {"content_not_captured", "model_call_failed"}
+
+
+def _checked_agent(agent: AgentRun) -> AgentRun:
+    odd: list[Gap] = []
+    return replace(
+        agent,
+        input=_known(agent.input, "user", odd),
+        output=_known(agent.output, "assistant", odd),
+        transcript=_known(agent.transcript, "user", odd),
+        gaps=(*agent.gaps, *dict.fromkeys(odd)),
+    )
+
+
+def _known(messages: Sequence[Message], role: str, gaps: list[Gap]) -> tuple[Message, ...]:
+    """Return messages with known roles, noting roles and parts that are not known.
+
+    Args:
+        messages: The messages.
+        role: Who says what has an unknown role; that is kept as the message's name.
+        gaps: Where the gaps are noted.
+    """
+    found: list[Message] = []
+    for message in messages:
+        for part in message.parts:
+            if kind := unknown_kind(part):
+                reason = f"its kind {kind} is not known; it is kept as it came"
+                gaps.append(_unreadable("a part of a message", message, reason))
+        if message.role not in ROLES:
+            reason = f"its role {message.role!r} is not known; it is shown as the {role}'s"
+            gaps.append(_unreadable("a message", message, reason))
+            message = replace(message, role=role, name=message.name or message.role)
+        found.append(message)
+    return tuple(found)
+
+
+def _unreadable(key: str, message: Message, reason: str) -> Gap:
+    return gap("content_unreadable", message.span_id, key=key, reason=reason)

@@ -1,46 +1,84 @@
-"""The OTLP documents of a JSON text, one line or one value at a time.
+"""The documents of a JSON text, with bounded memory and in spite of damage.
 
-A file of JSON lines is read line by line. A line that is no whole document (pretty-printed,
-several on a line, damaged, or very long) is read on value by value: the outer objects and lists
-of OTLP are walked, and every span is parsed by itself. So a document of any size takes little
-memory, and of one that is damaged everything before the damage is had.
+A text of JSON lines is parsed line by line. A line that is not a whole document (pretty-printed,
+several documents, damaged, or longer than `LONG_LINE`) is read value by value instead: the outer
+objects and lists are entered, and each span is parsed by itself. A document of any size therefore
+takes little memory, and the part of a damaged document before the damage is kept.
 
-Only the shape is looked at here; what a document means is `otlp`'s business.
+Only the outer structure is known here; `containers` decodes the documents.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
-from .incremental_json import BrokenError, Walker
+from . import clickhouse, incremental_json
+from .containers import WRAPPERS
+from .incremental_json import JsonCursor, MalformedJsonError
 from .otlp import parse_json
 from .tape import Tape
 
-__all__ = ["Document", "Fault", "documents"]
+__all__ = ["Document", "UnreadablePart", "documents"]
 
 LONG_LINE = 32 << 20
-"""Bytes from which on a line is read value by value."""
+"""The number of bytes from which on a line is read value by value."""
 _BOM = b"\xef\xbb\xbf"
+# Spans that are yielded together: so many, or of so many characters.
+_BATCH = 256
+_BATCH_CHARACTERS = 4 << 20
+# Bytes of a trace's spans that are kept in memory while they wait for its processes.
+_MEMORY = 16 << 20
+_MAX_DEPTH = 4
+
+_ROOTS = frozenset({"resourceSpans", "resourceLogs", "resource_spans", "resource_logs", "batches"})
+_METRICS = frozenset({"resourceMetrics", "resource_metrics"})
+_SCOPES = frozenset(
+    {"scopeSpans", "scopeLogs", "scope_spans", "scope_logs"}
+    | {"instrumentationLibrarySpans", "instrumentation_library_spans"}
+    | {"instrumentationLibraryLogs", "instrumentation_library_logs"}
+)
+_SCOPE = frozenset({"scope", "instrumentationLibrary", "instrumentation_library"})
+_RECORDS = frozenset({"spans", "logRecords", "log_records", "logs"})
+# Keys that only a top-level document has. A member of a document may itself be a Jaeger trace or a
+# row, whose keys are therefore allowed deeper inside.
+_DOCUMENT_KEYS = _ROOTS | {"data", "result", "processes"}
+_MEMBER_KEYS = _DOCUMENT_KEYS | {"traceID", "TraceId"}
+# The beginning of a ClickHouse row, which is parsed whole.
+_ROW = re.compile(r'\{[ \t\r\n]*"([A-Z][A-Za-z.]{2,25})"')
+
+Object = dict[str, Any]
 
 
 class Document(NamedTuple):
-    """A parsed request, or a part of one in the form of a request."""
+    """A parsed document, or a part of one in the form of a document.
+
+    Attributes:
+        line: The line in which the document begins.
+        value: The parsed JSON.
+    """
 
     line: int
     value: Any
 
 
-class Fault(NamedTuple):
-    """Something that is no document, and what was skipped for it."""
+class UnreadablePart(NamedTuple):
+    """A part of the text that is not JSON.
+
+    Attributes:
+        line: The line of the error.
+        reason: The error, and the part that was skipped because of it.
+    """
 
     line: int
     reason: str
 
 
-def documents(tape: Tape) -> Iterator[Document | Fault]:
-    """Yield what the text holds, in order.
+def documents(tape: Tape) -> Iterator[Document | UnreadablePart]:
+    """Yield the documents of a text in order, and the parts that cannot be read.
 
     Args:
         tape: The text, from its beginning.
@@ -53,9 +91,9 @@ def documents(tape: Tape) -> Iterator[Document | Fault]:
         text = line.strip().removeprefix(_BOM)
         if not text:
             continue
-        whole = line.endswith(b"\n") or len(line) < LONG_LINE
+        is_whole = line.endswith(b"\n") or len(line) < LONG_LINE
         try:
-            if whole:
+            if is_whole:
                 yield Document(number, parse_json(text))
                 continue
         except ValueError:
@@ -63,50 +101,51 @@ def documents(tape: Tape) -> Iterator[Document | Fault]:
         if text.startswith((b"{", b"[")):
             tape.put_back(line)
             tape.line = number
-            yield from _walk(tape)
+            yield from _value_by_value(tape)
         else:
-            yield Fault(number, f"{_reason(text)}; line skipped")
-            if not whole:
-                _end_line(tape)
+            yield UnreadablePart(number, f"{_parse_error(text)}; line skipped")
+            if not is_whole:
+                _skip_line(tape)
 
 
-def _walk(tape: Tape) -> Iterator[Document | Fault]:
-    """Yield the documents from here on value by value, up to the first fault or the end."""
-    walker = Walker(tape.chunk, tape.line)
+def _value_by_value(tape: Tape) -> Iterator[Document | UnreadablePart]:
+    """Yield documents in parts, up to the first error or the end of the text."""
+    reader = _DocumentReader(tape.chunk, tape.line)
     try:
-        for line, value in walker.requests():
-            yield from _notes(walker)
-            yield Document(line, value)
-        yield from _notes(walker)
-    except BrokenError as broken:
-        yield from _notes(walker)
-        rest, tape.line = walker.rest()
+        for document in reader.documents():
+            yield from _encoding_errors(reader)
+            yield document
+        yield from _encoding_errors(reader)
+    except MalformedJsonError as error:
+        yield from _encoding_errors(reader)
+        rest, tape.line = reader.cursor.rest(reader.first_line)
         if rest is None:
-            _end_line(tape)
+            _skip_line(tape)
         else:
             tape.put_back(rest)
-        yield _fault(broken, walker, _to_next_document(tape))
+        yield _unreadable(error, reader, _skip_to_document(tape))
 
 
-def _notes(walker: Walker) -> Iterator[Fault]:
-    for line in walker.not_utf8:
-        yield Fault(line, "bytes that are not UTF-8 were read as U+FFFD")
-    walker.not_utf8.clear()
+def _encoding_errors(reader: _DocumentReader) -> Iterator[UnreadablePart]:
+    for line in reader.cursor.not_utf8:
+        yield UnreadablePart(line, "bytes that are not UTF-8 were read as U+FFFD")
+    reader.cursor.not_utf8.clear()
 
 
-def _fault(broken: BrokenError, walker: Walker, last: int) -> Fault:
-    """Return what is told of a break after which the lines up to `last` were skipped."""
-    reason, line = str(broken), broken.line
-    if last < line and not broken.at_end:  # what follows was taken for a part of it
+def _unreadable(error: MalformedJsonError, reader: _DocumentReader, last: int) -> UnreadablePart:
+    """Return the report of an error, given the last line that was skipped because of it."""
+    reason, line = str(error), error.line
+    if last < line and not error.at_end:  # the next document was parsed as a part of this one
         reason, line = f"not valid JSON (cut at the end of line {last})", last
-    what = f"lines {walker.start} to {last}" if last > walker.start else "line"
-    if walker.records:
-        what = f"{walker.records} spans and log records before it are kept, the rest of the {what}"
-    return Fault(line, f"{reason}; {what} skipped")
+    skipped = f"lines {reader.first_line} to {last}" if last > reader.first_line else "line"
+    if reader.records:
+        kept = f"{reader.records} spans and log records before it are kept"
+        skipped = f"{kept}, the rest of the {skipped}"
+    return UnreadablePart(line, f"{reason}; {skipped} skipped")
 
 
-def _to_next_document(tape: Tape) -> int:
-    """Skip the lines that begin no document and return the number of the last one skipped."""
+def _skip_to_document(tape: Tape) -> int:
+    """Skip the lines that do not begin a document; return the number of the last one skipped."""
     last = tape.line - 1
     while True:
         number = tape.line
@@ -118,18 +157,18 @@ def _to_next_document(tape: Tape) -> int:
             tape.line = number
             return last
         if not line.endswith(b"\n"):
-            _end_line(tape)
+            _skip_line(tape)
         last = number
 
 
-def _end_line(tape: Tape) -> None:
+def _skip_line(tape: Tape) -> None:
     number = tape.line
     while tape.line == number and tape.next_line(LONG_LINE):
         pass
 
 
-def _reason(text: bytes) -> str:
-    """Return why a text is no JSON."""
+def _parse_error(text: bytes) -> str:
+    """Return the reason why a text is not valid JSON."""
     try:
         json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -139,3 +178,179 @@ def _reason(text: bytes) -> str:
     except (RecursionError, ValueError):
         pass
     return "not valid JSON"
+
+
+class _DocumentReader:
+    """Reads documents value by value, and yields large ones in parts.
+
+    A part has the form of a document with some of its spans. A list of spans that is written before
+    its resource or scope is parsed whole, because its spans would not be complete without them. The
+    spans of a Jaeger trace are always written before its processes; they wait in a temporary file.
+
+    Attributes:
+        cursor: The position in the text.
+        first_line: The line in which the current document begins.
+        records: The number of spans and log records of that document that were read.
+    """
+
+    def __init__(self, read: Callable[[], bytes], line: int) -> None:
+        self.cursor = JsonCursor(read, line)
+        self.first_line = line
+        self.records = 0
+
+    def documents(self) -> Iterator[Document]:
+        """Yield each document, whole or in parts.
+
+        Raises:
+            MalformedJsonError: The text is damaged. Everything that was yielded before is valid.
+        """
+        while char := self.cursor.peek():
+            self.first_line, self.records = self.cursor.line, 0
+            if char == "[":
+                for _ in self.cursor.elements():
+                    yield from self._document()
+            else:
+                yield from self._document()
+
+    def _part(self, value: Any) -> Document:
+        return Document(self.first_line, value)
+
+    def _document(self, depth: int = 0) -> Iterator[Document]:
+        if self.cursor.peek() != "{" or depth > _MAX_DEPTH or self._is_row():
+            yield self._part(self.cursor.value(_DOCUMENT_KEYS))
+            return
+        waiting = _WaitingSpans()
+        others: Object = {}
+        try:
+            yield from self._members(others, waiting, depth)
+        except MalformedJsonError:
+            # The spans before the damage are kept, though their processes may be missing.
+            yield from self._with_spans(others, waiting)
+            raise
+        finally:
+            waiting.close()
+
+    def _members(self, others: Object, waiting: _WaitingSpans, depth: int) -> Iterator[Document]:
+        """Yield the document at the cursor in parts; members without spans go into `others`."""
+        cursor = self.cursor
+        has_parts = False
+        size = 0
+        for key in cursor.members():
+            char = cursor.peek()
+            if key in _ROOTS and char == "[":
+                for _ in cursor.elements():
+                    yield from self._resource(key)
+            elif key == "data" and char == "[":
+                for _ in cursor.elements():
+                    yield from self._document(depth + 1)
+            elif key in WRAPPERS and char == "{":
+                yield from self._document(depth + 1)
+            elif key == "spans" and char == "[":
+                for batch in self._batches():
+                    waiting.add(batch)
+            else:
+                value = cursor.value(_MEMBER_KEYS)
+                size += cursor.value_size
+                others[key] = value if size <= incremental_json.MAX_VALUE else True
+                continue
+            has_parts = True
+        yield from self._with_spans(others, waiting)
+        if not _METRICS.isdisjoint(others):
+            yield self._part({"resourceMetrics": True})
+        elif not has_parts:
+            yield self._part(others)
+        elif others.get("errors") or others.get("status"):
+            yield self._part({**others, "data": []})
+
+    def _with_spans(self, others: Object, waiting: _WaitingSpans) -> Iterator[Document]:
+        for batch in waiting.batches():
+            yield self._part({**others, "spans": batch})
+
+    def _is_row(self) -> bool:
+        match = self.cursor.looking_at(_ROW)
+        return match is not None and match[1] in clickhouse.COLUMNS
+
+    def _resource(self, root: str) -> Iterator[Document]:
+        """Yield an element of ``resourceSpans`` or ``resourceLogs`` in parts."""
+        cursor = self.cursor
+        if cursor.peek() != "{":
+            yield self._part({root: [cursor.value(_DOCUMENT_KEYS)]})
+            return
+        resource: Object = {}
+        has_parts = False
+        for key in cursor.members(_ROOTS):
+            if key in _SCOPES and "resource" in resource and cursor.peek() == "[":
+                for _ in cursor.elements():
+                    for scope in self._scope():
+                        yield self._part({root: [{**resource, key: [scope]}]})
+                        has_parts = True
+            else:
+                resource[key] = cursor.value(_DOCUMENT_KEYS)
+        if not has_parts or not _SCOPES.isdisjoint(resource):
+            yield self._part({root: [resource]})
+
+    def _scope(self) -> Iterator[Any]:
+        """Yield an element of ``scopeSpans`` or ``scopeLogs``, with some of its spans at a time."""
+        cursor = self.cursor
+        if cursor.peek() != "{":
+            yield cursor.value(_DOCUMENT_KEYS)
+            return
+        scope: Object = {}
+        has_parts = False
+        for key in cursor.members(_ROOTS):
+            if key in _RECORDS and not _SCOPE.isdisjoint(scope) and cursor.peek() == "[":
+                for batch in self._batches():
+                    yield {**scope, key: batch}
+                    has_parts = True
+            else:
+                scope[key] = cursor.value(_DOCUMENT_KEYS)
+        if not has_parts or not _RECORDS.isdisjoint(scope):
+            yield scope
+
+    def _batches(self) -> Iterator[list[Any]]:
+        """Yield the elements of the list at the cursor, some at a time, also before an error."""
+        cursor = self.cursor
+        batch: list[Any] = []
+        size = 0
+        try:
+            for _ in cursor.elements():
+                batch.append(cursor.value(_DOCUMENT_KEYS))
+                size += cursor.value_size
+                if len(batch) >= _BATCH or size > _BATCH_CHARACTERS:
+                    self.records += len(batch)
+                    yield batch
+                    batch, size = [], 0
+        except MalformedJsonError:
+            self.records += len(batch)
+            yield batch
+            raise
+        self.records += len(batch)
+        yield batch
+
+
+class _WaitingSpans:
+    """Batches of spans that wait for the rest of their trace, on disk once they are many."""
+
+    def __init__(self) -> None:
+        self._file: SpooledTemporaryFile[bytes] | None = None
+
+    def add(self, spans: list[Any]) -> None:
+        if self._file is None:
+            self._file = SpooledTemporaryFile(_MEMORY)  # noqa: SIM115  `close` closes it
+        self._file.write(f"[{','.join(map(_serialized, spans))}]\n".encode())
+
+    def batches(self) -> Iterator[list[Any]]:
+        if self._file is not None:
+            self._file.seek(0)
+            yield from map(json.loads, self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _serialized(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:  # the parser goes slightly deeper than the serializer
+        return "null"

@@ -252,7 +252,7 @@ def _is_json(head: bytes) -> bool:
 
 def _json_items(tape: Tape, name: str) -> Iterator[Decoded | Problem]:
     for item in json_documents.documents(tape):
-        if isinstance(item, json_documents.Fault):
+        if isinstance(item, json_documents.UnreadablePart):
             yield Problem(name, item.line, item.reason)
             continue
         try:

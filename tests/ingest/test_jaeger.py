@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.errors import InputError
-from oteval.ingest import incremental_json, json_documents, read
+from oteval.ingest import json_documents, read
 from oteval.ingest.containers import decode
 from oteval.model import Event, Link, Span
 
@@ -316,7 +316,7 @@ def test_a_line_that_was_cut_costs_no_other(tmp_path: Path, make: Any) -> None:
 def test_memory_does_not_grow_with_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The spans of one huge trace, whose processes come last, wait on disk."""
     monkeypatch.setattr(json_documents, "LONG_LINE", 1 << 20)
-    monkeypatch.setattr(incremental_json, "_SPOOLED", 1 << 20)
+    monkeypatch.setattr(json_documents, "_MEMORY", 1 << 20)
     # A temporary file of its own, in which memory is not counted, is what holds them.
     one = orjson.dumps(span(tags=[tag("a", "x" * 2000)]))
     head = b'{"data":[{"traceID":"1","spans":['

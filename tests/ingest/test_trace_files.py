@@ -126,7 +126,7 @@ def test_captures_value_by_value_are_the_same(path: Path, monkeypatch: pytest.Mo
     """Walking through a capture gives what parsing it as one gives, without problems."""
     document = orjson.loads(path.read_bytes())
     whole = decode_json(document)
-    monkeypatch.setattr(incremental_json, "_BATCH", 3)
+    monkeypatch.setattr(json_documents, "_BATCH", 3)
 
     batches = list(read(path))
 

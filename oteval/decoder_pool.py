@@ -1,17 +1,15 @@
 """Processes that decode the parts of a large file in parallel.
 
-A decoder is started as ``python -m oteval.decoder_pool``. `multiprocessing` would run the caller's
-main module again, and a module in `pipeline` would import all stages. It reads a part as a line of
-JSON on standard input, and writes a line of JSON and two Arrow streams to standard output.
+A decoder is a child process: ``python -m oteval.decoder_pool``. In `pipeline`, this module would
+import all stages. A decoder reads a part as a line of JSON on standard input, and writes a line of
+JSON and two Arrow streams to standard output.
 """
 
 from __future__ import annotations
 
 import gc
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +23,7 @@ from typing import IO
 import pyarrow as pa
 
 from . import machine
+from .child_process import ChildProcess, read_tables, write_tables
 from .errors import InputError
 from .ingest import FilePart, Problem, read_part
 from .store.rows import log_table, span_table
@@ -72,70 +71,24 @@ def decode_part(path: str | Path, part: FilePart) -> DecodedPart:
     return DecodedPart(pa.concat_tables(spans), pa.concat_tables(logs), problems, lines)
 
 
-class _DecoderProcess:
-    """A child process that decodes."""
+def _decode_in(child: ChildProcess, path: str, part: FilePart) -> DecodedPart:
+    """Decode a part of a file in a child process.
 
-    def __init__(self) -> None:
-        # The child imports the package from the same place as this process.
-        root = str(Path(__file__).parents[1])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "oteval.decoder_pool"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pipesize=1 << 20,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
-
-    def decode(self, path: str, part: FilePart) -> DecodedPart:
-        into, out = self._process.stdin, self._process.stdout
-        assert into is not None
-        assert out is not None
-        try:
-            into.write(json.dumps([path, *part]).encode() + b"\n")
-            into.flush()
-            return _receive(out, path)
-        except (OSError, ValueError, pa.ArrowInvalid) as error:
-            raise InputError(f"{path}: a decoding process ended unexpectedly: {error}") from error
-
-    def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
-        self._process.wait()
-
-
-def _receive(out: IO[bytes], path: str) -> DecodedPart:
-    head = json.loads(out.readline())
-    tables = [
-        pa.ipc.open_stream(pa.py_buffer(_exactly(out, size))).read_all() for size in head["sizes"]
-    ]
+    Raises:
+        InputError: The process ended unexpectedly.
+    """
+    try:
+        child.send([path, *part])
+        head, (spans, logs) = read_tables(child.output, 2)
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{path}: a decoding process ended unexpectedly: {error}") from error
     problems = [Problem(path, line, reason) for line, reason in head["problems"]]
-    return DecodedPart(tables[0], tables[1], problems, head["lines"])
-
-
-def _exactly(out: IO[bytes], size: int) -> bytes:
-    data = out.read(size)
-    if len(data) < size:
-        raise ValueError("its output is truncated")
-    return data
+    return DecodedPart(spans, logs, problems, head["lines"])
 
 
 def _send(out: IO[bytes], found: DecodedPart) -> None:
-    streams = []
-    for table in (found.spans, found.logs):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        streams.append(sink.getvalue())
     problems = [[problem.line, problem.reason] for problem in found.problems]
-    sizes = [stream.size for stream in streams]
-    head = {"lines": found.lines, "problems": problems, "sizes": sizes}
-    out.write(json.dumps(head).encode() + b"\n")
-    for stream in streams:
-        out.write(stream)
-    out.flush()
+    write_tables(out, {"lines": found.lines, "problems": problems}, [found.spans, found.logs])
 
 
 def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePart, DecodedPart]]:
@@ -151,15 +104,16 @@ def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePar
     Raises:
         InputError: A decoding process ended unexpectedly.
     """
-    children = [_DecoderProcess() for _ in range(min(machine.processors(), _MAX_DECODERS))]
-    free: SimpleQueue[_DecoderProcess] = SimpleQueue()
+    count = min(machine.processors(), _MAX_DECODERS)
+    children = [ChildProcess("oteval.decoder_pool") for _ in range(count)]
+    free: SimpleQueue[ChildProcess] = SimpleQueue()
     for child in children:
         free.put(child)
 
     def decode(part: FilePart) -> DecodedPart:
         child = free.get()
         try:
-            return child.decode(path, part)
+            return _decode_in(child, path, part)
         finally:
             free.put(child)
 

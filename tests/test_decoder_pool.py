@@ -84,7 +84,7 @@ def test_a_process_that_dies_is_an_error_and_what_came_before_is_kept(
     """When a decoding process ends before its time, the file is reported as not wholly read."""
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
-    monkeypatch.setattr("oteval.decoder_pool.sys.executable", "/bin/true")
+    monkeypatch.setattr("oteval.child_process.sys.executable", "/bin/true")
 
     with Store() as store:
         report = load(store, [path])

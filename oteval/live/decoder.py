@@ -1,29 +1,37 @@
-"""Spooled requests as rows of the store: ``python -m oteval.live.decoder FOLDER``.
+"""Decode spooled requests to rows of the store, in child processes of the storage process.
 
-Decoding takes most of the time between a request and its rows, and the interpreter's lock would
-keep scoring from running meanwhile. So it is done by children of the process that stores. Each
-line of a child's standard input names a stretch of the spool; its standard output has the
-stretch's rows in chunks, each a line of JSON and two Arrow streams. A full pipe makes it wait.
+Decoding takes most of the time between a request and its rows, and would block scoring if it ran in
+the same interpreter. So it runs in a child, and in a burst in two:
+``python -m oteval.live.decoder FOLDER``. A child reads stretches of the spool, one JSON line each,
+from its standard input, and writes their rows in chunks: a line of JSON and two Arrow streams.
+
+`SpoolDecoder` is the side of the parent. A child that ends or falls silent is replaced, and its
+requests are decoded again one by one. A request that ends its child twice on its own is set aside
+in ``rejected/``, so that it blocks no other.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import resource
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
 from .. import machine
+from ..child_process import ChildProcess, read_tables, write_tables
 from ..errors import OtevalError
 from ..files import sync
 from ..ingest import (
@@ -33,60 +41,96 @@ from ..ingest import (
     decode_protobuf_traces,
     parse_json,
 )
-from ..ingest.spool_reader import SpoolReader
+from ..ingest.spool_reader import SpoolReader, Stretch
 from ..ingest.spool_segments import Position, Record, SpoolMissing
 from ..model import LogRecord
 from ..store.rows import log_table, span_table
 
-__all__ = ["Chunk", "decode", "keep", "receive"]
+__all__ = ["DecodedChunk", "SpoolDecoder", "decode"]
 
-# A transaction of so many rows takes less than a tenth of a second.
+_log = logging.getLogger(__name__)
+
+# -- the child
+# A chunk of this many rows or bytes is stored in less than a tenth of a second.
 ROWS = 8_192
-_BYTES = 64 << 20
-# Of the machine's memory, what a child may take, and what it may take in any case.
-_SHARE, _LEAST = 0.5, 2 << 30
-_NO_MEMORY = 70
-_PROBLEMS = 20
-_MISSING_WAIT = 0.1
-_BEGIN = Position()
+_CHUNK_BYTES = 64 << 20
+# A child may use this share of the machine's memory, and at least this much.
+_MEMORY_SHARE, _MIN_MEMORY = 0.5, 2 << 30
+_EXIT_NO_MEMORY = 70
+_MAX_PROBLEMS = 20
+_MISSING_POLL = 0.1  # seconds
+
+# -- the parent
+# Bytes of the spool in one stretch, and the backlog from which on a second child is started.
+_STRETCH_SIZE = 16 << 20
+_BURST = 4 * _STRETCH_SIZE
+_MAX_CHILDREN = min(2, machine.processors())
+_STRETCHES_PER_CHILD = 2  # one that it decodes, and the next
+_IDLE_POLL = 0.02  # seconds
+# Seconds without a burst after which the second child ends, which frees its memory.
+_BURST_TIMEOUT = 30.0
+# Seconds of silence after which a child is replaced. A request on its own gets more, by its size.
+SILENCE_TIMEOUT = 30.0
+_ALONE_FACTOR, _ALONE_SECONDS_PER_MB = 4, 2.0
+# How often a request may end its child while it is decoded on its own.
+_MAX_ATTEMPTS = 2
+# How often children are replaced in a row before anything is decoded.
+_MAX_RESTARTS = 8
 
 
 @dataclass
-class Chunk:
+class DecodedChunk:
     """Some requests as rows.
 
     Attributes:
         spans: Their spans, not numbered yet.
         logs: Their log records, not numbered yet.
-        end: The position after them.
-        requests: How many they are.
-        first_ns: When the first was received.
-        lost: Bytes of the spool that were no record any more.
-        problems: What was left out of them; the first 20.
-        rejected: How many of the requests could not be decoded, and are kept as they came.
+        end: The position in the spool after them.
+        requests: The number of requests.
+        first_ns: When the first one was received.
+        lost: Bytes of the spool that were damaged.
+        problems: The parts that were left out; the first 20.
+        rejected: The number of requests that could not be decoded and were kept as received.
     """
 
-    spans: pa.Table
-    logs: pa.Table
-    end: Position = _BEGIN
+    spans: pa.Table = field(default_factory=lambda: span_table((), 0))
+    logs: pa.Table = field(default_factory=lambda: log_table((), 0))
+    end: Position = Position()  # noqa: RUF009  immutable
     requests: int = 0
     first_ns: int = 0
     lost: int = 0
     problems: list[str] = field(default_factory=list)
     rejected: int = 0
 
+    def write(self, out: IO[bytes]) -> None:
+        """Write the chunk to a pipe."""
+        head: dict[str, Any] = {
+            "end": list(self.end),
+            "requests": self.requests,
+            "first_ns": self.first_ns,
+            "lost": self.lost,
+            "problems": self.problems,
+            "rejected": self.rejected,
+        }
+        write_tables(out, head, [self.spans, self.logs])
+
     @classmethod
-    def empty(cls) -> Chunk:
-        """Return a chunk without rows."""
-        return cls(span_table((), 0), log_table((), 0))
+    def read(cls, stream: IO[bytes]) -> DecodedChunk:
+        """Read the next chunk from a pipe.
+
+        Raises:
+            EOFError: The child has ended.
+        """
+        head, (spans, logs) = read_tables(stream, 2)
+        return cls(spans, logs, Position(*head.pop("end")), **head)
 
 
 def decode(record: Record) -> Decoded:
-    """Return what a spooled request holds.
+    """Decode a spooled request.
 
     Raises:
-        OtevalError: It holds nothing that can be read.
-        ValueError: So, too.
+        OtevalError: The request is not OTLP.
+        ValueError: The request is malformed.
     """
     if record.encoding == "json":
         return decode_json(parse_json(record.payload))
@@ -95,19 +139,18 @@ def decode(record: Record) -> Decoded:
     return decode_protobuf_logs(record.payload)
 
 
-class _Gathering:
-    """A chunk in the making."""
+class _ChunkBuilder:
+    """Collects requests until they fill a chunk."""
 
     def __init__(self, is_own: Callable[[LogRecord], bool], rejected: Path) -> None:
         self._is_own, self._rejected = is_own, rejected
-        self._spans, self._logs = [span_table((), 0)], [log_table((), 0)]
-        self._chunk = Chunk(self._spans[0], self._logs[0])
-        self.rows = self.bytes = 0
+        self._chunk = DecodedChunk()
+        self._spans, self._logs = [self._chunk.spans], [self._chunk.logs]
+        self._rows = self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as much as one transaction should."""
-        return self.rows >= ROWS or self.bytes >= _BYTES
+        return self._rows >= ROWS or self._bytes >= _CHUNK_BYTES
 
     def add(self, record: Record) -> None:
         chunk = self._chunk
@@ -116,28 +159,28 @@ class _Gathering:
         try:
             found = decode(record)
         except (OtevalError, ValueError, RecursionError) as error:
-            path = keep(record, self._rejected)
+            path = _keep_rejected(record, self._rejected)
             found = Decoded(problems=[f"kept in {path}: {error}"])
             chunk.rejected += 1
         logs = [log for log in found.logs if not self._is_own(log)]
         if found.spans:
             self._spans.append(span_table(found.spans, 0))
-            self.bytes += self._spans[-1].nbytes
+            self._bytes += self._spans[-1].nbytes
         if logs:
             self._logs.append(log_table(logs, 0))
-            self.bytes += self._logs[-1].nbytes
-        self.rows += len(found.spans) + len(logs)
-        chunk.problems += found.problems[: _PROBLEMS - len(chunk.problems)]
+            self._bytes += self._logs[-1].nbytes
+        self._rows += len(found.spans) + len(logs)
+        chunk.problems += found.problems[: _MAX_PROBLEMS - len(chunk.problems)]
 
-    def chunk(self, end: Position, lost: int) -> Chunk:
+    def build(self, end: Position, lost: int) -> DecodedChunk:
         chunk = self._chunk
         chunk.spans, chunk.logs = pa.concat_tables(self._spans), pa.concat_tables(self._logs)
         chunk.end, chunk.lost = end, lost
         return chunk
 
 
-def keep(record: Record, folder: Path) -> Path:
-    """Keep a request that was acknowledged but cannot be decoded; return its durable file."""
+def _keep_rejected(record: Record, folder: Path) -> Path:
+    """Write an acknowledged request that cannot be decoded to a durable file; return its path."""
     folder.mkdir(exist_ok=True, mode=0o700)
     name = f"{record.end.segment}-{record.end.offset}.{record.kind}.{record.encoding}"
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -148,75 +191,299 @@ def keep(record: Record, folder: Path) -> Path:
     return folder / name
 
 
-def _chunks(
+def _decode_stretch(
     folder: Path, start: Position, end: Position, is_own: Callable[[LogRecord], bool]
-) -> Iterator[Chunk]:
-    """Yield the rows of a stretch; the last chunk ends where it does."""
+) -> Iterator[DecodedChunk]:
+    """Yield the chunks of a stretch; the last one ends where the stretch does."""
     reader = SpoolReader(folder, start)
-    told = 0
-    gathering = _Gathering(is_own, folder / "rejected")
+    lost_before = 0
+    builder = _ChunkBuilder(is_own, folder / "rejected")
     for record in _records(reader, end):
-        gathering.add(record)
-        if gathering.is_full and record.end < end:
-            yield gathering.chunk(record.end, reader.lost - told)
-            told = reader.lost
-            gathering = _Gathering(is_own, folder / "rejected")
-    yield gathering.chunk(end, reader.lost - told)
+        builder.add(record)
+        if builder.is_full and record.end < end:
+            yield builder.build(record.end, reader.lost - lost_before)
+            lost_before = reader.lost
+            builder = _ChunkBuilder(is_own, folder / "rejected")
+    yield builder.build(end, reader.lost - lost_before)
     reader.close()
 
 
 def _records(reader: SpoolReader, end: Position) -> Iterator[Record]:
-    """Yield the records up to a position, waiting for segments that are not there."""
+    """Yield the records up to a position, and wait for segments that are missing."""
     while True:
         try:
             yield from reader.records(end)
             return
         except SpoolMissing:
-            time.sleep(_MISSING_WAIT)
+            time.sleep(_MISSING_POLL)
 
 
-def _send(out: IO[bytes], chunk: Chunk) -> None:
-    head: dict[str, Any] = {
-        "end": list(chunk.end),
-        "requests": chunk.requests,
-        "first_ns": chunk.first_ns,
-        "lost": chunk.lost,
-        "problems": chunk.problems,
-        "rejected": chunk.rejected,
-    }
-    out.write(json.dumps(head).encode() + b"\n")
-    for table in (chunk.spans, chunk.logs):
-        with pa.ipc.new_stream(out, table.schema) as writer:
-            writer.write_table(table)
-    out.flush()
+class _DecoderProcess(ChildProcess):
+    """A child that decodes stretches."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("oteval.live.decoder", str(folder))
+
+    def decode(self, stretch: Stretch) -> None:
+        """Make the child decode a stretch.
+
+        Raises:
+            EOFError: The child has ended.
+        """
+        self.send([stretch.start, stretch.end])
+
+    def next_chunk(self, timeout: float) -> DecodedChunk:
+        """Return the child's next chunk; after `timeout` seconds, kill the child.
+
+        Raises:
+            EOFError: The child has ended.
+        """
+        watchdog = threading.Timer(timeout, self.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            return DecodedChunk.read(self.output)
+        finally:
+            watchdog.cancel()
 
 
-def receive(out: IO[bytes]) -> Chunk:
-    """Return the next chunk of a child's output.
+class _Assignment(NamedTuple):
+    """A stretch that was sent to a child."""
 
-    Raises:
-        EOFError: It has ended.
+    child: _DecoderProcess
+    stretch: Stretch
+
+
+class SpoolDecoder:
+    """Returns the requests of a spool as chunks of rows, in order.
+
+    All methods but `close` are called by one thread.
     """
-    line = out.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError("the decoding process has ended")
-    head = json.loads(line)
-    try:
-        spans, logs = (pa.ipc.open_stream(out).read_all() for _ in range(2))
-    except (pa.ArrowInvalid, OSError):
-        raise EOFError("the decoding process ended in the middle") from None
-    return Chunk(spans, logs, Position(*head.pop("end")), **head)
+
+    def __init__(
+        self,
+        folder: Path,
+        start: Position,
+        age: float,
+        *,
+        lost: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+        timeout: float = SILENCE_TIMEOUT,
+    ) -> None:
+        """Start the first child.
+
+        Args:
+            folder: The spool.
+            start: The position to begin at.
+            age: The seconds after which requests are decoded even if they fill no stretch.
+            lost: The segments before which others are known to be missing.
+            clock: A monotonic clock (s).
+            timeout: The seconds of silence after which a child is replaced.
+        """
+        self._folder, self._age, self._clock = folder, age, clock
+        self._timeout = timeout
+        self._spool = SpoolReader(folder, start, lost=lost)
+        self._first_seen: tuple[Position, float] = (start, 0.0)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._children = [_DecoderProcess(folder)]
+        self._assignments: deque[_Assignment] = deque()
+        self._last_burst = 0.0
+        # The position up to which chunks were returned, and the one up to which requests are
+        # decoded one by one, because a child ended before it.
+        self._decoded = self._suspect_end = start
+        self._attempts = self._restarts = 0
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the children."""
+        return [child.pid for child in self._children]
+
+    def next(self) -> DecodedChunk | None:
+        """Return the next chunk, None when there is nothing to decode now.
+
+        Raises:
+            EOFError: Children end whatever they decode, or `close` was called.
+            SpoolMissing: The next request was acknowledged, and cannot be found.
+        """
+        if self._decoded < self._suspect_end:
+            return self._next_alone()
+        try:
+            self._assign()
+        except SpoolMissing:
+            if not self._assignments:
+                raise
+        except EOFError:
+            self._replace_children()
+            return None
+        if not self._assignments:
+            if any(child.has_ended for child in self._children):
+                self._replace_children()
+                return None
+            time.sleep(_IDLE_POLL)
+            return None
+        child, stretch = self._assignments[0]
+        try:
+            chunk = child.next_chunk(self._timeout)
+        except EOFError:
+            self._replace_children()
+            return None
+        if chunk.end == stretch.end:
+            self._assignments.popleft()
+        self._decoded = chunk.end
+        self._restarts = 0
+        return chunk
+
+    def close(self) -> None:
+        """End the children; `next` then raises EOFError. Thread-safe."""
+        with self._lock:
+            self._is_closed = True
+            for child in self._children:
+                child.kill()
+
+    def release(self) -> None:
+        """Close files and pipes, once `next` is not called any more."""
+        for child in self._children:
+            child.close()
+        self._spool.close()
+
+    # -- children that fail
+
+    def _replace_children(self) -> None:
+        """Start over, and decode the requests of the current stretch one by one."""
+        if self._assignments:
+            self._suspect_end = max(self._suspect_end, self._assignments[0].stretch.end)
+            self._attempts = 0
+        _log.warning("a decoder process ended or was silent for too long; it is replaced")
+        self._restart()
+
+    def _restart(self) -> None:
+        """Start one new child, and go back to the last chunk that was returned.
+
+        Raises:
+            EOFError: `close` was called, or children end whatever they decode.
+        """
+        self._restarts += 1
+        if self._restarts > _MAX_RESTARTS:
+            raise EOFError("decoder processes end as soon as they are started")
+        with self._lock:
+            for child in self._children:
+                child.kill()
+                child.close()
+            if self._is_closed:
+                raise EOFError("the decoder was closed")
+            self._children = [_DecoderProcess(self._folder)]
+        self._assignments.clear()
+        self._spool.position = self._decoded
+
+    def _next_alone(self) -> DecodedChunk | None:
+        """Return the chunk of the next request, decoded on its own."""
+        stretch = self._spool.skip(1)
+        if stretch is None:
+            self._suspect_end = self._decoded
+            return None
+        child = self._children[0]
+        if child.has_ended:
+            self._restart()
+            return None
+        # An empty stretch first: where decoding even that fails, the request is not the cause.
+        nothing = stretch._replace(end=stretch.start, size=0)
+        try:
+            child.decode(nothing)
+            child.next_chunk(self._timeout_alone(nothing))
+        except EOFError:
+            self._restart()
+            return None
+        try:
+            child.decode(stretch)
+            chunk = child.next_chunk(self._timeout_alone(stretch))
+        except EOFError:
+            self._attempts += 1
+            self._restart()
+            if self._attempts < _MAX_ATTEMPTS:
+                return None
+            chunk = self._set_aside(stretch)
+            self._spool.position = stretch.end
+        self._attempts = self._restarts = 0
+        self._decoded = chunk.end
+        return chunk
+
+    def _timeout_alone(self, stretch: Stretch) -> float:
+        megabytes = stretch.size / (1 << 20)
+        return _ALONE_FACTOR * self._timeout + _ALONE_SECONDS_PER_MB * megabytes
+
+    def _set_aside(self, stretch: Stretch) -> DecodedChunk:
+        """Keep a request that no child survives as it was received; return a chunk without rows."""
+        chunk = DecodedChunk()
+        reader = SpoolReader(self._folder, stretch.start)
+        for record in reader.records(stretch.end):
+            path = _keep_rejected(record, self._folder / "rejected")
+            chunk.first_ns = record.time_ns
+            chunk.requests += 1
+            chunk.rejected += 1
+            chunk.problems.append(f"kept in {path}: decoding it ended {_MAX_ATTEMPTS} processes")
+        chunk.end, chunk.lost = stretch.end, reader.lost
+        reader.close()
+        return chunk
+
+    # -- the work of the children
+
+    def _assign(self) -> None:
+        """Send stretches to the children, until each has one to decode and one more."""
+        self._adapt_children()
+        while len(self._assignments) < _STRETCHES_PER_CHILD * len(self._children):
+            stretch = self._next_stretch()
+            if stretch is None:
+                return
+            busy = [assignment.child for assignment in self._assignments]
+            child = min(self._children, key=busy.count)
+            self._assignments.append(_Assignment(child, stretch))
+            child.decode(stretch)
+
+    def _next_stretch(self) -> Stretch | None:
+        """Return the next stretch, once it is large or old enough."""
+        position = self._spool.position
+        stretch = self._spool.skip(_STRETCH_SIZE)
+        if stretch is None:
+            return None
+        if stretch.size < _STRETCH_SIZE and self._is_young(stretch.start):
+            self._spool.position = position
+            return None
+        return stretch
+
+    def _is_young(self, start: Position) -> bool:
+        """Return whether requests at a position were first seen less than `age` seconds ago."""
+        # The time of receipt is of no use here: the time of day may be set.
+        now = self._clock()
+        if self._first_seen[0] != start or not self._first_seen[1]:
+            self._first_seen = (start, now)
+        return now - self._first_seen[1] < self._age
+
+    def _adapt_children(self) -> None:
+        """Start or end the second child, depending on the backlog."""
+        now = time.monotonic()
+        if self._spool.left() >= _BURST:
+            self._last_burst = now
+            with self._lock:
+                if len(self._children) < _MAX_CHILDREN and not self._is_closed:
+                    self._children.append(_DecoderProcess(self._folder))
+            return
+        is_over = now - self._last_burst > _BURST_TIMEOUT and not self._assignments
+        if is_over and len(self._children) > 1:
+            child = self._children.pop()
+            child.kill()
+            child.close()
 
 
 def _limit_memory() -> None:
-    """Have this process fail for lack of memory, before others do."""
-    limit = max(int(_SHARE * machine.memory()), _LEAST)
+    """Make this process run out of memory before the machine does."""
+    limit = max(int(_MEMORY_SHARE * machine.memory()), _MIN_MEMORY)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def main(arguments: list[str]) -> None:
-    """Decode what standard input names, until it ends."""
+    """Decode the stretches that standard input names, until it ends."""
     from ..attach import is_own
 
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -226,8 +493,8 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     for line in sys.stdin:
         start, end = (Position(*place) for place in json.loads(line))
-        for chunk in _chunks(folder, start, end, is_own):
-            _send(sys.stdout.buffer, chunk)
+        for chunk in _decode_stretch(folder, start, end, is_own):
+            chunk.write(sys.stdout.buffer)
 
 
 if __name__ == "__main__":
@@ -235,5 +502,5 @@ if __name__ == "__main__":
         try:
             main(sys.argv[1:])
         except MemoryError:
-            # Which request it was, the parent finds out by giving them one by one.
-            os._exit(_NO_MEMORY)
+            # The parent finds out which request it was by sending them one by one.
+            os._exit(_EXIT_NO_MEMORY)

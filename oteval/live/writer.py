@@ -22,8 +22,7 @@ from ..ingest.spool_segments import (
     segments,
 )
 from ..store import Store
-from .decoder import Chunk
-from .decoders import Decoders
+from .decoder import DecodedChunk, SpoolDecoder
 from .room import shortage
 
 __all__ = ["Figures", "Writer"]
@@ -114,9 +113,9 @@ class Writer:
         self._missing = ""
         self._raw = SpoolReader(folder, self.position)
         self._left = SpoolReader(folder)
-        self._chunks: Queue[Chunk] = Queue(1)
+        self._chunks: Queue[DecodedChunk] = Queue(1)
         self._closing = threading.Event()
-        self._decoders = Decoders(folder, self.position, age, lost=missing)
+        self._decoder = SpoolDecoder(folder, self.position, age, lost=missing)
         self._threads = [
             threading.Thread(target=self._fetch, name="fetch", daemon=True),
             threading.Thread(target=self._run, name="writer", daemon=True),
@@ -127,7 +126,7 @@ class Writer:
     @property
     def decoder_pids(self) -> list[int]:
         """The processes that decode."""
-        return self._decoders.pids
+        return self._decoder.pids
 
     def left(self) -> int:
         """Return how many bytes of the spool are not stored."""
@@ -146,17 +145,17 @@ class Writer:
     def close(self) -> None:
         """Finish the transaction under way, and end."""
         self._closing.set()
-        self._decoders.close()
+        self._decoder.close()
         for thread in self._threads:
             thread.join()
-        self._decoders.release()
+        self._decoder.release()
         self._raw.close()
 
     def _fetch(self) -> None:
         """Take chunks from what decodes, one ahead of the transaction."""
         while not self._closing.is_set():
             try:
-                chunk = self._decoders.next()
+                chunk = self._decoder.next()
                 self._missing = ""
                 if chunk is None:
                     self._look_back()
@@ -218,7 +217,7 @@ class Writer:
         self.problem = ""
         return True
 
-    def _take(self, chunk: Chunk) -> None:
+    def _take(self, chunk: DecodedChunk) -> None:
         if not self._has_room():
             return
         if self._forward is not None and not self._forwarded(chunk.end, self._forward):
@@ -243,7 +242,7 @@ class Writer:
         self.figures.duplicates += spans.duplicate + logs.duplicate
         self._count(chunk, took, now)
 
-    def _count(self, chunk: Chunk, took: float, now: int) -> None:
+    def _count(self, chunk: DecodedChunk, took: float, now: int) -> None:
         figures = self.figures
         figures.requests += chunk.requests
         figures.lost_bytes += chunk.lost

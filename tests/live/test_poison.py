@@ -16,8 +16,7 @@ import pytest
 
 from benchmarks.served import Served, memory, until
 from oteval.ingest.spool import Position, Record, Spool
-from oteval.live.decoder import Chunk
-from oteval.live.decoders import Decoders
+from oteval.live.decoder import DecodedChunk, SpoolDecoder
 
 from .clients import LOGS, TRACES, Neighbour, agent_run, call
 from .fuzzed import _field
@@ -150,12 +149,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     found.close()
 
 
-def taken(decoders: Decoders, requests: int) -> list[Chunk]:
+def taken(decoder: SpoolDecoder, requests: int) -> list[DecodedChunk]:
     """Return the chunks of so many requests."""
-    chunks: list[Chunk] = []
+    chunks: list[DecodedChunk] = []
 
     def is_done() -> bool:
-        chunk = decoders.next()
+        chunk = decoder.next()
         chunks.extend([chunk] if chunk else [])
         return sum(each.requests for each in chunks) >= requests
 
@@ -165,20 +164,20 @@ def taken(decoders: Decoders, requests: int) -> list[Chunk]:
 
 def test_a_child_that_is_silent_is_replaced(spool: Spool, tmp_path: Path) -> None:
     """One that was stopped is ended, and what it had is decoded by another, once."""
-    decoders = Decoders(tmp_path / "spool", age=0.0, start=Position(), patience=1.0)
+    decoder = SpoolDecoder(tmp_path / "spool", age=0.0, start=Position(), timeout=1.0)
     try:
         add(spool, 1)
-        first = taken(decoders, 1)
-        pid = decoders.pids[0]
+        first = taken(decoder, 1)
+        pid = decoder.pids[0]
         os.kill(pid, signal.SIGSTOP)
         add(spool, 5)
-        rest = taken(decoders, 5)
+        rest = taken(decoder, 5)
     finally:
-        decoders.close()
-        decoders.release()
+        decoder.close()
+        decoder.release()
 
     assert sum(chunk.spans.num_rows for chunk in [*first, *rest]) == 12
-    assert decoders.pids[0] != pid
+    assert decoder.pids[0] != pid
     assert not any(chunk.rejected for chunk in rest)
 
 
@@ -186,20 +185,20 @@ def test_children_that_are_killed_again_and_again_lose_nothing(
     spool: Spool, tmp_path: Path
 ) -> None:
     """Requests are decoded once each, and none is taken for what ends its process."""
-    decoders = Decoders(tmp_path / "spool", age=0.0, start=Position())
+    decoder = SpoolDecoder(tmp_path / "spool", age=0.0, start=Position())
     add(spool, 60)
-    chunks: list[Chunk] = []
+    chunks: list[DecodedChunk] = []
     end = time.monotonic() + 60
     try:
         while sum(chunk.requests for chunk in chunks) < 60 and time.monotonic() < end:
             if len(chunks) % 7 == 3:
-                os.kill(decoders.pids[0], signal.SIGKILL)
-            chunks += [chunk for chunk in [decoders.next()] if chunk]
-            if not chunks and not decoders._under_way:
+                os.kill(decoder.pids[0], signal.SIGKILL)
+            chunks += [chunk for chunk in [decoder.next()] if chunk]
+            if not chunks and not decoder._assignments:
                 continue
     finally:
-        decoders.close()
-        decoders.release()
+        decoder.close()
+        decoder.release()
 
     assert sum(chunk.spans.num_rows for chunk in chunks) == 120
     assert not any(chunk.rejected for chunk in chunks)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.otlp_load import requests
 from benchmarks.served import until
 from oteval.ingest.spool import Encoding, Kind, Record, Spool, segments
-from oteval.live import decoders
+from oteval.live import decoder
 from oteval.live.writer import Writer
 from oteval.store import Store
 
@@ -140,9 +140,9 @@ def test_a_burst_is_decoded_by_two_and_stored_in_its_order(
     bench: _Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stretches of a backlog go to two processes; the store has each span once, as it came."""
-    monkeypatch.setattr(decoders, "_SIZE", 20_000)
-    monkeypatch.setattr(decoders, "_BURST", 100_000)
-    monkeypatch.setattr(decoders, "_MOST", 2)
+    monkeypatch.setattr(decoder, "_STRETCH_SIZE", 20_000)
+    monkeypatch.setattr(decoder, "_BURST", 100_000)
+    monkeypatch.setattr(decoder, "_MAX_CHILDREN", 2)
     loads = list(requests(40, batch=8))
     for load in loads:
         bench.append("traces", "protobuf", load.body)
@@ -165,9 +165,9 @@ def test_the_second_decoder_ends_when_the_burst_is_over(
     bench: _Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its memory is free again, and what comes later is stored."""
-    monkeypatch.setattr(decoders, "_BURST", 20_000)
-    monkeypatch.setattr(decoders, "_REST", 0.2)
-    monkeypatch.setattr(decoders, "_MOST", 2)
+    monkeypatch.setattr(decoder, "_BURST", 20_000)
+    monkeypatch.setattr(decoder, "_BURST_TIMEOUT", 0.2)
+    monkeypatch.setattr(decoder, "_MAX_CHILDREN", 2)
     first, second = requests(16, batch=64)
     bench.append("traces", "protobuf", first.body)
 

@@ -1,0 +1,123 @@
+"""Run a module of this package in a child process, and exchange data with it over pipes.
+
+`multiprocessing` would import the caller's main module in the child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ChildProcess", "module_command", "module_environment", "read_tables", "write_tables"]
+
+_PIPE_SIZE = 1 << 20
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module."""
+    # Without -P, Python would also import files of the working directory.
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def module_environment() -> dict[str, str]:
+    """Return an environment in which a child imports this package from the same place."""
+    root = str(Path(__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class ChildProcess:
+    """A child process that reads requests, one JSON line each, and writes answers.
+
+    Attributes:
+        output: The pipe with its answers.
+    """
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(  # noqa: S603  no part of it comes from outside
+            module_command(module, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pipesize=_PIPE_SIZE,
+            env=module_environment(),
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input: IO[bytes] = self._process.stdin
+        self.output: IO[bytes] = self._process.stdout
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def send(self, request: Any) -> None:
+        """Write a request.
+
+        Raises:
+            EOFError: The process has ended.
+        """
+        try:
+            self._input.write(json.dumps(request).encode() + b"\n")
+            self._input.flush()
+        except BrokenPipeError:
+            raise EOFError("the child process has ended") from None
+
+    def kill(self) -> None:
+        """End the process at once, and wait for it. Thread-safe."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Close the pipes, after which the process ends, and wait for it."""
+        for stream in (self._input, self.output):
+            with suppress(OSError):
+                stream.close()
+        self._process.wait()
+
+
+def write_tables(out: IO[bytes], head: Mapping[str, Any], tables: Sequence[pa.Table]) -> None:
+    """Write a JSON object as a line, and tables as Arrow streams."""
+    from pyarrow import ipc
+
+    out.write(json.dumps(head).encode() + b"\n")
+    for table in tables:
+        with ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+    out.flush()
+
+
+def read_tables(stream: IO[bytes], count: int) -> tuple[dict[str, Any], list[pa.Table]]:
+    """Read the output of `write_tables`.
+
+    Args:
+        stream: The pipe.
+        count: The number of tables.
+
+    Raises:
+        EOFError: The pipe was closed before the end.
+    """
+    import pyarrow as pa
+
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError("the child process has ended")
+    try:
+        tables = [pa.ipc.open_stream(stream).read_all() for _ in range(count)]
+    except (pa.ArrowInvalid, OSError):
+        raise EOFError("the child process ended in the middle of its output") from None
+    return json.loads(line), tables

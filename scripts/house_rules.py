@@ -10,9 +10,9 @@ It lists, for the package and its pages:
 - imports by string, which the import contracts cannot see,
 - sentences with patterns that make a reader stop (`PATTERNS`).
 
-Exceptions stand in `house_rules.toml` beside this file, each with its reason; one that nothing
-needs is reported as well. With paths, only findings in files below them are shown. The exit
-status is 1 when there are findings.
+Exceptions are in `house_rules.toml` beside this file, each with its reason; unused exceptions are
+findings as well. Its table `phrase` holds phrases that the patterns skip. With paths, only findings
+in files below them are shown. The exit status is 1 when there are findings.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,6 +156,7 @@ def sentences(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def stilted_sentences(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
     """Yield texts of modules and pages that match one of `PATTERNS`."""
+    phrases = re.compile("|".join(map(re.escape, exceptions().get("phrase", {}))) or "(?!)")
     texts = [
         (path, line, text)
         for path, tree in trees.items()
@@ -165,7 +167,7 @@ def stilted_sentences(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
             text = re.sub(r"^```.*?^```", _blank, page.read_text("utf-8"), flags=re.M | re.S)
             texts.append((page.relative_to(ROOT), 1, text))
     for path, first, text in texts:
-        without_code = CODE.sub(lambda m: re.sub(r"[^\n]", "_", m[0]), text)
+        without_code = phrases.sub(_masked, CODE.sub(_masked, text))
         for name, pattern in PATTERNS.items():
             for match in pattern.finditer(without_code):
                 line = first + text.count("\n", 0, match.start())
@@ -173,15 +175,29 @@ def stilted_sentences(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
                 yield Finding("sentence", f"{path}: {near}", path, line, f"{name}: {near}")
 
 
+def _masked(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", "_", match[0])
+
+
 def _blank(match: re.Match[str]) -> str:
     return "\n" * match[0].count("\n")
+
+
+@cache
+def exceptions() -> dict[str, dict[str, str]]:
+    """Return the exceptions by rule, each a subject with its reason."""
+    return tomllib.loads(EXCEPTIONS.read_text("utf-8")) if EXCEPTIONS.exists() else {}
 
 
 def findings() -> list[Finding]:
     """Return everything that breaks a rule and is not an exception, and exceptions not needed."""
     trees = modules()
-    exceptions = tomllib.loads(EXCEPTIONS.read_text("utf-8")) if EXCEPTIONS.exists() else {}
-    unused = {(rule, subject) for rule, table in exceptions.items() for subject in table}
+    unused = {
+        (rule, subject)
+        for rule, table in exceptions().items()
+        for subject in table
+        if rule != "phrase"
+    }
     found = []
     for check in (
         repeated_classes,
@@ -191,7 +207,7 @@ def findings() -> list[Finding]:
         stilted_sentences,
     ):
         for one in check(trees):
-            if one.subject in exceptions.get(one.rule, {}):
+            if one.subject in exceptions().get(one.rule, {}):
                 unused.discard((one.rule, one.subject))
             else:
                 found.append(one)

@@ -1,4 +1,4 @@
-"""What ``oteval demo`` shows: traces of one agent in several dialects, and how they are scored.
+"""Data of ``oteval demo``: traces of one agent in several dialects, and the configuration to score them.
 
 The traces are made by ``scripts/make_demo.py`` of the repository.
 """

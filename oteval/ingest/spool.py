@@ -1,12 +1,10 @@
-"""Requests on disk until they are stored: appended by one process, read by another.
+"""The spool: received requests on disk until they are stored.
 
-A spool is a folder of segments, numbered files to which records are only ever appended. What
-`Spool.append` promises has been synced when it comes true, in a file that its path leads to: one
-fdatasync and one look at the path serve all that came while the ones before ran. A reader follows
-by its position, which it keeps with what it stored; segments before it may then be removed. A
-record that a crash cut, or a disk changed, is told by its CRC; what comes after it is still read.
+The listening process appends every request to a durable log before it acknowledges it, and the
+storing process reads that log. Requests that arrive while the disk is busy are written and synced
+together. Once the reader has stored a segment's requests, it removes the segment.
 
-No compression, no format of the payload and no retries here; spans sent twice are spooled twice.
+The spool does not compress, parse or deduplicate requests.
 """
 
 from __future__ import annotations
@@ -15,71 +13,121 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import files
-from ..errors import OtevalError
-from .backlog import Backlog
-from .spool_folder import OpenSegment, SpoolFolder, SpoolMoved
-from .spool_segments import (
-    HEADER,
+from ..durable_log import (
+    HEADER_BYTES,
     Encoding,
     Kind,
+    LogWriter,
     Position,
     Record,
-    packed_head,
-    remove_before,
-    segment_path,
-    segments,
+    SegmentMoved,
+    pack_header,
+    segment_sizes,
 )
+from ..errors import OtevalError
 
-__all__ = [
-    "Encoding",
-    "Kind",
-    "Position",
-    "Record",
-    "Spool",
-    "SpoolFull",
-    "remove_before",
-    "segments",
-]
+__all__ = ["QUOTA", "Backlog", "Encoding", "Kind", "Position", "Record", "Spool", "SpoolFull"]
 
 _log = logging.getLogger(__name__)
 
-SEGMENT = 64 << 20
 QUOTA = 4 << 30
-# Left free on the disk, so that the database can take in what is spooled, which frees the rest.
+# Space left free on the disk, so that the database can store what is spooled, which frees more.
 RESERVE = 64 << 20
-_GROUP = 32 << 20
-_BUFFERS = 512
+_SEGMENT_BYTES = 64 << 20
+# Bytes written and synced together at most.
+_GROUP_BYTES = 32 << 20
+# Seconds between two looks at the size of the folder and the free space.
 _LOOK_EVERY = 0.1
-# For so long after it refused one, a spool counts as refusing.
+# Seconds for which a spool counts as refusing after it refused a request.
 _REFUSING = 2.0
-# Seconds between two looks at the files while nothing is appended, and until a segment that is
-# gone counts as lost: until then, the reader may have stored and removed it.
+# Seconds between two checks of the files while nothing is appended, and until a missing segment
+# counts as lost: before that, the reader may have stored and removed it.
 _INSPECT_EVERY = 0.5
 _LOST_AFTER = 2.5
+# Acknowledgements closer together than this (s) share an entry of the backlog, which has so many
+# entries at most.
+_BACKLOG_STEP = 0.25
+_MOST_BACKLOG = 1024
 
 
 class SpoolFull(OtevalError):
-    """No record can be taken now; the message says why. Trying again later is right."""
+    """A request cannot be spooled now; the message says why. Retrying later is right."""
+
+
+class Backlog:
+    """The age of acknowledged requests that are not stored yet.
+
+    Acknowledgements within a short time share an entry that has the time of the first. So an age
+    is never too low, and too high by that time at most.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._step = _BACKLOG_STEP
+        self._lock = threading.Lock()
+        self._entries: deque[tuple[float, Position]] = deque()
+
+    def acknowledge(self, end: Position) -> None:
+        """Note that everything up to a position is durable from now on."""
+        now = self._clock()
+        with self._lock:
+            entries = self._entries
+            if entries and now - entries[-1][0] < self._step:
+                entries[-1] = (entries[-1][0], end)
+                return
+            entries.append((now, end))
+            if len(entries) > _MOST_BACKLOG:
+                # Nothing was stored for long: merge pairs, and use longer steps from now on.
+                self._step *= 2
+                pairs = zip(list(entries)[::2], list(entries)[1::2], strict=False)
+                self._entries = deque((first[0], second[1]) for first, second in pairs)
+                if len(entries) % 2:
+                    self._entries.append(entries[-1])
+
+    def oldest(self, stored: Position) -> float:
+        """Return the age in seconds of the oldest request that is not stored, 0 if there is none.
+
+        Args:
+            stored: The position up to which the spool is stored.
+        """
+        with self._lock:
+            while self._entries and self._entries[0][1] <= stored:
+                self._entries.popleft()
+            if not self._entries:
+                self._step = _BACKLOG_STEP
+                return 0.0
+            return max(0.0, self._clock() - self._entries[0][0])
 
 
 class _Waiting(NamedTuple):
-    head: bytes
+    """A record that is not written yet, and the future that completes when it is durable."""
+
+    header: bytes
     payload: bytes
     done: Future[None]
 
+    @property
+    def size(self) -> int:
+        return HEADER_BYTES + len(self.payload)
+
 
 class Spool:
-    """The appending side; one process has it, and any of its threads may append.
+    """The appending side of the spool. One process has it; any of its threads may append.
 
     Attributes:
-        backlog: Since when acknowledged requests wait to be stored.
-        cut: How many bytes at the end of the last segment were no whole record at the start.
+        backlog: The age of acknowledged requests that are not stored yet.
+        cut: Bytes of an incomplete record that were truncated when the spool was opened.
+        quota: Bytes that all segments together may have.
     """
 
     def __init__(
@@ -92,24 +140,23 @@ class Spool:
         sync: Callable[[int], None] = files.sync,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open a spool, and make its folder when it is not there.
+        """Open a spool, and create its folder if it is missing.
 
         Args:
-            folder: Where its segments are.
-            quota: How many bytes they may have together.
-            reserve: How many bytes it leaves free on the disk.
-            write: Writes buffers to a file descriptor, and returns how many bytes.
-            sync: Makes what was written to a file descriptor durable.
-            clock: Seconds that only ever grow.
+            folder: The folder of its segments.
+            quota: Bytes that all segments together may have.
+            reserve: Bytes to leave free on the disk.
+            write: Writes buffers to a file descriptor and returns the number of bytes written.
+            sync: Makes the content of a file descriptor durable.
+            clock: Monotonic seconds.
 
         Raises:
             SpoolFull: Another process appends to it, or its folder cannot be written.
         """
         self.backlog = Backlog(clock)
         self._folder = Path(folder)
-        self._quota, self._reserve = quota, reserve
-        self._segment_bytes = min(SEGMENT, quota // 4)
-        self._write, self._sync, self._clock = write, sync, clock
+        self.quota, self._reserve = quota, reserve
+        self._clock = clock
         self._lock = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
@@ -119,12 +166,13 @@ class Spool:
         self._inspected = clock()
         self._gone: dict[int, float] = {}
         self._stored = Position()
+        segment_bytes = min(_SEGMENT_BYTES, quota // 4)
         try:
-            self._files = SpoolFolder(self._folder, sync)
+            self._log = LogWriter(self._folder, segment_bytes=segment_bytes, write=write, sync=sync)
         except OSError as error:
             raise SpoolFull(f"{folder}: cannot be used: {error.strerror}") from error
-        self.cut = self._files.cut
-        if known := segments(self._folder):
+        self.cut = self._log.cut
+        if known := segment_sizes(self._folder):
             self.backlog.acknowledge(Position(*next(reversed(known.items()))))
         self._looked = -1.0
         self._bytes = 0
@@ -134,93 +182,87 @@ class Spool:
         self._thread.start()
 
     @property
-    def quota(self) -> int:
-        """How many bytes the segments may have together."""
-        return self._quota
-
-    @property
     def problem(self) -> str:
-        """What the disk last failed with, or why its files are not in place; "" without either."""
+        """The disk's last error, or why the files are not in place; "" without either."""
         return self._displaced or self._failed
 
     def oldest(self) -> float:
-        """Return for how many seconds the oldest acknowledged request waits to be stored."""
+        """Return the age in seconds of the oldest acknowledged request that is not stored."""
         return self.backlog.oldest(self._stored)
 
     def stored(self, position: Position) -> None:
-        """Note the position up to which the other process has stored the spool."""
+        """Note the position up to which the storing process has stored the spool."""
         with self._lock:
             self._stored = max(self._stored, position)
 
     def size(self) -> int:
-        """Return how many bytes are spooled, those that wait to be written among them."""
+        """Return the bytes of all spooled requests, including those not written yet."""
         with self._lock:
             self._look()
             return self._bytes + self._waiting_bytes
 
     def full(self, size: int = 0) -> str:
-        """Return why a record of so many bytes could not be taken, "" when it could."""
+        """Return why a request of this many bytes would be refused, "" if it would not be."""
         with self._lock:
             return self._full(size)
 
     def refusing(self) -> str:
-        """Return why records are refused, or were a moment ago; "" while they are taken."""
+        """Return why requests are refused, or were a moment ago; "" while they are taken."""
         with self._lock:
             when, reason = self._refused
             return self._full(0) or (reason if self._clock() - when < _REFUSING else "")
 
     def append(self, record: Record) -> Future[None]:
-        """Take a record; its end is not looked at.
+        """Queue a record to be written. Its `end` is ignored.
 
         Returns:
-            What is done when the record is durable, or has the error that kept it from it.
+            A future that completes when the record is durable, or with the error that prevents it.
 
         Raises:
-            SpoolFull: The quota, the disk, or this spool's life is at its end.
+            SpoolFull: The quota is reached, the disk is full, or the spool is closing.
         """
-        waiting = _Waiting(packed_head(record), record.payload, Future())
-        size = HEADER + len(record.payload)
+        waiting = _Waiting(pack_header(record), record.payload, Future())
         with self._lock:
-            if reason := self._full(size):
+            if reason := self._full(waiting.size):
                 raise SpoolFull(reason)
             self._waiting.append(waiting)
-            self._waiting_bytes += size
+            self._waiting_bytes += waiting.size
             self._lock.notify()
         return waiting.done
 
     def close(self) -> None:
-        """Write what waits, and let another process have the spool."""
+        """Write the queued records, and release the folder."""
         with self._lock:
             self._closing = True
             self._lock.notify()
         self._thread.join()
-        self._files.close()
+        self._log.close()
 
     def _full(self, size: int) -> str:
-        reason = self._reason(size)
+        reason = self._refusal(size)
         if reason:
             self._refused = (self._clock(), reason)
         return reason
 
-    def _reason(self, size: int) -> str:
+    def _refusal(self, size: int) -> str:
         if self._closing:
             return "the server stops"
         if self._displaced:
             return self._displaced
         self._look()
-        if self._bytes + self._waiting_bytes + size > self._quota:
+        if self._bytes + self._waiting_bytes + size > self.quota:
             return "the spool is at its quota"
         if self._free - self._waiting_bytes - size < self._reserve:
             return "the disk is full"
         return ""
 
     def _look(self) -> None:
-        """See what the other process has removed; not more often than it can matter."""
+        """Update the folder's size and the free space, unless that was done a moment ago."""
         now = self._clock()
         if now - self._looked < _LOOK_EVERY and self._looked >= 0:
             return
         self._looked = now
-        self._bytes = sum(segments(self._folder).values())
+        self._bytes = sum(segment_sizes(self._folder).values())
         try:
             disk = os.statvfs(self._folder)
         except OSError:
@@ -232,27 +274,37 @@ class Spool:
             with self._lock:
                 if not self._waiting and not self._closing:
                     self._lock.wait(_INSPECT_EVERY)
-                group, is_closing = self._take(), self._closing
+                group, is_closing = self._next_group(), self._closing
             if group:
-                self._settle(group)
+                self._write_group(group)
             elif is_closing:
                 return
             if not group or self._displaced or self._clock() - self._inspected > _INSPECT_EVERY:
                 self._inspect()
 
-    def _settle(self, group: Sequence[_Waiting]) -> None:
-        """Make some records durable, and say so, or why they are not."""
+    def _next_group(self) -> list[_Waiting]:
+        """Remove and return the records to be written together."""
+        size = count = 0
+        for count, one in enumerate(self._waiting, start=1):  # noqa: B007  counted to the break
+            size += one.size
+            if size >= _GROUP_BYTES:
+                break
+        group, self._waiting = self._waiting[:count], self._waiting[count:]
+        return group
+
+    def _write_group(self, group: Sequence[_Waiting]) -> None:
+        """Make records durable, and complete their futures."""
         error: OSError | None = None
         try:
             self._append(group)
-        except SpoolMoved as found:
+        except SegmentMoved as found:
             error = found
             self._displaced = str(found.strerror)
         except OSError as found:
             error = found
             if not self._failed:
                 _log.error("requests are refused: %s", found.strerror or found)
-        size = sum(HEADER + len(one.payload) for one in group)
+        size = sum(one.size for one in group)
         with self._lock:
             self._waiting_bytes -= size
             self._bytes += 0 if error else size
@@ -264,17 +316,25 @@ class Spool:
             else:
                 one.done.set_exception(SpoolFull(f"the spool: {self._failed}"))
 
-    def _inspect(self) -> None:
-        """Look whether all files are in place, and bring back those that were deleted."""
-        now = self._inspected = self._clock()
-        files = self._files
+    def _append(self, group: Sequence[_Waiting]) -> None:
+        self._log.release_before(self._stored.segment)
         try:
-            files.stored(self._stored.segment)
+            self._log.append([part for one in group for part in one[:2] if part])
+            self._log.sync()
+        except OSError:
+            self._log.discard_unsynced()
+            raise
+        self.backlog.acknowledge(self._log.end)
+
+    def _inspect(self) -> None:
+        """Check that all files are in place, and restore deleted ones."""
+        now = self._inspected = self._clock()
+        try:
+            self._log.release_before(self._stored.segment)
             if self._displaced or not self._is_in_place():
                 self._restore()
-            # One that the other process has stored and removed is gone too; of that we hear soon.
-            missing = files.missing()
-            self._gone = {number: self._gone.get(number, now) for number in missing}
+            # A segment that the reader stored and removed is missing too, until `stored` says so.
+            self._gone = {number: self._gone.get(number, now) for number in self._log.missing()}
             if any(now - since > _LOST_AFTER for since in self._gone.values()):
                 self._restore()
         except OSError as error:
@@ -289,58 +349,15 @@ class Spool:
 
     def _is_in_place(self) -> bool:
         try:
-            self._files.verify()
-        except SpoolMoved:
+            self._log.verify()
+        except SegmentMoved:
             return False
         return True
 
     def _restore(self) -> None:
-        restored = self._files.restore()
+        restored = self._log.restore()
         if restored:
             _log.error(
-                "%s: %d deleted segments were written again, with all they held",
+                "%s: restored %d deleted segments with everything in them",
                 *(self._folder, len(restored)),
             )
-
-    def _take(self) -> list[_Waiting]:
-        """Take what waits, but no more than is written in a moment."""
-        size = count = 0
-        for count, one in enumerate(self._waiting, start=1):  # noqa: B007  counted to the break
-            size += HEADER + len(one.payload)
-            if size >= _GROUP:
-                break
-        group, self._waiting = self._waiting[:count], self._waiting[count:]
-        return group
-
-    def _append(self, group: Sequence[_Waiting]) -> None:
-        segment = self._segment()
-        buffers = [part for one in group for part in (one.head, one.payload) if part]
-        size = sum(map(len, buffers))
-        try:
-            for start in range(0, len(buffers), _BUFFERS):
-                self._write_all(segment.fd, buffers[start : start + _BUFFERS])
-            self._sync(segment.fd)
-            self._files.verify()
-            if os.fstat(segment.fd).st_size < segment.end + size:
-                raise OSError(0, f"{segment_path(self._folder, segment.number)} was cut")
-        except OSError:
-            self._files.give_up()
-            raise
-        segment.end += size
-        self.backlog.acknowledge(Position(segment.number, segment.end))
-
-    def _segment(self) -> OpenSegment:
-        segment = self._files.current
-        if segment is None or segment.end >= self._segment_bytes:
-            self._files.stored(self._stored.segment)
-            return self._files.begin(self._write_all)
-        return segment
-
-    def _write_all(self, fd: int, buffers: Sequence[bytes]) -> None:
-        left = list(buffers)
-        while left:
-            written = self._write(fd, left)
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if written:
-                left[0] = left[0][written:]

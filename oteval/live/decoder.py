@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from .. import machine
 from ..child_process import ChildProcess, read_tables, write_tables
+from ..durable_log import LogReader, Position, Record, RecordRange, SegmentMissing
 from ..errors import OtevalError
 from ..files import sync
 from ..ingest import (
@@ -41,8 +42,6 @@ from ..ingest import (
     decode_protobuf_traces,
     parse_json,
 )
-from ..ingest.spool_reader import SpoolReader, Stretch
-from ..ingest.spool_segments import Position, Record, SpoolMissing
 from ..model import LogRecord
 from ..store.rows import log_table, span_table
 
@@ -195,26 +194,26 @@ def _decode_stretch(
     folder: Path, start: Position, end: Position, is_own: Callable[[LogRecord], bool]
 ) -> Iterator[DecodedChunk]:
     """Yield the chunks of a stretch; the last one ends where the stretch does."""
-    reader = SpoolReader(folder, start)
+    reader = LogReader(folder, start)
     lost_before = 0
     builder = _ChunkBuilder(is_own, folder / "rejected")
     for record in _records(reader, end):
         builder.add(record)
         if builder.is_full and record.end < end:
-            yield builder.build(record.end, reader.lost - lost_before)
-            lost_before = reader.lost
+            yield builder.build(record.end, reader.damaged_bytes - lost_before)
+            lost_before = reader.damaged_bytes
             builder = _ChunkBuilder(is_own, folder / "rejected")
-    yield builder.build(end, reader.lost - lost_before)
+    yield builder.build(end, reader.damaged_bytes - lost_before)
     reader.close()
 
 
-def _records(reader: SpoolReader, end: Position) -> Iterator[Record]:
+def _records(reader: LogReader, end: Position) -> Iterator[Record]:
     """Yield the records up to a position, and wait for segments that are missing."""
     while True:
         try:
             yield from reader.records(end)
             return
-        except SpoolMissing:
+        except SegmentMissing:
             time.sleep(_MISSING_POLL)
 
 
@@ -224,7 +223,7 @@ class _DecoderProcess(ChildProcess):
     def __init__(self, folder: Path) -> None:
         super().__init__("oteval.live.decoder", str(folder))
 
-    def decode(self, stretch: Stretch) -> None:
+    def decode(self, stretch: RecordRange) -> None:
         """Make the child decode a stretch.
 
         Raises:
@@ -251,7 +250,7 @@ class _Assignment(NamedTuple):
     """A stretch that was sent to a child."""
 
     child: _DecoderProcess
-    stretch: Stretch
+    stretch: RecordRange
 
 
 class SpoolDecoder:
@@ -282,7 +281,7 @@ class SpoolDecoder:
         """
         self._folder, self._age, self._clock = folder, age, clock
         self._timeout = timeout
-        self._spool = SpoolReader(folder, start, lost=lost)
+        self._spool = LogReader(folder, start, known_gaps=lost)
         self._first_seen: tuple[Position, float] = (start, 0.0)
         self._lock = threading.Lock()
         self._is_closed = False
@@ -304,13 +303,13 @@ class SpoolDecoder:
 
         Raises:
             EOFError: Children end whatever they decode, or `close` was called.
-            SpoolMissing: The next request was acknowledged, and cannot be found.
+            SegmentMissing: The next request was acknowledged, and cannot be found.
         """
         if self._decoded < self._suspect_end:
             return self._next_alone()
         try:
             self._assign()
-        except SpoolMissing:
+        except SegmentMissing:
             if not self._assignments:
                 raise
         except EOFError:
@@ -408,21 +407,21 @@ class SpoolDecoder:
         self._decoded = chunk.end
         return chunk
 
-    def _timeout_alone(self, stretch: Stretch) -> float:
+    def _timeout_alone(self, stretch: RecordRange) -> float:
         megabytes = stretch.size / (1 << 20)
         return _ALONE_FACTOR * self._timeout + _ALONE_SECONDS_PER_MB * megabytes
 
-    def _set_aside(self, stretch: Stretch) -> DecodedChunk:
+    def _set_aside(self, stretch: RecordRange) -> DecodedChunk:
         """Keep a request that no child survives as it was received; return a chunk without rows."""
         chunk = DecodedChunk()
-        reader = SpoolReader(self._folder, stretch.start)
+        reader = LogReader(self._folder, stretch.start)
         for record in reader.records(stretch.end):
             path = _keep_rejected(record, self._folder / "rejected")
             chunk.first_ns = record.time_ns
             chunk.requests += 1
             chunk.rejected += 1
             chunk.problems.append(f"kept in {path}: decoding it ended {_MAX_ATTEMPTS} processes")
-        chunk.end, chunk.lost = stretch.end, reader.lost
+        chunk.end, chunk.lost = stretch.end, reader.damaged_bytes
         reader.close()
         return chunk
 
@@ -440,7 +439,7 @@ class SpoolDecoder:
             self._assignments.append(_Assignment(child, stretch))
             child.decode(stretch)
 
-    def _next_stretch(self) -> Stretch | None:
+    def _next_stretch(self) -> RecordRange | None:
         """Return the next stretch, once it is large or old enough."""
         position = self._spool.position
         stretch = self._spool.skip(_STRETCH_SIZE)
@@ -462,7 +461,7 @@ class SpoolDecoder:
     def _adapt_children(self) -> None:
         """Start or end the second child, depending on the backlog."""
         now = time.monotonic()
-        if self._spool.left() >= _BURST:
+        if self._spool.unread_bytes() >= _BURST:
             self._last_burst = now
             with self._lock:
                 if len(self._children) < _MAX_CHILDREN and not self._is_closed:

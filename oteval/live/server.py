@@ -26,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from .. import machine
+from ..durable_log import LogReader
 from ..errors import ConfigError
 from ..files import private_folder
 from ..ingest.receiver.auth import Access
@@ -35,7 +36,6 @@ from ..ingest.receiver.http_server import HttpServer, LocalHosts, is_local
 from ..ingest.receiver.intake import Intake
 from ..ingest.receiver.responses import RequestRefused
 from ..ingest.spool import Spool
-from ..ingest.spool_reader import SpoolReader
 from .asking import ask
 from .figures import Figures
 from .logs import set_up
@@ -330,7 +330,7 @@ class _Front:
         """Return how many bytes of the spool are not stored, also while nobody stores."""
         if self._back.position is None:
             return self._spool.size()
-        return SpoolReader(self._settings.spool, self._back.position).left()
+        return LogReader(self._settings.spool, self._back.position).unread_bytes()
 
     def _reload(self) -> None:
         self._redaction.reload()

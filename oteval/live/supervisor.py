@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import machine
+from ..durable_log import Position
 from ..errors import StoreError
-from ..ingest.spool_segments import Position
 from .readiness import SILENCE
 from .settings import Settings
 

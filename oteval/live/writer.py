@@ -11,15 +11,15 @@ from pathlib import Path
 from queue import Empty, Full, Queue
 
 from ..attach import Forwarder
-from ..ingest.spool_reader import SpoolReader
-from ..ingest.spool_segments import (
+from ..durable_log import (
+    LogReader,
     Position,
     Record,
-    SpoolMissing,
-    missing_after,
+    SegmentMissing,
+    missing_segments,
     remove_before,
     segment_path,
-    segments,
+    segment_sizes,
 )
 from ..store import Store
 from .decoder import DecodedChunk, SpoolDecoder
@@ -98,7 +98,7 @@ class Writer:
         self.error: BaseException | None = None
         self.problem = ""
         self.stored = Position(*store.spooled.position())
-        missing = missing_after(folder, self.stored)
+        missing = missing_segments(folder, self.stored)
         self.losses = list(missing.values())
         for loss in self.losses:
             _log.error("lost: %s", loss)
@@ -111,8 +111,8 @@ class Writer:
         self._on_stored, self._forward, self._age = on_stored, forward, age
         self._is_wide = False
         self._missing = ""
-        self._raw = SpoolReader(folder, self.position)
-        self._left = SpoolReader(folder)
+        self._raw = LogReader(folder, self.position)
+        self._left = LogReader(folder)
         self._chunks: Queue[DecodedChunk] = Queue(1)
         self._closing = threading.Event()
         self._decoder = SpoolDecoder(folder, self.position, age, lost=missing)
@@ -131,7 +131,7 @@ class Writer:
     def left(self) -> int:
         """Return how many bytes of the spool are not stored."""
         self._left.position = self.position
-        return self._left.left()
+        return self._left.unread_bytes()
 
     def missing(self) -> str:
         """Return which acknowledged requests cannot be found, "" while all can."""
@@ -160,7 +160,7 @@ class Writer:
                 if chunk is None:
                     self._look_back()
                     continue
-            except SpoolMissing as error:
+            except SegmentMissing as error:
                 self._wait_for(error)
                 continue
             except (EOFError, ValueError) as error:
@@ -174,7 +174,7 @@ class Writer:
                 except Full:
                     continue
 
-    def _wait_for(self, missing: SpoolMissing) -> None:
+    def _wait_for(self, missing: SegmentMissing) -> None:
         if not self._missing:
             _log.error("nothing is stored: %s", missing)
         self._missing = str(missing)
@@ -189,7 +189,7 @@ class Writer:
         if time.monotonic() - self._looked_back < _LOOK_BACK:
             return
         self._looked_back = time.monotonic()
-        if self._first and any(number < self._first for number in segments(self._folder)):
+        if self._first and any(number < self._first for number in segment_sizes(self._folder)):
             raise ValueError(f"{self._folder}: older segments came back; they are stored now")
 
     def _run(self) -> None:
@@ -272,7 +272,7 @@ class Writer:
             try:
                 yield from self._raw.records(end)
                 return
-            except SpoolMissing as error:
+            except SegmentMissing as error:
                 self._wait_for(error)
 
 
@@ -282,7 +282,7 @@ def _begin(folder: Path, stored: Position) -> Position:
     Segments before the position are there after a crash, which came before they were removed, and
     when they were lost once and put back. What of them is stored already is stored once.
     """
-    first = next(iter(segments(folder)), 0)
+    first = next(iter(segment_sizes(folder)), 0)
     if not stored.segment or stored.segment == first:
         return stored
     return Position(first, 0)

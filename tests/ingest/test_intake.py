@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from oteval.durable_log import LogReader
 from oteval.ingest.receiver.intake import Intake
 from oteval.ingest.receiver.limits import Uploads
 from oteval.ingest.receiver.redaction import RedactionRule, Redactor
 from oteval.ingest.receiver.responses import RequestRefused
 from oteval.ingest.spool import Spool
-from oteval.ingest.spool_reader import SpoolReader
 
 SECRET = "ann@example.com"
 
@@ -47,7 +47,7 @@ def test_deep_json_is_redacted(tmp_path: Path, depth: int, attributes: Mapping[s
     intake.take("traces", "json", deep_request(depth), attributes).durable.result()
     spool.close()
 
-    stored = b"".join(record.payload for record in SpoolReader(tmp_path).records())
+    stored = b"".join(record.payload for record in LogReader(tmp_path).records())
     assert SECRET.encode() not in stored
     assert b"[redacted]" in stored
     assert all(value.encode() in stored for value in attributes)

@@ -24,6 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from oteval.durable_log import LogReader
 from oteval.ingest.receiver import http_server
 from oteval.ingest.receiver.auth import Access
 from oteval.ingest.receiver.grpc import GrpcReceiver
@@ -32,7 +33,6 @@ from oteval.ingest.receiver.http_server import HttpServer
 from oteval.ingest.receiver.intake import Intake
 from oteval.ingest.receiver.redaction import RedactionRule, Redactor
 from oteval.ingest.spool import Position, Record, Spool
-from oteval.ingest.spool_reader import SpoolReader
 
 PROTOBUF = "application/x-protobuf"
 LIMIT = 1 << 20
@@ -95,7 +95,7 @@ class _Running:
             return bytes(send(body, timeout=20, metadata=metadata, compression=compression))
 
     def spooled(self) -> list[Record]:
-        reader = SpoolReader(self.folder, Position())
+        reader = LogReader(self.folder, Position())
         found = list(reader.records())
         reader.close()
         return found

@@ -14,9 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.ingest.spool import Position, Record, Spool, SpoolFull, remove_before, segments
-from oteval.ingest.spool_reader import SpoolReader
-from oteval.ingest.spool_segments import HEADER, MAGIC, segment_path
+from oteval.durable_log import (
+    HEADER_BYTES,
+    MAGIC,
+    LogReader,
+    Position,
+    Record,
+    remove_before,
+    segment_path,
+    segment_sizes,
+)
+from oteval.ingest.spool import Spool, SpoolFull
 
 RECORDS = st.lists(
     st.builds(
@@ -38,7 +46,7 @@ def spooled(folder: Path, records: Sequence[Record]) -> None:
 
 
 def read(folder: Path, position: Position | None = None) -> list[Record]:
-    reader = SpoolReader(folder, position or Position())
+    reader = LogReader(folder, position or Position())
     found = list(reader.records())
     reader.close()
     return found
@@ -49,7 +57,7 @@ def plain(records: Sequence[Record]) -> list[tuple[object, ...]]:
 
 
 def only_segment(folder: Path) -> Path:
-    (number,) = segments(folder)
+    (number,) = segment_sizes(folder)
     return segment_path(folder, number)
 
 
@@ -83,7 +91,7 @@ def test_a_torn_tail_costs_only_what_was_torn(records: list[Record], data: st.Da
         whole = 0
         end = len(MAGIC)
         for record in records:
-            end += HEADER + len(record.payload)
+            end += HEADER_BYTES + len(record.payload)
             whole += end <= cut
 
         spooled(folder, records[:1])
@@ -108,7 +116,7 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
         end = len(MAGIC)
         intact = []
         for record in records:
-            start, end = end, end + HEADER + len(record.payload)
+            start, end = end, end + HEADER_BYTES + len(record.payload)
             if not start <= at < end:
                 intact.append(record)
 
@@ -136,7 +144,7 @@ def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
     threads = [threading.Thread(target=append, args=(queue,)) for queue in queues]
     for thread in threads:
         thread.start()
-    reader, found = SpoolReader(tmp_path), []
+    reader, found = LogReader(tmp_path), []
     deadline = time.monotonic() + 30
     while len(found) < len(expected) and time.monotonic() < deadline:
         found += [record.payload for record in reader.records()]
@@ -146,7 +154,7 @@ def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
     spool.close()
 
     assert sorted(found) == sorted(expected)
-    assert reader.lost == 0
+    assert reader.damaged_bytes == 0
     reader.close()
 
 
@@ -159,7 +167,7 @@ def test_the_quota_refuses_and_removal_makes_room(tmp_path: Path) -> None:
 
     with pytest.raises(SpoolFull, match="quota"):
         spool.append(record._replace(payload=b"." * 2000))
-    reader = SpoolReader(tmp_path)
+    reader = LogReader(tmp_path)
     list(reader.records())
     remove_before(tmp_path, reader.position.segment)
     time.sleep(0.15)

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.served import until
-from oteval.ingest.backlog import Backlog
-from oteval.ingest.spool import Spool, SpoolFull
-from oteval.ingest.spool_reader import SpoolReader
-from oteval.ingest.spool_segments import (
+from oteval.durable_log import (
+    LogReader,
     Position,
     Record,
-    SpoolMissing,
-    missing_after,
+    SegmentMissing,
+    missing_segments,
     segment_path,
-    segments,
+    segment_sizes,
 )
+from oteval.ingest.spool import Backlog, Spool, SpoolFull
 
 
 @pytest.fixture
@@ -53,14 +52,14 @@ def taken(spool: Spool, number: int) -> bytes:
     return bytes(until(tried))
 
 
-def payloads(reader: SpoolReader) -> list[bytes]:
+def payloads(reader: LogReader) -> list[bytes]:
     return [record.payload for record in reader.records()]
 
 
 def test_a_folder_that_was_moved_is_waited_for(spool: Spool, folder: Path) -> None:
     """Nothing is acknowledged while it is away, and the reader misses nothing once it is back."""
     promised = [append(spool, 1)]
-    reader = SpoolReader(folder)
+    reader = LogReader(folder)
     found = payloads(reader)
     promised.append(append(spool, 2))
 
@@ -69,7 +68,7 @@ def test_a_folder_that_was_moved_is_waited_for(spool: Spool, folder: Path) -> No
         append(spool, 3)
     records = reader.records()
     found.append(next(records).payload)
-    with pytest.raises(SpoolMissing, match=str(folder)):
+    with pytest.raises(SegmentMissing, match=str(folder)):
         next(records)
     refusing = spool.refusing()
     folder.with_name("away").rename(folder)
@@ -96,20 +95,20 @@ def test_another_folder_in_its_place_is_not_written_to(spool: Spool, folder: Pat
 def test_what_was_deleted_is_written_again(spool: Spool, folder: Path, what: str) -> None:
     """Everything acknowledged is read once, in its order, by readers before and after."""
     promised = [append(spool, 1)]
-    early = SpoolReader(folder)
+    early = LogReader(folder)
     found = payloads(early)
     promised.append(append(spool, 2))
 
     if what == "folder":
         shutil.rmtree(folder)
     else:
-        segment_path(folder, max(segments(folder))).unlink()
+        segment_path(folder, max(segment_sizes(folder))).unlink()
     promised.append(taken(spool, 3))
     promised.append(append(spool, 4))
     found += payloads(early)
 
     assert found == promised
-    assert payloads(SpoolReader(folder)) == promised
+    assert payloads(LogReader(folder)) == promised
     with pytest.raises(SpoolFull, match="another oteval serve"):
         Spool(folder)
     early.close()
@@ -118,34 +117,34 @@ def test_what_was_deleted_is_written_again(spool: Spool, folder: Path, what: str
 def test_segments_before_the_current_one_are_written_again_too(spool: Spool, folder: Path) -> None:
     """A backlog of several segments whose folder is deleted loses nothing."""
     promised = []
-    while len(segments(folder)) < 3:
+    while len(segment_sizes(folder)) < 3:
         promised.append(append(spool, len(promised), 50_000))
 
     shutil.rmtree(folder)
-    until(lambda: len(segments(folder)) == 3)
+    until(lambda: len(segment_sizes(folder)) == 3)
     promised.append(taken(spool, 99))
 
-    assert payloads(SpoolReader(folder, lost=())) == promised
+    assert payloads(LogReader(folder, known_gaps=())) == promised
 
 
 def test_stored_segments_may_be_removed(spool: Spool, folder: Path) -> None:
     """What the other process stored and removed is not written again."""
-    while len(segments(folder)) < 3:
+    while len(segment_sizes(folder)) < 3:
         append(spool, 1, 50_000)
-    first, *others = segments(folder)
+    first, *others = segment_sizes(folder)
     spool.stored(Position(others[0]))
 
     segment_path(folder, first).unlink()
     shutil.rmtree(folder)
-    until(lambda: len(segments(folder)) == 2)
+    until(lambda: len(segment_sizes(folder)) == 2)
 
-    assert list(segments(folder)) == others
+    assert list(segment_sizes(folder)) == others
 
 
 def test_a_segment_that_was_cut_is_an_error(spool: Spool, folder: Path) -> None:
     """The next request is refused with the reason; after it, all goes on in another segment."""
     append(spool, 1, 100)
-    path = segment_path(folder, max(segments(folder)))
+    path = segment_path(folder, max(segment_sizes(folder)))
     with path.open("r+b") as file:
         file.truncate(20)
 
@@ -153,25 +152,25 @@ def test_a_segment_that_was_cut_is_an_error(spool: Spool, folder: Path) -> None:
         append(spool, 2)
     promised = append(spool, 3)
 
-    assert payloads(SpoolReader(folder))[-1] == promised
-    assert len(segments(folder)) == 2
+    assert payloads(LogReader(folder))[-1] == promised
+    assert len(segment_sizes(folder)) == 2
 
 
 def test_a_gap_between_segments_is_an_error(spool: Spool, folder: Path) -> None:
     """A reader stops before a missing segment; where its loss is known it goes on after it."""
     promised = []
-    while len(segments(folder)) < 3:
+    while len(segment_sizes(folder)) < 3:
         promised.append(append(spool, len(promised), 50_000))
-    first, second, third = segments(folder)
+    first, second, third = segment_sizes(folder)
     segment_path(folder, second).unlink()
-    reader = SpoolReader(folder, lost=())
+    reader = LogReader(folder, known_gaps=())
     records = reader.records()
-    found = [next(records).payload for _ in range(segments(folder)[first] // 50_000)]
+    found = [next(records).payload for _ in range(segment_sizes(folder)[first] // 50_000)]
 
-    with pytest.raises(SpoolMissing, match=str(second)):
+    with pytest.raises(SegmentMissing, match=str(second)):
         next(records)
-    missing = missing_after(folder, Position(first, 8))
-    after = payloads(SpoolReader(folder, reader.position, lost=missing))
+    missing = missing_segments(folder, Position(first, 8))
+    after = payloads(LogReader(folder, reader.position, known_gaps=missing))
 
     assert 0 < len(found) < len(promised)
     assert found == promised[: len(found)]
@@ -183,33 +182,33 @@ def test_a_gap_between_segments_is_an_error(spool: Spool, folder: Path) -> None:
 
 def test_a_stored_position_whose_segment_is_missing_is_a_loss(spool: Spool, folder: Path) -> None:
     """Its own segment, or all; a position whose segment is there has none behind it."""
-    while len(segments(folder)) < 2:
+    while len(segment_sizes(folder)) < 2:
         append(spool, 1, 50_000)
-    first, second = segments(folder)
+    first, second = segment_sizes(folder)
 
-    assert missing_after(folder, Position()) == {}
-    assert missing_after(folder, Position(first, 10)) == {}
-    assert list(missing_after(folder, Position(first - 2, 10))) == [first]
-    assert list(missing_after(folder, Position(first - 10**12, 10))) == [first]
-    assert list(missing_after(folder, Position(second + 1, 10))) == [0]
+    assert missing_segments(folder, Position()) == {}
+    assert missing_segments(folder, Position(first, 10)) == {}
+    assert list(missing_segments(folder, Position(first - 2, 10))) == [first]
+    assert list(missing_segments(folder, Position(first - 10**12, 10))) == [first]
+    assert list(missing_segments(folder, Position(second + 1, 10))) == [0]
     segment_path(folder, first).unlink()
-    assert list(missing_after(folder, Position())) == [second]
+    assert list(missing_segments(folder, Position())) == [second]
 
 
 def test_numbers_do_not_depend_on_the_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that was set back, an emptied folder still gets greater numbers than before."""
-    monkeypatch.setattr("oteval.ingest.spool_folder.time.time_ns", lambda: 5)
+    monkeypatch.setattr("oteval.durable_log.writer.time.time_ns", lambda: 5)
     spool = Spool(folder)
     spool.stored(Position(1_000, 8))
 
     append(spool, 1)
-    until(lambda: segments(folder))
+    until(lambda: segment_sizes(folder))
     spool.close()
     again = Spool(folder)
     append(again, 2)
     again.close()
 
-    assert list(segments(folder)) == [1_001, 1_002]
+    assert list(segment_sizes(folder)) == [1_001, 1_002]
 
 
 class _Clock:
@@ -244,4 +243,4 @@ def test_the_age_of_what_waits_for_long() -> None:
     for stored in (0, 10, 5_000, 99_000):
         age = 100_000 - stored - 1
         assert age <= backlog.oldest(Position(1, stored)) <= age + 600
-    assert len(backlog._waiting) <= 1024
+    assert len(backlog._entries) <= 1024

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.otlp_load import Load, requests
 from benchmarks.serve_faults import FAULTS, RULES, SHIFTED, inflict
 from benchmarks.served import ROOT, Served, Sink, until
-from oteval.ingest.spool_segments import segment_path, segments
+from oteval.durable_log import segment_path, segment_sizes
 from oteval.store import Store
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_spool_that_was_deleted_loses_nothing(served: Served, what: str) -> No
         if what == "folder":
             shutil.rmtree(spool_of(served))
         else:
-            for number in segments(spool_of(served)):
+            for number in segment_sizes(spool_of(served)):
                 segment_path(spool_of(served), number).unlink()
         for load in loads[10:]:
             until(lambda load=load: sent(served, load) == 200)
@@ -176,7 +176,7 @@ def test_a_segment_missing_at_the_stored_position_is_said(
         assert sent(server, second) == 200
         server.drained()
         assert server.stop() == 0
-    gone = max(segments(spool_of(server)))
+    gone = max(segment_sizes(spool_of(server)))
     with Store(server.db) as store:
         # As a database whose log was cut: it goes back to a segment that was removed.
         segment = gone - 1 if is_more_there else gone

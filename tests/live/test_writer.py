@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.otlp_load import requests
 from benchmarks.served import until
-from oteval.ingest.spool import Encoding, Kind, Record, Spool, segments
+from oteval.durable_log import segment_sizes
+from oteval.ingest.spool import Encoding, Kind, Record, Spool
 from oteval.live import decoder
 from oteval.live.writer import Writer
 from oteval.store import Store
@@ -78,14 +79,14 @@ def test_segments_go_once_they_are_stored(bench: _Bench) -> None:
     """Only the one that is being written stays."""
     for load in requests(300, batch=32):
         bench.append("traces", "protobuf", load.body)
-        if len(segments(bench.folder)) >= 3:
+        if len(segment_sizes(bench.folder)) >= 3:
             break
-    before = len(segments(bench.folder))
+    before = len(segment_sizes(bench.folder))
 
     bench.write()
 
     assert before >= 3
-    assert len(segments(bench.folder)) == 1
+    assert len(segment_sizes(bench.folder)) == 1
 
 
 def test_what_cannot_be_read_is_kept_and_does_not_stop_the_rest(bench: _Bench) -> None:

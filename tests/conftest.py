@@ -15,8 +15,10 @@ from .reconstruct.summary import pytest_terminal_summary
 
 __all__ = ["oteval", "pytest_terminal_summary", "store"]
 
-# What a property holds does not depend on how busy the machine is.
-settings.register_profile("oteval", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Properties use the same examples in every run, however busy the machine is.
+settings.register_profile(
+    "oteval", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("oteval")
 
 

@@ -95,7 +95,7 @@ def test_captures_come_back_as_they_were(name: str):
     assert back == (spans, records)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(spans, max_size=3, unique_by=lambda span: span.span_id))
 def test_any_span_comes_back_as_it_was(given_spans: list[Span]):
     """Odd values, and promoted attributes of every type, survive the store."""
@@ -104,7 +104,7 @@ def test_any_span_comes_back_as_it_was(given_spans: list[Span]):
     assert back == given_spans
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(records)
 def test_any_log_record_comes_back_as_it_was(record: LogRecord):
     """A record's body and attributes survive the store, whatever JSON-like value they are."""

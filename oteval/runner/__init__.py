@@ -1,0 +1,36 @@
+"""Run other people's functions: evaluators, judges, and systems under test.
+
+`Runner` runs jobs on threads, for offline and live scoring. `AsyncRunner` (in `async_runner`, the
+only module here that imports asyncio) runs them for callers on an event loop, for experiments. Both
+take the same limits (a timeout, a `RateLimiter`, a `DailyBudget`, a `RetryPolicy`) and report every
+job as an `Outcome`. `call` makes a single call.
+
+A **job** is a function without arguments, synchronous or not. It runs in the context
+(`contextvars`) of whoever submitted it. Threads are daemons: a job that hangs blocks neither Ctrl-C
+nor the end of the process. After the timeout its thread is abandoned and its late result dropped.
+
+This package knows nothing about traces, scores or the database, and imports nothing of oteval.
+"""
+
+from __future__ import annotations
+
+from .calls import call, describe_error
+from .jobs import Deferral, Outcome, Status, run_inline
+from .limits import DailyBudget, RateLimiter, RetryPolicy, day_of, next_day_ns, start_of_day_ns
+from .runner import Runner
+
+__all__ = [
+    "DailyBudget",
+    "Deferral",
+    "Outcome",
+    "RateLimiter",
+    "RetryPolicy",
+    "Runner",
+    "Status",
+    "call",
+    "day_of",
+    "describe_error",
+    "next_day_ns",
+    "run_inline",
+    "start_of_day_ns",
+]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,13 +12,21 @@ from oteval.store import Store
 from .test_archive import DAY, fill, whole
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Return the path of a database of which most was archived."""
-    with Store(tmp_path / "x.duckdb") as store:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a database most of whose rows are archived beside it."""
+    folder = tmp_path_factory.mktemp("archived")
+    with Store(folder / "x.duckdb") as store:
         fill(store, range(10, 12), traces=300)
-    with Store(tmp_path / "x.duckdb") as store:
-        store.archive.move(tmp_path / "archive", 12 * DAY)
+    with Store(folder / "x.duckdb") as store:
+        store.archive.move(folder / "archive", 12 * DAY)
+    return folder
+
+
+@pytest.fixture
+def path(folder: Path, tmp_path: Path) -> Path:
+    """Return the path of a copy of that database, which a test may change."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return tmp_path / "x.duckdb"
 
 

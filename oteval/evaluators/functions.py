@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from ..errors import ConfigError
+from ..runner import call
 
 __all__ = ["call_with", "code_version", "load_function"]
 
@@ -57,7 +57,7 @@ def call_with(
     """Call a function with those of the available keywords that it takes.
 
     Args:
-        function: The function.
+        function: The function, synchronous or not.
         available: What it may ask for, by keyword.
         timeout: After how many seconds to give up on it; None waits.
 
@@ -65,36 +65,7 @@ def call_with(
         TimeoutError: It took longer.
         Exception: Whatever it raises.
     """
-    keywords = _accepted(function, available)
-    if timeout is None:
-        return _called(function, keywords)
-    outcome: dict[str, Any] = {}
-
-    def run() -> None:
-        try:
-            outcome["value"] = _called(function, keywords)
-        except BaseException as error:
-            outcome["error"] = error
-
-    # A daemon: a function that hangs must not keep the process from ending. It runs in the
-    # caller's context, which says who hears of evaluators called inside it.
-    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if thread.is_alive():
-        raise TimeoutError(f"no answer within {timeout:g} s")
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
-
-
-def _called(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
-    value = function(**keywords)
-    if not inspect.iscoroutine(value):
-        return value
-    import asyncio  # costs more to import than all of this module, and few need it
-
-    return asyncio.run(value)
+    return call(partial(function, **_accepted(function, available)), timeout)
 
 
 def _accepted(function: Callable[..., Any], available: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from ..errors import ConfigError, OtevalError
 from ..evaluators.gates import GateResult, Tally, check_gate
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
+from ..runner import Runner
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 from .judges import judge_of, refuse_unpriced
 from .references import References, graph_references_of, references_of
-from .workers import Workers
 
 __all__ = ["ScoreRun", "check_gates", "prepare", "score", "score_trajectories", "variants"]
 
@@ -29,6 +30,7 @@ _GIVEN_PAGE = 200
 _SECONDS = 5.0
 
 Given = dict[tuple[str, str, str], Score]
+_ScoreRunner = Runner[str, Score]
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def score(
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     found_now = store.trajectories.read(selection)
     trajectories = _with_given(store, prepared, found_now, again=again)
-    keeping, workers = _Keeping(store), _workers_of(prepared)
+    keeping, runner = _Keeping(store), _runner_of(prepared)
 
     def counted(found: Score, *, reused: bool = False) -> Score:
         run.add(found if reused else keeping.add(found), reused=reused)
@@ -200,29 +202,29 @@ def score(
     try:
         for trajectory, given in trajectories:
             run.trajectories += 1
-            for found, reused in _judged(prepared, trajectory, given, config.salt, workers):
+            for found, reused in _judged(prepared, trajectory, given, config.salt, runner):
                 yield counted(found, reused=reused)
             if on_progress:
-                on_progress(run.trajectories - workers.busy)
-        for found in workers.rest():
-            yield counted(found)
+                on_progress(run.trajectories - runner.pending)
+        for outcome in runner.completed(max_pending=0):
+            yield counted(outcome.result())
             if on_progress:
-                on_progress(run.trajectories - workers.busy)
+                on_progress(run.trajectories - runner.pending)
     finally:
         # What came before Ctrl-C is kept.
-        workers.stop()
+        runner.close()
         keeping.flush()
         store.judge_calls.flush()
-        _close(prepared, workers)
+        _close(prepared, runner)
 
 
-def _workers_of(prepared: Iterable[Prepared]) -> Workers[Score]:
-    return Workers(sum(one.concurrency for one in prepared if one.concurrency > 1))
+def _runner_of(prepared: Iterable[Prepared]) -> _ScoreRunner:
+    return Runner(sum(one.concurrency for one in prepared if one.concurrency > 1))
 
 
-def _close(prepared: Iterable[Prepared], workers: Workers[Score]) -> None:
+def _close(prepared: Iterable[Prepared], runner: _ScoreRunner) -> None:
     """Close the judges' connections, unless one is still at work."""
-    for one in () if workers.busy else prepared:
+    for one in () if runner.pending else prepared:
         one.close()
 
 
@@ -231,7 +233,7 @@ def _judged(
     trajectory: Trajectory,
     given: Given,
     salt: str,
-    workers: Workers[Score],
+    runner: _ScoreRunner,
 ) -> Iterator[tuple[Score, bool]]:
     """Yield what is there of a trajectory's scores, and whether each was given before."""
     for one in prepared:
@@ -241,13 +243,15 @@ def _judged(
         if had is not None:
             yield had, True
         else:
-            yield from ((found, False) for found in _scored(one, trajectory, workers))
+            yield from ((found, False) for found in _scored(one, trajectory, runner))
 
 
-def _scored(one: Prepared, trajectory: Trajectory, workers: Workers[Score]) -> Iterator[Score]:
+def _scored(one: Prepared, trajectory: Trajectory, runner: _ScoreRunner) -> Iterator[Score]:
     """Yield the score of a trajectory; where several are asked at once, those that are there."""
     if one.concurrency > 1:
-        yield from workers.do(lambda: _score_one(one, trajectory))
+        for outcome in runner.completed(max_pending=runner.concurrency - 1):
+            yield outcome.result()
+        runner.submit(partial(_score_one, one, trajectory), trajectory.id)
     else:
         yield _score_one(one, trajectory)
 
@@ -327,17 +331,17 @@ def score_trajectories(
         ConfigError: A reference or function cannot be had, or an argument is wrong.
     """
     prepared = prepare(config, store, base)
-    workers = _workers_of(prepared)
+    runner = _runner_of(prepared)
     found: list[Score] = []
     try:
         for trajectory in trajectories:
             for one in prepared:
                 if one.scorer.wants(trajectory, config.salt):
-                    found += _scored(one, trajectory, workers)
-        found += workers.rest()
+                    found += _scored(one, trajectory, runner)
+        found += [outcome.result() for outcome in runner.completed(max_pending=0)]
     finally:
-        workers.stop()
-        _close(prepared, workers)
+        runner.close()
+        _close(prepared, runner)
     store.scores.write(found)
     return found
 

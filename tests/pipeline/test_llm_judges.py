@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from oteval.evaluators.judge.asking import MEMORY
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, prepare
 from oteval.pipeline import score as score_all
-from oteval.pipeline.workers import Workers
 from oteval.store import Store
 
 from ..evaluators.judge.server import Body, Reply, Server, error, serving, shown, verdict
@@ -385,43 +382,3 @@ def test_calls_are_judged_by_what_the_trace_shows(store: Store, server: Server):
     scored(store, rule(server))
 
     assert '"name":"refund","arguments":"{\\"order\\":\\"W1\\"}"' in shown(server.requests[0])
-
-
-def test_workers_do_no_more_at_once_than_they_are():
-    """And yield each result once, in the order in which they are there."""
-    now, most, lock = 0, 0, threading.Lock()
-
-    def job(number: int) -> Callable[[], int]:
-        def work() -> int:
-            nonlocal now, most
-            with lock:
-                now += 1
-                most = max(most, now)
-            time.sleep(0.002)
-            with lock:
-                now -= 1
-            return number
-
-        return work
-
-    workers = Workers[int](3)
-    found = [result for number in range(30) for result in workers.do(job(number))]
-    found += workers.rest()
-    workers.stop()
-
-    assert sorted(found) == list(range(30))
-    assert most <= 3
-
-
-def test_a_worker_that_fails_fails_for_who_collects():
-    """An exception is not lost in its thread."""
-
-    def broken() -> int:
-        raise ZeroDivisionError
-
-    workers = Workers[int](1)
-    list(workers.do(broken))
-
-    with pytest.raises(ZeroDivisionError):
-        list(workers.rest())
-    workers.stop()

@@ -42,7 +42,7 @@ _QUIET = {
 
 
 def score(file: Path, folder: Path) -> tuple[Spent, int, int]:
-    """Score a file with oteval; return what it cost, the verdicts, and how many pass."""
+    """Score a file with oteval; return its cost, the verdicts, and the number of passes."""
     (folder / "reference.json").write_text(json.dumps(traces.reference()))
     config = folder / "oteval.yaml"
     config.write_text(_CONFIG)
@@ -52,7 +52,7 @@ def score(file: Path, folder: Path) -> tuple[Spent, int, int]:
 
 
 def score_peer(file: Path, folder: Path, peer_cli: str) -> tuple[Spent, int, int]:
-    """Score a file with agentevals-cli; return what it cost, the verdicts, and how many pass."""
+    """Score a file with agentevals-cli; return its cost, the verdicts, and the number of passes."""
     cases = folder / "cases.json"
     cases.write_text(json.dumps(_eval_set()))
     command = [peer_cli, "run", str(file), "-e", str(cases), "-f", "otlp-json"]

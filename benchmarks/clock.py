@@ -1,7 +1,7 @@
-"""What a piece of work costs: time on the wall, CPU time of all threads, and peak memory.
+"""The cost of a piece of work: wall time, CPU time of all threads, and peak memory.
 
-The cyclic garbage collector is left as users have it; what is there before the clock starts is
-collected first. Peak memory is a process' highest resident set, so that it needs a process
+The cyclic garbage collector keeps its usual settings; existing objects are collected before the
+clock starts. Peak memory is a process' highest resident set, so that it needs a process
 that did nothing else: `run` starts one and waits for it. Linux counts the parent's
 memory at that moment as the child's, which is why the benchmark that measures memory imports
 nothing big itself.
@@ -29,13 +29,13 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass
 class Spent:
-    """What some work cost.
+    """The cost of some work.
 
     Attributes:
         wall: Seconds on the wall.
         cpu: CPU seconds of all threads, and of children that have ended.
         peak: Bytes of the highest resident set; 0 where it was not measured.
-        output: What a command wrote to standard output.
+        output: The command's standard output.
     """
 
     wall: float = 0.0
@@ -45,12 +45,12 @@ class Spent:
 
 
 class CommandError(Exception):
-    """A measured command failed; the message has the end of what it said."""
+    """A measured command failed; the message has the end of its output."""
 
 
 @contextmanager
 def spent() -> Iterator[Spent]:
-    """Measure what the block of a ``with`` costs."""
+    """Measure the cost of a ``with`` block."""
     cost = Spent()
     gc.collect()
     cpu, wall = _cpu_time(), time.perf_counter()
@@ -94,7 +94,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     statuses: Sequence[int] = (0,),
 ) -> Spent:
-    """Run a command and return what its process cost, from start to end.
+    """Run a command and return the cost of its process, from start to end.
 
     Args:
         command: The command; this project's packages are on its Python path.

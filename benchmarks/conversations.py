@@ -1,7 +1,7 @@
 """Long conversations: whether the work grows as the input does, and no faster.
 
-A model call repeats what was said before it, so that the input grows with the square of the
-conversation's length unless the emitter cuts it. Time is held against the bytes of input, not the
+A model call repeats the earlier messages, so that the input grows with the square of the
+conversation's length unless the emitter cuts it. Time is compared with the bytes of input, not the
 number of messages; the ``slope`` is that of the line through log seconds against log bytes: 1.0
 is linear, 2.0 quadratic. There are two shapes, each at several sizes:
 
@@ -11,7 +11,7 @@ is linear, 2.0 quadratic. There are two shapes, each at several sizes:
 
 Inside the clock is `oteval.reconstruct.reconstruct` alone, CPU time, on spans that are in memory
 before; as in the pipeline, the interpreter seldom searches for cycles. Bytes are those of the
-attributes' text. Each size has a process of its own; the peak is its highest resident set, beside
+attributes' text. Each size runs in a separate process; the peak is its highest resident set, beside
 that of a process that only makes the spans.
 """
 
@@ -43,7 +43,7 @@ def said(role: str, text: str) -> dict[str, Any]:
 
 
 def rounds(count: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """Yield what is new before each call of the model, and what the model answers.
+    """Yield the new messages before each model call, and the model's answer.
 
     Calls come in pairs: the first asks for a tool, the second has its result and answers.
     """
@@ -58,11 +58,11 @@ def rounds(count: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
 
 
 def spans_of(calls: int, *, window: int | None) -> Iterator[Any]:
-    """Yield the spans of model calls of one conversation, each with what was said before it.
+    """Yield the spans of model calls of one conversation, each with the earlier messages.
 
     Args:
         calls: How many.
-        window: How many messages a call holds at most, each pair of calls in a trace of its own;
+        window: How many messages a call holds at most, each pair of calls in a separate trace;
             None for all messages, and all calls in one trace.
     """
     history: list[str] = []

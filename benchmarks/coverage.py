@@ -38,7 +38,7 @@ from .report import Row
 
 WANTED = 0.93
 RATES = (0.0, 0.02, 0.5, 0.98, 1.0)
-# How often the judge passes what people pass, and fails what people fail.
+# How often the judge agrees on passes, and on fails.
 JUDGES = ((0.9, 0.8), (0.99, 0.99), (1.0, 1.0), (0.7, 0.95), (0.5, 0.5))
 
 FULL = {"samples": 600, "sizes": [5, 10, 20, 40, 100]}
@@ -94,14 +94,14 @@ def _worst(
 ) -> tuple[float, float]:
     """Return the least share of samples whose interval holds the truth, by method.
 
-    An interval that is said not to be had claims nothing, and is not counted.
+    A missing interval claims nothing and does not count.
     """
     worst = [1.0, 1.0]
     for truth, draw in cases:
         held, made = [0, 0], [0, 0]
         for number in range(samples):
             drawn = draw()
-            # What is not used is only to be told apart, which takes fewer samples.
+            # The other strategies only need to be distinguished, which takes fewer samples.
             for at, method in enumerate(methods[: 1 + (number % 10 == 0)]):
                 found = method(drawn)
                 if found is not None:

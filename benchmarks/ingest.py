@@ -10,8 +10,8 @@ which the page cache holds:
   ``read_json_64`` looks at 64 lines, the least work that still knows the columns.
 - An Arrow insert: the very rows that the store holds, prepared as Arrow tables before the clock
   starts, into a DuckDB file of the same settings, without looking for duplicates. That is
-  what is left when reading costs nothing.
-- orjson parsing the lines and dropping them: what is left when storing costs nothing.
+  the cost of storing alone.
+- orjson parsing the lines and dropping them: the cost of reading alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SELECT resource, scope, span.* FROM (
 
 
 def load_new(file: Path, database: Path) -> Spent:
-    """Load a file into a new store and return what it cost."""
+    """Load a file into a new store and return its cost."""
     store = Store(database)
     with spent() as cost:
         report = load(store, [file])
@@ -62,7 +62,7 @@ def load_new(file: Path, database: Path) -> Spent:
 
 
 def read_json(file: Path, sample: int, spans: int) -> Spent:
-    """Read a file with DuckDB's ``read_json`` and return what it cost.
+    """Read a file with DuckDB's ``read_json`` and return its cost.
 
     Args:
         file: The file.
@@ -77,7 +77,7 @@ def read_json(file: Path, sample: int, spans: int) -> Spent:
 
 
 def insert(tables: list[pa.Table], database: Path) -> Spent:
-    """Insert Arrow tables into a new DuckDB file and return what it cost."""
+    """Insert Arrow tables into a new DuckDB file and return its cost."""
     connection = duckdb.connect(":memory:", config={"preserve_insertion_order": False})
     connection.execute(f"ATTACH '{database}' AS plain ({_FILE})")
     connection.execute("USE plain")
@@ -93,7 +93,7 @@ def insert(tables: list[pa.Table], database: Path) -> Spent:
 
 
 def parse(file: Path) -> Spent:
-    """Parse a file's lines with orjson and return what it cost."""
+    """Parse a file's lines with orjson and return its cost."""
     with spent() as cost, file.open("rb") as lines:
         for line in lines:
             orjson.loads(line)

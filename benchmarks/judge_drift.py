@@ -1,4 +1,4 @@
-"""What hardening does to verdicts on harmless runs: a scripted judge, with it and without.
+"""The effect of hardening on verdicts of harmless runs: a scripted judge, with and without it.
 
 Each run is a refund: a customer names an order and an amount, the agent calls a tool, the tool
 answers, the agent reports. Half of the runs have a fault: another order or amount in the call or

@@ -50,7 +50,7 @@ def serving(delay: float) -> Iterator[str]:
 
 
 def fill(path: Path, calls: int) -> None:
-    """Write a database of so many runs, each with a text of its own."""
+    """Write a database of so many runs, each with a different text."""
     from oteval.model import Message, SpanRef, ToolCall, Trajectory, trajectory_id
     from oteval.store import Store
 
@@ -80,7 +80,7 @@ def fill(path: Path, calls: int) -> None:
 
 
 def score(path: Path, url: str, concurrency: int) -> dict[str, Any]:
-    """Score what a database holds, and return how long it took and what came of it."""
+    """Score the runs of a database, and return the duration and the outcome."""
     start = time.perf_counter()
     from oteval.config import parse_config
     from oteval.pipeline import ScoreRun

@@ -2,8 +2,8 @@
 
     python -m benchmarks.judge_server SECONDS
 
-It prints its address and runs until its standard input ends. Its own process, so that what it
-takes is not taken from who asks.
+It prints its address and runs until its standard input ends. It is a separate process, so that its
+CPU time does not count for the caller.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ __all__ = ["describe"]
 
 
 def describe() -> dict[str, str]:
-    """Return what a reader needs to know of this machine, by its name."""
+    """Return the facts about this machine that readers need, by name."""
     return {
         "CPU": f"{_cpu()}, {os.cpu_count()} cores",
         "memory": f"{_memory() / 2**30:,.0f} GiB",

@@ -6,7 +6,7 @@ the same machine. Time is CPU time of the process, the best of several repetitio
 load counts little. agentevals changes the messages it is given: every evaluation of either
 package gets copies that are made before the clock starts and used once.
 
-For each size and mode there are four cases, by what the output is compared with:
+For each size and mode there are four cases, by the reference of the comparison:
 
 - ``equal``: the same trajectory again.
 - ``reversed``: the calls in reverse order; strict says no to it.
@@ -53,7 +53,7 @@ Factory = Callable[..., Any]
 
 
 def trajectory(count: int, case: str = "equal") -> Messages:
-    """Return a trajectory of so many calls, each in a message of its own."""
+    """Return a trajectory of so many calls, each in a separate message."""
     order = range(count - 1, -1, -1) if case == "reversed" else range(count)
     messages: Messages = [{"role": "user", "content": "What will the weather be?"}]
     for call in order:

@@ -1,4 +1,4 @@
-"""Peak memory of loading spans and of reconstructing them, each in a process of its own.
+"""Peak memory of loading spans and of reconstructing them, each in a separate process.
 
 The process is a fresh interpreter that imports oteval, opens the store and does the one thing;
 the figure is the highest resident set over its whole life, interpreter and imports included.

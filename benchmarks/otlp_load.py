@@ -43,7 +43,7 @@ class Load:
 
 @dataclass
 class Sent:
-    """What became of requests: seconds each took, and the spans that were acknowledged."""
+    """The outcome of requests: their durations in seconds, and the acknowledged spans."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -155,14 +155,14 @@ def send(
     path: str = "/v1/traces",
     stop: threading.Event | None = None,
 ) -> Sent:
-    """Send requests over HTTP, each sender on a connection of its own.
+    """Send requests over HTTP, one connection per sender.
 
     Args:
         port: Of the server on this machine.
         loads: The requests.
         senders: How many are sent at once.
         rate: Spans a second; 0 for as many as are taken.
-        retry: For how many seconds what was not taken is sent again; 0 for never.
+        retry: For how many seconds refused requests are sent again; 0 for never.
         path: Where to.
         stop: Ends sending early.
     """

@@ -37,7 +37,7 @@ def measure(*, comparisons: int, examples: int, bias: float, seed: int = 1) -> d
     Args:
         comparisons: How many.
         examples: How many examples each has.
-        bias: What the first place adds to the probability of being preferred, 0 to 0.5.
+        bias: The increase in the probability of preference by being shown first, 0 to 0.5.
         seed: Makes the simulation repeatable.
 
     Returns:

@@ -1,12 +1,12 @@
-"""What every part of the benchmarks has, and its command line.
+"""The interface of every part of the benchmarks, and its command line.
 
 A part is a module with
 
-- a docstring that says what is inside the clock and what is not;
+- a docstring that says which work is measured and which is not;
 - ``FULL`` and ``QUICK``: the keyword arguments of ``measure`` for the sizes people want and for a
   first look;
-- ``measure(...) -> dict``: the figures, as JSON has them; ``missing`` lists what could not be
-  measured and how to get it;
+- ``measure(...) -> dict``: the figures, as JSON values; ``missing`` lists the peers that could
+  not be measured and how to install them;
 - ``rows(found) -> list[Row]``: the figures as a table.
 
 A part that has a peer takes ``peer`` (an interpreter) or ``peer_cli`` (a command).
@@ -46,7 +46,7 @@ MISSING_PEER = (
 )
 MISSING_CLI = (
     "agentevals-cli is not here to compare with: python -m venv ENV && ENV/bin/pip install "
-    "agentevals-cli (an environment of its own: its package is named agentevals too), then "
+    "agentevals-cli (a separate environment, since its package is also named agentevals), then "
     "--peer-cli ENV/bin/agentevals"
 )
 

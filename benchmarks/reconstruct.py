@@ -76,7 +76,7 @@ def generated(file: Path) -> Iterator[Work]:
 
 
 def reconstruct_all(works: Sequence[Work]) -> tuple[Spent, int]:
-    """Reconstruct each; return what it cost and how many trajectories there are."""
+    """Reconstruct each; return the cost and the number of trajectories."""
     found = 0
     with spent() as cost:
         for spans, logs in works:
@@ -85,7 +85,7 @@ def reconstruct_all(works: Sequence[Work]) -> tuple[Spent, int]:
 
 
 def refresh_new(file: Path, database: Path) -> tuple[Spent, int]:
-    """Load a file and reconstruct it; return what the latter cost and the trajectories."""
+    """Load a file and reconstruct it; return the cost of the latter and the trajectories."""
     with Store(database) as store:
         load(store, [file])
         with spent() as cost:

@@ -17,7 +17,7 @@ class Row:
     """A line of a table.
 
     Attributes:
-        figure: What was measured.
+        figure: The name of the measurement.
         ours: oteval's figure.
         other: The peer's or limit's, with its name; "" where there is none.
         ratio: How many times better ours is; None where there is nothing to compare.
@@ -56,7 +56,7 @@ def compared(
     """Return the row of two figures of a kind.
 
     Args:
-        figure: What was measured.
+        figure: The name of the measurement.
         ours: oteval's figure.
         other: The other side's; None where it could not be measured.
         name: The other side's name.
@@ -80,7 +80,7 @@ def below(figure: str, ours: float, form: str, limit: float) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return rows as a Markdown table whose columns stand in line."""
+    """Return rows as a Markdown table with aligned columns."""
     cells = [COLUMNS, *(row.cells() for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [_line(row, widths) for row in cells]

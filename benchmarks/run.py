@@ -1,11 +1,11 @@
-"""Runs the benchmarks, each part in a process of its own, and writes their results.
+"""Runs the benchmarks, each part in a separate process, and writes their results.
 
     python -m benchmarks                     all parts, into benchmarks/RESULTS.md
     python -m benchmarks --quick             small sizes, a minute or two
     python -m benchmarks --only ingest       one part (may be repeated), only printed
 
 The peers are agentevals (``--peer``, an interpreter that has it) and agentevals-cli
-(``--peer-cli``, its command), and Phoenix for what `oteval serve` does (``--phoenix``). What is not
+(``--peer-cli``, its command), and Phoenix for `oteval serve` (``--phoenix``). A peer that is not
 here is said to be missing, in the results too. Exit status 1 when a part could not be measured; a
 target that is missed is shown and changes nothing.
 """
@@ -29,8 +29,8 @@ from benchmarks.clock import CommandError, module, run
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 _ABOUT = (
     "Ratios are of this run: how many times better oteval is than the peer or limit that was "
-    "measured beside it; below 1 it is worse. A target that was not met has **no**. What is "
-    "inside the clock stands under each heading."
+    "measured beside it; below 1 it is worse. A missed target has **no**. The text "
+    "under each heading says which work is measured."
 )
 
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def section(name: str, options: argparse.Namespace) -> str:
-    """Measure a part in a process of its own and return its section of the results."""
+    """Measure a part in a separate process and return its section of the results."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     start = time.monotonic()
     found = measured(name, options)
@@ -74,7 +74,7 @@ def section(name: str, options: argparse.Namespace) -> str:
 
 
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return a part's figures, measured in a process of its own."""
+    """Return a part's figures, measured in a separate process."""
     command = module(f"benchmarks.{name}", "--json")
     command += ["--quick"] if options.quick else []
     for name in ("peer", "peer_cli", "phoenix"):

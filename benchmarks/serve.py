@@ -1,4 +1,4 @@
-"""`oteval serve`: what it acknowledges, what it stores, how long that takes, what it holds.
+"""`oteval serve`: rates of acknowledging and storing, latency and memory.
 
 Inside the clock of *acknowledged*: sending prepared requests of 512 spans (some 2 KB each) over
 HTTP from this process until the last answer, each answer after its fdatasync. *Stored while it

@@ -1,9 +1,9 @@
-"""Faults of `oteval serve` under load: what it acknowledged, lost, doubled, and said of it.
+"""Faults of `oteval serve` under load: spans acknowledged, lost and doubled, and its reports.
 
     python -m benchmarks.serve_faults                       every fault
     python -m benchmarks.serve_faults --fault "clock back"  one of them
 
-Each fault is inflicted on a running server while agent runs are sent, and what is not acknowledged
+Each fault is inflicted on a running server while agent runs are sent, and requests not acknowledged
 is sent again. *Missing* and *doubled* are counted in the database after all is over. *Ready* says
 whether `/readyz` told the state within 5 s of the fault, and of its end; where a process begins
 anew, once it has. Exit status 1 when a span
@@ -59,7 +59,7 @@ WITHIN = 5.0
 
 @dataclass
 class Found:
-    """What a fault did.
+    """The effect of a fault.
 
     Attributes:
         fault: Its name.
@@ -67,7 +67,7 @@ class Found:
         missing: Acknowledged spans that are not stored.
         doubled: Spans that are stored more than once.
         ready: Whether `/readyz` told the state in time.
-        said: What it said, or what the log said of a loss.
+        said: The server's report, or the log's report of a loss.
     """
 
     fault: str
@@ -79,7 +79,7 @@ class Found:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all is as it must be: what is lost is said."""
+        """Whether everything is in order: every loss is reported."""
         is_lost_silently = self.missing and "lost" not in self.said
         return not is_lost_silently and not self.doubled and self.ready
 
@@ -90,11 +90,11 @@ class Scene:
     Attributes:
         server: The server.
         sink: Where it sends traces on to.
-        found: What is known of the fault so far.
+        found: The effects known so far.
     """
 
     def __init__(self, folder: Path, fault: str) -> None:
-        """Start the server; on a file system of its own for the fault that fills it."""
+        """Start the server; on a separate file system for the fault that fills it."""
         self.folder = folder
         self.found = Found(fault)
         (folder / "oteval.yaml").write_text(RULES)
@@ -130,14 +130,14 @@ class Scene:
         return status == 200
 
     def expect(self, *, ready: bool, within: float = WITHIN) -> None:
-        """Note whether `/readyz` becomes what it must be in time."""
+        """Note whether `/readyz` reaches the expected state in time."""
         try:
             until(lambda: self.is_ready() == ready, within)
         except TimeoutError:
             self.found.ready = False
 
     def stays(self, seconds: float, *, ready: bool) -> None:
-        """Note whether `/readyz` stays what it must be for so long."""
+        """Note whether `/readyz` stays in the expected state for so long."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.found.ready &= self.is_ready() == ready
@@ -233,7 +233,7 @@ def _socket_deleted(scene: Scene) -> None:
 
 def _wal_cut(scene: Scene) -> None:
     wal = Path(f"{scene.server.db}.wal")
-    # So much that the spool's segments of what is cut off were removed.
+    # Enough that the spool's segments with the cut-off rows were removed.
     until(lambda: wal.exists() and wal.stat().st_size > 16 << 20, 120)
     back = scene.server.pid("back")
     os.kill(back, signal.SIGSTOP)
@@ -274,7 +274,7 @@ FAULTS: dict[str, Callable[[Scene], None]] = {
 
 
 def inflict(folder: Path, fault: str, *, rate: float = 1500.0, seed: int = 0) -> Found:
-    """Inflict a fault on a server under load, and look at what it stored.
+    """Inflict a fault on a server under load, and compare the stored spans.
 
     Args:
         folder: Where the database is.
@@ -309,7 +309,7 @@ def _compared(scene: Scene) -> Found:
 
 
 def _inflicted(fault: str, seed: int) -> Found | None:
-    """Return what a fault did, None where it cannot be tried on this machine."""
+    """Return the effect of a fault, or None if this machine cannot run it."""
     with tempfile.TemporaryDirectory() as name:
         if fault != "disk full":
             return inflict(Path(name), fault, seed=seed)
@@ -323,7 +323,7 @@ def _inflicted(fault: str, seed: int) -> Found | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Inflict faults, print a table of what they did, and return the exit status."""
+    """Inflict faults, print a table of their effects, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--fault", choices=FAULTS, action="append", help="which; all by default")
     parser.add_argument("--seed", type=int, default=int(time.time()))
@@ -336,7 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for fault in options.fault or FAULTS:
         found = _inflicted(fault, options.seed)
         if found is None:
-            print(f"| {fault} | not tried: no file system of its own can be mounted |  |  |  |  |")
+            print(f"| {fault} | not tried: no separate file system can be mounted |  |  |  |  |")
             continue
         status = status or int(not found.is_sound)
         counts = f"{found.acknowledged} | {found.missing} | {found.doubled}"

@@ -1,11 +1,11 @@
-"""SIGKILLs of `oteval serve` under load: is what it acknowledged there, once, and scored once?
+"""SIGKILLs of `oteval serve` under load: is every acknowledged span stored once, and scored once?
 
     python -m benchmarks.serve_kills                 20 kills of each process
     python -m benchmarks.serve_kills --kills 3       fewer
     python -m benchmarks.serve_kills --part back     of one of them: front, back or decoder
 
-Sends agent runs and sends again what was not acknowledged, while the listening, the storing and
-the decoding process are killed at random moments; the first is started again as a service manager
+Sends agent runs, and repeats requests that were not acknowledged, while the listening, the storage
+and the decoder process are killed at random moments; the first is started again as a service manager
 would. Exit status 1 when anything acknowledged is missing or double, or scores are.
 """
 
@@ -41,7 +41,7 @@ completion: {quiet: 1s}
 
 @dataclass
 class Outcome:
-    """What was found after the kills.
+    """The findings after the kills.
 
     Attributes:
         kills: How many there were.
@@ -74,11 +74,11 @@ class Outcome:
 
 
 def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int = 0) -> Outcome:
-    """Kill processes of a server under load, one after the other, and look at what it stored.
+    """Kill processes of a server under load, one after the other, and compare the stored spans.
 
     Args:
         folder: Where the database is.
-        parts: What to kill, in this order.
+        parts: The processes to kill, in this order.
         rate: Spans a second.
         seed: Of the moments.
     """
@@ -132,7 +132,7 @@ def _compare(path: Path, sent: Sent, kills: int) -> Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill, print what was found, and return the exit status."""
+    """Kill, print the findings, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="of each process")
     parser.add_argument(

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return what becomes true, and raise TimeoutError where it does not in time."""
+    """Return a condition's value once it is true; raise TimeoutError if it stays false."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := holds():
@@ -35,13 +35,13 @@ def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 class Served:
-    """A server in processes of its own.
+    """A server in separate processes.
 
     Attributes:
         db: Its database.
         http: The port of its HTTP server.
         grpc: The port of its gRPC server.
-        log: What it wrote to standard error so far.
+        log: Its standard error so far.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Served:
             connection.close()
 
     def state(self) -> dict[str, Any]:
-        """Return what /readyz says."""
+        """Return the answer of /readyz."""
         return dict(json.loads(self.get("/readyz")[1]))
 
     def pids(self) -> list[list[int]]:
@@ -185,7 +185,7 @@ class Sink:
         url: Its base URL.
         spans: How often each span came.
         scored: The spans that came with a score.
-        mode: What it does: ``takes`` all, is ``busy`` (503, to be tried again in a second), leaves
+        mode: Its behaviour: ``takes`` all, is ``busy`` (503, to be tried again in a second), leaves
             requests ``hanging``, or is ``away``: nothing listens.
     """
 

@@ -46,7 +46,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 class Agreement(NamedTuple):
-    """How often verdict and reward said what."""
+    """Counts of verdicts by reward."""
 
     tp: int
     fp: int

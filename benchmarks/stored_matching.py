@@ -1,9 +1,9 @@
 """Matching stored trajectories in SQL: rows per CPU second of `Store.matching.match`.
 
 The store holds trajectories of ten calls of five kinds in turn: the four cases of `match` and one
-whose arguments are its own. Inside the clock is the whole call, from the reference's messages to
-the table of verdicts with a row for each trajectory; filling the store is not. How many must pass
-is had from the Python evaluator on one trajectory of each kind, and checked.
+with different arguments. The clock covers the whole call, from the reference's messages to the
+table of verdicts with a row per trajectory, but not filling the store. The Python evaluator gives
+the expected number of passes from one trajectory of each kind, which is checked.
 
 The peer is agentevals on trajectories of ten calls in memory, measured in the same run as in
 `match`: the harmonic mean of its four cases, in the same mode.
@@ -51,7 +51,7 @@ def messages_of(number: int) -> list[dict[str, Any]]:
 
 
 def generated(count: int) -> Iterator[Trajectory]:
-    """Yield trajectories, each a trace of its own."""
+    """Yield trajectories, each in a separate trace."""
     shared = {kind: _messages(at) for at, kind in enumerate(KINDS)}
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
@@ -100,7 +100,7 @@ def expected(count: int, mode: str, arguments: str) -> int:
 
 
 def match_stored(store: Store, mode: MatchMode, arguments: ArgumentMode, count: int) -> Spent:
-    """Match all trajectories of a store and return what it cost."""
+    """Match all trajectories of a store and return its cost."""
     reference = _messages(0)
     with spent() as cost:
         verdicts = store.matching.match(reference, mode, arguments)

@@ -25,7 +25,7 @@ TOOL = "get_order"
 ORDERS = 10
 CASE_ID = "agentevals.eval.case.id"
 CASE = "order"
-"""Where agentevals-cli looks for the case that a trace is held against, and the one it finds."""
+"""Where agentevals-cli looks for a trace's test case, and the case that it finds."""
 
 _MODEL = "gpt-4o-mini"
 _START_NS = 1_760_000_000_000_000_000
@@ -52,7 +52,7 @@ Object = dict[str, Any]
 
 
 def reference() -> list[Object]:
-    """Return what a run should be: one call, for the first of the orders."""
+    """Return the reference of a run: one call, for the first of the orders."""
     arguments = orjson.dumps({"order_id": _order(0)}).decode()
     function = {"name": TOOL, "arguments": arguments}
     call = {"id": "call_0", "type": "function", "function": function}

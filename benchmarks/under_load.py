@@ -1,4 +1,4 @@
-"""A server under load, and what of the load it stored: what the runs that break things share."""
+"""A server under load and the spans that it stored; used by the fault and kill runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = 8
 
 @dataclass
 class Kept:
-    """What became of spans that were acknowledged.
+    """The fate of acknowledged spans.
 
     Attributes:
         acknowledged: How many were.
@@ -36,7 +36,7 @@ class Kept:
 
 @contextmanager
 def loaded(server: Served, rate: float, seed: int) -> Iterator[Sent]:
-    """Send agent runs until the block ends, and again what was not acknowledged.
+    """Send agent runs until the block ends, and repeat requests that were not acknowledged.
 
     Args:
         server: Where to.
@@ -64,7 +64,7 @@ def loaded(server: Served, rate: float, seed: int) -> Iterator[Sent]:
 
 
 def kept(database: Path, sent: Sent) -> Kept:
-    """Compare what was acknowledged with what is stored."""
+    """Compare acknowledged with stored spans."""
     stored: Counter[tuple[str, str]] = Counter()
     with Store(database) as store:
         for batch in store.spans.export():

@@ -5,7 +5,7 @@
     python -m benchmarks.serve_kills --part back     of one of them: front, back or decoder
 
 Sends agent runs, and repeats requests that were not acknowledged, while the listening, the storage
-and the decoder process are killed at random moments; the first is started again as a service manager
+and the decoder process are killed at random moments; the first is restarted as a service manager
 would. Exit status 1 when anything acknowledged is missing or double, or scores are.
 """
 

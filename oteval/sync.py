@@ -1,6 +1,9 @@
 """Run asynchronous code from blocking code, and write code once for both.
 
-`run_sync` blocks until any coroutine has run on a background event loop (`BackgroundLoop`).
+`run_sync` blocks until any coroutine has run on a background event loop (`BackgroundLoop`), which
+keeps connections open from one call to the next. `run_on_new_loop` gives a coroutine an event loop
+of its own, which ends with it. `blocking_form` turns a whole asynchronous function into a blocking
+one with the same signature and docstring.
 
 A function that users call both ways is written once, as an ``async def`` that awaits only
 `IoCall`: an I/O call with a blocking and an asynchronous form. `drive` runs such a coroutine in the
@@ -13,10 +16,22 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from contextvars import copy_context
+from functools import wraps
+from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["BackgroundLoop", "IoCall", "drive", "drive_async", "run_sync", "wait_for"]
+__all__ = [
+    "BackgroundLoop",
+    "IoCall",
+    "blocking_form",
+    "drive",
+    "drive_async",
+    "run_on_new_loop",
+    "run_sync",
+    "wait_for",
+]
 
+Params = ParamSpec("Params")
 Value = TypeVar("Value")
 
 
@@ -139,3 +154,44 @@ _default = BackgroundLoop("oteval event loop")
 def run_sync(coroutine: Coroutine[Any, Any, Value]) -> Value:
     """Run any coroutine from blocking code, on a background event loop, and return its result."""
     return _default.run(coroutine)
+
+
+def run_on_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """Run a coroutine on a new event loop, and return its result.
+
+    When it ends, or is interrupted with Ctrl-C, its tasks are cancelled and waited for. If the
+    caller's thread runs an event loop already, as in a notebook, the new one runs on another
+    thread, in a copy of the caller's context.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    future: Future[Value] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(asyncio.run(coroutine))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="oteval event loop").start()
+    return future.result()
+
+
+def blocking_form(
+    function: Callable[Params, Coroutine[Any, Any, Value]], name: str
+) -> Callable[Params, Value]:
+    """Return the blocking form of an asynchronous function; see `run_on_new_loop`.
+
+    Args:
+        function: The function. Its signature and docstring apply to the blocking form too.
+        name: The name of the blocking form.
+    """
+
+    @wraps(function)
+    def blocking(*args: Params.args, **kwargs: Params.kwargs) -> Value:
+        return run_on_new_loop(function(*args, **kwargs))
+
+    blocking.__name__ = blocking.__qualname__ = name
+    return blocking

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from oteval.sync import BackgroundLoop, IoCall, drive, drive_async, run_sync, wait_for
+from oteval.sync import (
+    BackgroundLoop,
+    IoCall,
+    blocking_form,
+    drive,
+    drive_async,
+    run_on_new_loop,
+    run_sync,
+    wait_for,
+)
 
 
 def call(value: Any) -> IoCall[Any]:
@@ -119,3 +129,63 @@ def test_a_background_loop_does_not_wait_for_itself():
 
     with pytest.raises(RuntimeError, match="await it"):
         loop.run(nested())
+
+
+async def aexample(value: int = 1, *, error: Exception | None = None) -> int:
+    """Return a value, or raise an error."""
+    await asyncio.sleep(0)
+    if error is not None:
+        raise error
+    return value
+
+
+def test_a_blocking_form_has_the_signature_and_docstring_of_its_function():
+    """It blocks until the result is there, and raises what the function raises."""
+    example = blocking_form(aexample, "example")
+
+    assert (example(), example(2)) == (1, 2)
+    with pytest.raises(KeyError):
+        example(error=KeyError("k"))
+    assert (example.__name__, example.__doc__) == ("example", aexample.__doc__)
+    assert inspect.signature(example) == inspect.signature(aexample)
+    assert not inspect.iscoroutinefunction(example)
+
+
+def test_a_new_loop_runs_beside_one_that_runs_already():
+    """In a notebook too a blocking call works, in the caller's context, and errors are its own."""
+    variable = contextvars.ContextVar("variable", default=0)
+    variable.set(3)
+
+    async def work(loops: set[object]) -> int:
+        loops.add(asyncio.get_running_loop())
+        return variable.get()
+
+    async def main() -> tuple[int, int]:
+        loops: set[object] = {asyncio.get_running_loop()}
+        found = run_on_new_loop(work(loops))
+        with pytest.raises(KeyError):
+            run_on_new_loop(aexample(error=KeyError("k")))
+        return found, len(loops)
+
+    assert asyncio.run(main()) == (3, 2)
+
+
+def test_tasks_that_are_left_are_cancelled_with_their_loop():
+    """Nothing of a call goes on after it."""
+    cancelled = []
+
+    async def left() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    async def work() -> asyncio.Task[None]:
+        task = asyncio.create_task(left())
+        await asyncio.sleep(0)
+        return task
+
+    run_on_new_loop(work())
+
+    assert cancelled == [True]

@@ -188,7 +188,7 @@ def _full_disk(scene: Scene) -> None:
     scene.expect(ready=False)
     scene.stays(1.0, ready=False)
     ballast.unlink()
-    # A commit that failed for lack of room has the storing process begin anew.
+    # A commit that failed for lack of room has the storage process begin anew.
     scene.expect(ready=True, within=40)
 
 
@@ -256,10 +256,10 @@ def _endpoint_down(scene: Scene) -> None:
 
 FAULTS: dict[str, Callable[[Scene], None]] = {
     "listening process killed": _killed("front"),
-    "storing process killed": _killed("back"),
+    "storage process killed": _killed("back"),
     "decoding process killed": _killed("decoder"),
     "listening process stopped": _stopped("front"),
-    "storing process stopped": _stopped("back"),
+    "storage process stopped": _stopped("back"),
     "decoding process stopped": _stopped("decoder"),
     "disk full": _full_disk,
     "spool moved and back": _spool_moved,

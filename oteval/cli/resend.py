@@ -32,9 +32,9 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     # Only who sends pays for the imports.
     from ..attach.refused import send_again
     from ..live.publisher import refused_folders
-    from ..live.settings import Settings
+    from ..live.server_config import ServerConfig
 
-    queues = Settings(db=str(Path(db).absolute())).queues
+    queues = ServerConfig(db=str(Path(db).absolute())).queues
     folders = refused_folders(_config(config_path), queues, forward_url=forward)
     if not folders:
         raise ConfigError("no endpoint: give --forward URL, or -c FILE with forward or events")

@@ -94,9 +94,9 @@ def serve(
                 f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
             )
     from ..ingest.receiver.auth import Access
-    from ..live.server import Tls, split_address
-    from ..live.server import serve as run
-    from ..live.settings import Settings
+    from ..live.listener_process import Tls, split_address
+    from ..live.listener_process import serve as run
+    from ..live.server_config import ServerConfig
 
     access = Access.of(
         ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),
@@ -114,7 +114,7 @@ def serve(
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
         warn(f"no {config_path}: traces are stored, and scored as soon as that file is there")
-    settings = Settings(
+    config = ServerConfig(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
         may_lack_config=not given,
@@ -127,10 +127,10 @@ def serve(
         log_format=log_format,
         tokens=str(Path(tokens_path).absolute()) if tokens_path else "",
     )
-    if settings.limit > settings.quota // 4:
+    if config.limit > config.quota // 4:
         raise ConfigError("--max-request may be a quarter of --quota at most")
     tls = Tls(tls_cert, tls_key, tls_client_ca or "") if tls_cert and tls_key else None
-    run(settings, access, tls, lambda line: warn(f"listening on {line}"))
+    run(config, access, tls, lambda line: warn(f"listening on {line}"))
     return 0
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ..config import Config, load_config
@@ -33,12 +33,46 @@ from ..pipeline import refresh, score_trajectories
 from ..reconstruct import reconstruct
 from ..selection import Selection
 from ..store import MEMORY, Store
-from .sdk import LogProcessorBase, SpanProcessorBase, require_sdk
 
-__all__ = ["Capture", "capture", "read_config", "scored"]
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import LogRecordProcessor as LogProcessorBase
+    from opentelemetry.sdk.trace import SpanProcessor as SpanProcessorBase
+
+    _HAS_SDK = True
+else:
+    # The SDK is optional. Its classes are the base classes where it is installed, so that hooks
+    # that a newer SDK calls are there.
+    try:
+        from opentelemetry.sdk._logs import LogRecordProcessor as LogProcessorBase
+        from opentelemetry.sdk.trace import SpanProcessor as SpanProcessorBase
+
+        _HAS_SDK = True
+    except ImportError:
+        LogProcessorBase = SpanProcessorBase = object
+        _HAS_SDK = False
+
+__all__ = [
+    "Capture",
+    "LogProcessorBase",
+    "SpanProcessorBase",
+    "capture",
+    "read_config",
+    "require_sdk",
+    "scored",
+]
 
 # Of how many spans it is remembered which captures they belong to.
 _REMEMBERED = 65_536
+
+
+def require_sdk() -> None:
+    """Check that OpenTelemetry's SDK is installed.
+
+    Raises:
+        ConfigError: It is not; the message says how to install it.
+    """
+    if not _HAS_SDK:
+        raise ConfigError("recording spans needs OpenTelemetry's SDK: pip install 'oteval[sdk]'")
 
 
 class Capture:

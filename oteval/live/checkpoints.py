@@ -1,4 +1,4 @@
-"""Checkpoints while the server runs, by a thread of their own: no commit waits for one."""
+"""Checkpoint the database in a thread, so that no commit waits for it."""
 
 from __future__ import annotations
 
@@ -6,44 +6,43 @@ import logging
 import threading
 
 from ..store import Store
-from .room import shortage
+from .disk_space import shortage
 
-__all__ = ["Checkpoints"]
+__all__ = ["CheckpointWorker"]
 
 _log = logging.getLogger(__name__)
-_EVERY = 0.25
-# Seconds until the next try of one that failed.
-_REST = 5.0
+_INTERVAL = 0.25  # seconds
+_RETRY_DELAY = 5.0  # seconds
 
 
-class Checkpoints:
-    """Writes DuckDB's log into the database whenever it has become large.
+class CheckpointWorker:
+    """Writes DuckDB's log into the database file whenever it has become large.
 
     Args:
-        store: The store, opened without checkpoints of its own; a sibling of it is used.
+        store: The store, opened without automatic checkpoints; the thread uses a sibling of it.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store.sibling()
-        self._stopping = threading.Event()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the one under way, and end."""
-        self._stopping.set()
+        """Finish the checkpoint that is running, and end."""
+        self._closing.set()
         self._thread.join()
         self._store.close()
 
     def _run(self) -> None:
-        wait = _EVERY
-        while not self._stopping.wait(wait):
-            wait = _EVERY
+        delay = _INTERVAL
+        while not self._closing.wait(delay):
+            delay = _INTERVAL
             try:
-                # One that lacks room would leave a database that must be opened anew.
+                # After a checkpoint that runs out of disk space, the database must be opened anew.
                 if not shortage(self._store.path):
                     self._store.checkpoint()
             except Exception as error:
-                # Nothing is lost: it is all in the log, and the writer says what does not work.
-                _log.warning("no checkpoint: %s", str(error).partition("\n")[0])
-                wait = _REST
+                # Nothing is lost, all rows are in the log; the writer reports lasting problems.
+                _log.warning("checkpoint failed: %s", str(error).partition("\n")[0])
+                delay = _RETRY_DELAY

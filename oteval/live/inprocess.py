@@ -27,8 +27,7 @@ from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .capture import read_config, scored
-from .sdk import LogProcessorBase, SpanProcessorBase, require_sdk
+from .capture import LogProcessorBase, SpanProcessorBase, read_config, require_sdk, scored
 
 __all__ = ["InProcess"]
 

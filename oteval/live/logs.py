@@ -1,4 +1,4 @@
-"""The log: lines on standard error, for people or as JSON."""
+"""Log lines on standard error, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from ..text import printable, printable_json
 
-__all__ = ["set_up"]
+__all__ = ["configure_logging"]
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": _time(record.created),
@@ -27,7 +27,7 @@ class _Json(logging.Formatter):
         return printable_json(json.dumps(line, ensure_ascii=False))
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = printable(" ".join(record.getMessage().splitlines()))
         text = f"{_time(record.created)} {record.levelname.lower()} {message}"
@@ -36,13 +36,15 @@ class _Text(logging.Formatter):
         return f"{text}\n{printable(self.formatException(record.exc_info))}"
 
 
-class _Part(logging.Filter):
-    def __init__(self, part: str) -> None:
+class _ProcessFilter(logging.Filter):
+    """Adds the name of the process to each record."""
+
+    def __init__(self, process: str) -> None:
         super().__init__()
-        self._part = part
+        self._process = process
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.part = self._part
+        record.part = self._process
         return True
 
 
@@ -50,16 +52,16 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def set_up(log_format: str, part: str) -> None:
-    """Have all that is logged written to standard error.
+def configure_logging(log_format: str, process: str) -> None:
+    """Write all log records to standard error.
 
     Args:
         log_format: ``json`` or ``text``.
-        part: The process: ``front`` or ``back``.
+        process: The name of the process: ``listener`` or ``storage``.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if log_format == "json" else _Text())
-    handler.addFilter(_Part(part))
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
+    handler.addFilter(_ProcessFilter(process))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)

@@ -56,7 +56,7 @@ class RedactionRules:
             self._take(read_config(path))
 
     def keep_copy(self, path: Path) -> None:
-        """Keep the text of the last good file there, for a storing process that starts again."""
+        """Keep the text of the last good file there, for a storage process that starts again."""
         self._copy = path
         self._write_copy()
 

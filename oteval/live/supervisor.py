@@ -1,4 +1,4 @@
-"""Keeping the storing process alive: started, heard, started again when it ends."""
+"""Keep the storage process running: start it, listen to it, and start it again when it ends."""
 
 from __future__ import annotations
 
@@ -7,58 +7,64 @@ import json
 import logging
 import os
 import signal
-import sys
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import orjson
+
 from .. import machine
+from ..child_process import module_command, module_environment
 from ..durable_log import Position
 from ..errors import StoreError
-from .readiness import SILENCE
-from .settings import Settings
+from .server_config import ServerConfig
 
 __all__ = ["Supervisor"]
 
 _log = logging.getLogger(__name__)
-_REFUSED = 2
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-_LINE = 1 << 20
-# Of the machine's memory, what the database may take at the most.
-_SHARE = 0.5
+# Seconds of silence after which the storage process counts as stuck.
+SILENCE_TIMEOUT = 3.0
+_EXIT_REFUSED = 2
+_MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds before the next start
+_STABLE = 60.0  # seconds of running after which the delay is short again
+_MAX_LINE = 1 << 20
+_STOP_TIMEOUT = 15.0  # seconds beyond the configured grace
+# The share of the machine's memory that the database may use at most.
+_MEMORY_SHARE = 0.5
+_LENGTH = struct.Struct("<I")
 
 
 class Supervisor:
-    """The storing process, as the one that listens has it.
+    """The storage process, seen from the listening process.
 
     Attributes:
-        state: What it last said of itself.
+        state: The state that it last reported.
         restarts: How often it ended by itself.
-        failure: Why it stores nothing, or last ended; "" once it has stored since.
-        position: Up to where the spool was stored when it last said so.
+        failure: Why it ended or stores nothing, "" once it has stored something since.
+        position: The position up to which the spool is stored, as it last reported.
     """
 
     def __init__(
-        self, settings: Settings, on_stored: Callable[[Position], None] = lambda _: None
+        self, config: ServerConfig, on_stored: Callable[[Position], None] = lambda _: None
     ) -> None:
-        """Prepare it; `run` starts it.
+        """Prepare the supervisor; `run` starts the process.
 
         Args:
-            settings: How it runs.
-            on_stored: Told the position up to which the spool is stored, whenever it is heard.
+            config: The configuration.
+            on_stored: Called with the position up to which the spool is stored, at each report.
         """
         self.state: dict[str, Any] = {}
         self.restarts = 0
         self.failure = ""
         self.position: Position | None = None
-        # One request may be one value, which is copied a few times on its way.
-        memory = max(settings.memory, 4 * settings.limit >> 20)
-        self._settings = replace(settings, memory=memory)
+        # A request may consist of a single value, of which there are several copies on the way.
+        memory = max(config.memory, 4 * config.limit >> 20)
+        self._config = replace(config, memory=memory)
         self._process: asyncio.subprocess.Process | None = None
-        self._heard = 0.0
+        self._reported = 0.0
         self._on_stored = on_stored
         self._moved = time.monotonic()
         self._stopping = False
@@ -66,53 +72,53 @@ class Supervisor:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs and says so."""
-        return bool(self.state) and time.monotonic() - self._heard < SILENCE
+        """Whether the process runs and has reported its state lately."""
+        return bool(self.state) and time.monotonic() - self._reported < SILENCE_TIMEOUT
 
     @property
     def unmoved(self) -> float:
-        """For how many seconds nothing was stored, as far as it says."""
+        """The seconds since something was last stored."""
         return time.monotonic() - self._moved
 
     @property
     def pid(self) -> int | None:
-        """The process, while it runs."""
+        """The process id, None when it does not run."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     @property
     def memory(self) -> int:
-        """How many MB the database may take: more than at first once they did not suffice."""
-        return self._settings.memory
+        """The memory that the database may use (MB); it grows when it was not enough."""
+        return self._config.memory
 
     async def run(self) -> None:
-        """Start it, again and again, until `stop`.
+        """Start the process, and start it again whenever it ends, until `stop` is called.
 
         Raises:
-            StoreError: It refused what it was told, the first time.
+            StoreError: The first process refused its configuration.
         """
-        wait = _FIRST_WAIT
+        delay = _MIN_DELAY
         while not self._stopping:
             begun = time.monotonic()
-            status, refusal = await self._once()
+            status, refusal = await self._run_once()
             self.state = {}
             if self._stopping:
                 return
-            if refusal and not self.restarts and status == _REFUSED:
+            if refusal and not self.restarts and status == _EXIT_REFUSED:
                 raise StoreError(refusal)
             self.restarts += 1
             self.failure = refusal or self.failure or f"it ended with status {status}"
-            _log.error("the storing process ended (%s); it is started again", self.failure)
-            if time.monotonic() - begun > 60:
-                wait = _FIRST_WAIT
-            await asyncio.sleep(wait)
-            wait = min(_LONGEST_WAIT, wait * 2)
+            _log.error("the storage process ended (%s); it is started again", self.failure)
+            if time.monotonic() - begun > _STABLE:
+                delay = _MIN_DELAY
+            await asyncio.sleep(delay)
+            delay = min(_MAX_DELAY, delay * 2)
 
     async def wait_ready(self) -> None:
-        """Wait until it works, or has said why it cannot yet."""
+        """Wait until the process works, or has reported why it does not."""
         await self._ready.wait()
 
     async def stop(self) -> int:
-        """Have it store what is spooled and end; return its exit status."""
+        """Let the process store the spooled requests and end; return its exit status."""
         self._stopping = True
         process = self._process
         if process is None or process.returncode is not None:
@@ -120,56 +126,80 @@ class Supervisor:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(process.wait(), self._settings.grace + 15)
+            return await asyncio.wait_for(process.wait(), self._config.grace + _STOP_TIMEOUT)
         except TimeoutError:
-            _log.error("the storing process does not end; it is killed")
+            _log.error("the storage process does not end; it is killed")
             process.kill()
             return await process.wait()
 
-    def hang_up(self) -> None:
-        """Have it read its configuration again."""
+    def reload(self) -> None:
+        """Make the process reload its configuration."""
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGHUP)
 
-    async def _once(self) -> tuple[int, str]:
-        root = str(Path(__file__).parents[2])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    async def ask(self, path: str, query: dict[str, Any] | None = None) -> bytes:
+        """Return the process's answer to a question; see `oteval.live.api`.
+
+        Raises:
+            OSError: The process does not answer.
+            KeyError: The process has not reported its socket yet.
+        """
+        # The frames are those of `oteval.store.frames`.
+        reader, writer = await asyncio.open_unix_connection(self.state["socket"])
+        try:
+            question = {"path": path, "query": query or {}}
+            head = orjson.dumps({"op": "ask", "question": question, "sizes": []})
+            writer.write(_LENGTH.pack(len(head)) + head)
+            await writer.drain()
+            (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+            answer = orjson.loads(await reader.readexactly(length))
+            if "error" in answer:
+                raise OSError(str(answer["error"]))
+            return await reader.readexactly(answer["sizes"][0])
+        except asyncio.IncompleteReadError as error:
+            raise OSError("the storage process ended") from error
+        finally:
+            writer.close()
+
+    async def _run_once(self) -> tuple[int, str]:
+        """Run the process to its end; return its exit status and the reason that it reported."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "oteval.live.back"),
+            *module_command("oteval.live.storage_process"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            limit=_LINE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            limit=_MAX_LINE,
+            env=module_environment(),
         )
         refusal = ""
         assert process.stdout is not None
         assert process.stdin is not None
-        process.stdin.write(self._settings.text().encode() + b"\n")
+        process.stdin.write(self._config.to_json().encode() + b"\n")
         try:
             while line := await process.stdout.readline():
-                refusal = self._hear(line) or refusal
-        except ValueError:  # a line that is too long is none of its own
+                refusal = self._handle(line) or refusal
+        except ValueError:  # the line is too long to be a report
             process.kill()
         return await process.wait(), refusal
 
-    def _hear(self, line: bytes) -> str:
+    def _handle(self, line: bytes) -> str:
+        """Handle a report; return the reason why the process ends, if it is one."""
         try:
-            said = json.loads(line)
-            if "state" in said:
-                self._hear_state(said["state"])
+            report = json.loads(line)
+            if "state" in report:
+                self._handle_state(report["state"])
                 return ""
-            if "failed" in said:  # it may do later; traces are taken meanwhile
+            if "failed" in report:  # the next process may succeed; requests are accepted meanwhile
                 self._ready.set()
-            if said.get("is_short"):
-                self._give_memory()
-            return str(said.get("refused") or said.get("failed") or "")
+            if report.get("is_short"):
+                self._increase_memory()
+            return str(report.get("refused") or report.get("failed") or "")
         except (ValueError, AttributeError, TypeError):
             return ""
 
-    def _hear_state(self, state: dict[str, Any]) -> None:
+    def _handle_state(self, state: dict[str, Any]) -> None:
         self.state = state
-        self._heard = time.monotonic()
+        self._reported = time.monotonic()
         if place := state.get("position"):
             position = Position(int(place[0]), int(place[1]))
             if position != self.position:
@@ -179,13 +209,13 @@ class Supervisor:
         if error := str(state.get("error") or ""):
             self.failure = error.splitlines()[0]
         elif state.get("stored", {}).get("commits") or not state.get("left_bytes"):
-            # Only now: what it ended of the last time it would end of again at its first commit.
+            # Not before: the last failure may return at the first commit.
             self.failure = ""
         self._ready.set()
 
-    def _give_memory(self) -> None:
-        """Let the next one take twice the memory, up to a share of the machine's."""
-        more = min(2 * self._settings.memory, int(_SHARE * machine.memory()) >> 20)
-        if more > self._settings.memory:
-            self._settings = replace(self._settings, memory=more)
-            _log.warning("the database may take %d MB of memory from now on", more)
+    def _increase_memory(self) -> None:
+        """Let the next process use twice the memory, up to a share of the machine's."""
+        memory = min(2 * self._config.memory, int(_MEMORY_SHARE * machine.memory()) >> 20)
+        if memory > self._config.memory:
+            self._config = replace(self._config, memory=memory)
+            _log.warning("the database may use %d MB of memory from now on", memory)

@@ -12,7 +12,7 @@ import yaml
 
 from oteval.attach import Metrics
 from oteval.config import load_config
-from oteval.live.figures import Figures
+from oteval.live.listener_metrics import ListenerMetrics
 
 from ..make import ROOT
 
@@ -195,9 +195,9 @@ def test_prometheus_scrapes_oteval_and_its_alerts_name_its_metrics():
 
 
 def _metric_names() -> set[str]:
-    figures = Figures(dict)
-    figures.observe("traces", "ok", 1, 1, 0.1)
-    text = figures.text().decode()
+    metrics = ListenerMetrics(dict)
+    metrics.observe("traces", "ok", 1, 1, 0.1)
+    text = metrics.text().decode()
     names = set(re.findall(r"^(oteval_\w+)", text, re.MULTILINE))
     source = (ROOT / "oteval" / "attach" / "metrics.py").read_text("utf-8")
     assert Metrics

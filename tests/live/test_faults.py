@@ -65,7 +65,7 @@ def ready(server: Served) -> int:
 
 
 def stored(server: Served) -> int:
-    """Return how many spans the server has stored since its storing process began."""
+    """Return how many spans the server has stored since its storage process began."""
     return int(server.state().get("stored", {}).get("spans", 0))
 
 
@@ -200,7 +200,7 @@ def test_a_segment_missing_at_the_stored_position_is_said(
 def test_the_password_of_a_forward_url_is_sent_and_never_shown(
     tmp_path: Path, start: Start, scheme: str
 ) -> None:
-    """Not in the log, `/readyz`, `/metrics`, nor among the arguments of the storing process."""
+    """Not in the log, `/readyz`, `/metrics`, nor among the arguments of the storage process."""
     url = f"{scheme}://someone:hunter2@127.0.0.1:1"
     server = start(tmp_path, "--forward", url)
     (load,) = requests(1, 8)

@@ -246,7 +246,7 @@ def test_conditions_of_readers_hold_up_nobody(served: Served, pattern: str) -> N
     ],
 )
 def test_odd_questions_of_readers_are_answered_soon(served: Served, query: str) -> None:
-    """Each has an answer in time, and the storing process goes on."""
+    """Each has an answer in time, and the storage process goes on."""
     begun = time.monotonic()
     status, _ = served.get(f"/api/trajectories?{query}")
 

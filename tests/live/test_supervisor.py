@@ -1,4 +1,4 @@
-"""The storing process is started again, with what it lacked."""
+"""The storage process is started again, with what it lacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import traces
-from oteval.live.settings import Settings
+from oteval.live.server_config import ServerConfig
 from oteval.live.supervisor import Supervisor
 from oteval.pipeline import load
 from oteval.store import Store
@@ -29,9 +29,9 @@ async def test_a_process_that_lacks_memory_gets_more(tmp_path: Path) -> None:
     traces.write(spans, 20_000)
     with Store(db) as store:
         load(store, [spans])
-    settings = Settings(db=str(db), memory=4, limit=1 << 20)
-    settings.spool.mkdir()
-    supervisor = Supervisor(settings)
+    config = ServerConfig(db=str(db), memory=4, limit=1 << 20)
+    config.spool.mkdir()
+    supervisor = Supervisor(config)
     running = asyncio.create_task(supervisor.run())
     try:
         await asyncio.wait_for(begun(supervisor), 60)

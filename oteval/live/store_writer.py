@@ -1,4 +1,9 @@
-"""From the spool into the store: rows and position in one transaction, then the segments go."""
+"""Move requests from the spool to the store.
+
+Rows and the position in the spool are committed in one transaction; after it, the segments of the
+spool are deleted. So every acknowledged request is stored, and stored once, whenever the process
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +28,35 @@ from ..durable_log import (
 )
 from ..store import Store
 from .decoder import DecodedChunk, SpoolDecoder
-from .room import shortage
+from .disk_space import DiskSpaceGate
 
-__all__ = ["Figures", "Writer"]
+__all__ = ["StoreWriter", "WriterStatistics"]
 
 _log = logging.getLogger(__name__)
 AGE = 0.5
-_ROOM_WAIT = 0.1
-_MISSING_WAIT = 0.2
-_LOOK_BACK = 1.0
-# Bytes a span from which rows count as wide, and how many times the memory they need.
-_WIDE, _TIMES = 64 << 10, 4
+_FORWARD_POLL = 0.1
+_MISSING_POLL = 0.2
+_LOOK_BACK_INTERVAL = 1.0
+# Bytes per span from which on rows count as wide, and the factor by which they need more memory.
+_WIDE_ROW, _WIDE_MEMORY_FACTOR = 64 << 10, 4
 
 
 @dataclass
-class Figures:
-    """What the writer did since it began.
+class WriterStatistics:
+    """What the writer has done since it was started.
 
     Attributes:
         spans: Spans stored.
         logs: Log records stored.
         duplicates: Spans and log records that the store had already.
         requests: Requests taken from the spool.
-        lost_bytes: Bytes of the spool that were no record any more.
-        rejected: Requests that could not be decoded and are kept as they came.
+        lost_bytes: Bytes of the spool that were damaged.
+        rejected: Requests that could not be decoded and were kept as received.
         commits: Transactions.
-        slowest_commit: Seconds that the slowest took.
-        last_ns: When the last was.
-        lag: Seconds between the receipt of the oldest request of the last one and its commit.
+        slowest_commit: The duration of the slowest transaction (s).
+        last_ns: The time of the last transaction.
+        lag: The seconds between the receipt of the oldest request in the last transaction and its
+            commit.
     """
 
     spans: int = 0
@@ -65,16 +71,15 @@ class Figures:
     lag: float = 0.0
 
 
-class Writer:
-    """Stores what is spooled, in a thread of its own.
+class StoreWriter:
+    """Stores the spooled requests, in a thread.
 
     Attributes:
-        figures: What it did.
-        error: Why it has stopped, None while it goes on.
-        problem: What it waits for, "" while it does not.
-        position: Up to where the spool is stored.
+        statistics: What it has done.
+        error: The exception that stopped it, None while it runs.
+        position: The position up to which the spool is stored.
         stored: The position that the store had at the start.
-        losses: What was missing of the spool at the start: acknowledged, and not to be had.
+        losses: Acknowledged requests that were missing from the spool at the start.
     """
 
     def __init__(
@@ -85,36 +90,36 @@ class Writer:
         forward: Forwarder | None = None,
         age: float = AGE,
     ) -> None:
-        """Begin.
+        """Start the threads.
 
         Args:
-            store: Where to; the writer's alone.
+            store: The store, which no other thread may use.
             folder: The spool.
-            on_stored: Told of the traces that something was stored of.
-            forward: What sends on the requests, in their order.
-            age: After how many seconds what has come is stored, however little.
+            on_stored: Called with the traces of which rows were stored.
+            forward: The forwarder, which gets the requests in order.
+            age: The seconds after which requests are stored however few they are.
         """
-        self.figures = Figures()
+        self.statistics = WriterStatistics()
         self.error: BaseException | None = None
-        self.problem = ""
         self.stored = Position(*store.spooled.position())
         missing = missing_segments(folder, self.stored)
         self.losses = list(missing.values())
         for loss in self.losses:
             _log.error("lost: %s", loss)
-        self.position = _begin(folder, self.stored)
+        self.position = _start_position(folder, self.stored)
         if self.position != self.stored and forward is not None and missing:
             forward.rewind()
-        self._first = self.position.segment
+        self._first_segment = self.position.segment
         self._looked_back = time.monotonic()
         self._store, self._folder = store, folder
-        self._on_stored, self._forward, self._age = on_stored, forward, age
-        self._is_wide = False
+        self._on_stored, self._forward = on_stored, forward
+        self._has_wide_rows = False
         self._missing = ""
-        self._raw = LogReader(folder, self.position)
-        self._left = LogReader(folder)
+        self._reader = LogReader(folder, self.position)
+        self._backlog = LogReader(folder)
         self._chunks: Queue[DecodedChunk] = Queue(1)
         self._closing = threading.Event()
+        self._disk_space = DiskSpaceGate(store.path, self._closing)
         self._decoder = SpoolDecoder(folder, self.position, age, lost=missing)
         self._threads = [
             threading.Thread(target=self._fetch, name="fetch", daemon=True),
@@ -124,17 +129,22 @@ class Writer:
             thread.start()
 
     @property
+    def problem(self) -> str:
+        """The reason why it waits, "" while it does not."""
+        return self._disk_space.problem
+
+    @property
     def decoder_pids(self) -> list[int]:
-        """The processes that decode."""
+        """The process ids of the decoders."""
         return self._decoder.pids
 
     def left(self) -> int:
         """Return how many bytes of the spool are not stored."""
-        self._left.position = self.position
-        return self._left.unread_bytes()
+        self._backlog.position = self.position
+        return self._backlog.unread_bytes()
 
     def missing(self) -> str:
-        """Return which acknowledged requests cannot be found, "" while all can."""
+        """Return which acknowledged requests cannot be found, "" while there are none."""
         if self._missing:
             return self._missing
         path = segment_path(self._folder, self.position.segment)
@@ -143,16 +153,16 @@ class Writer:
         return f"{path} is missing; nothing is stored until it is back"
 
     def close(self) -> None:
-        """Finish the transaction under way, and end."""
+        """Finish the current transaction, and end."""
         self._closing.set()
         self._decoder.close()
         for thread in self._threads:
             thread.join()
         self._decoder.release()
-        self._raw.close()
+        self._reader.close()
 
     def _fetch(self) -> None:
-        """Take chunks from what decodes, one ahead of the transaction."""
+        """Get chunks from the decoder, one ahead of the transaction."""
         while not self._closing.is_set():
             try:
                 chunk = self._decoder.next()
@@ -161,7 +171,7 @@ class Writer:
                     self._look_back()
                     continue
             except SegmentMissing as error:
-                self._wait_for(error)
+                self._wait_for_segment(error)
                 continue
             except (EOFError, ValueError) as error:
                 if not self._closing.is_set():
@@ -174,22 +184,23 @@ class Writer:
                 except Full:
                     continue
 
-    def _wait_for(self, missing: SegmentMissing) -> None:
+    def _wait_for_segment(self, missing: SegmentMissing) -> None:
         if not self._missing:
             _log.error("nothing is stored: %s", missing)
         self._missing = str(missing)
-        self._closing.wait(_MISSING_WAIT)
+        self._closing.wait(_MISSING_POLL)
 
     def _look_back(self) -> None:
-        """Have the process begin anew where segments appear that are before its first.
+        """Look for segments older than the first one, which somebody may have put back.
 
         Raises:
-            ValueError: There are some.
+            ValueError: There are some. The process then starts again, and stores them.
         """
-        if time.monotonic() - self._looked_back < _LOOK_BACK:
+        if time.monotonic() - self._looked_back < _LOOK_BACK_INTERVAL:
             return
         self._looked_back = time.monotonic()
-        if self._first and any(number < self._first for number in segment_sizes(self._folder)):
+        first = self._first_segment
+        if first and any(number < first for number in segment_sizes(self._folder)):
             raise ValueError(f"{self._folder}: older segments came back; they are stored now")
 
     def _run(self) -> None:
@@ -199,88 +210,77 @@ class Writer:
             except Empty:
                 continue
             try:
-                self._take(chunk)
+                self._store_chunk(chunk)
             except Exception as error:
                 self.error = error
                 return
 
-    def _has_room(self) -> bool:
-        """Wait until there is room on the disk; False when closing."""
-        while problem := shortage(self._store.path):
-            if not self.problem:
-                _log.error("nothing is stored: %s", problem)
-            self.problem = problem
-            if self._closing.wait(_ROOM_WAIT):
-                return False
-        if self.problem:
-            _log.info("there is room again: storing goes on")
-        self.problem = ""
-        return True
-
-    def _take(self, chunk: DecodedChunk) -> None:
-        if not self._has_room():
+    def _store_chunk(self, chunk: DecodedChunk) -> None:
+        if not self._disk_space.wait():
             return
-        if self._forward is not None and not self._forwarded(chunk.end, self._forward):
+        if self._forward is not None and not self._hand_to_forwarder(chunk.end, self._forward):
             return
-        if not self._is_wide and chunk.spans.nbytes > _WIDE * max(1, chunk.spans.num_rows):
-            # A checkpoint that lacks memory, while such rows are read, would end this process.
-            self._is_wide = True
-            self._store.give_memory(_TIMES)
+        if not self._has_wide_rows and chunk.spans.nbytes > _WIDE_ROW * max(
+            1, chunk.spans.num_rows
+        ):
+            # A checkpoint that runs out of memory while such rows are read would end the process.
+            self._has_wide_rows = True
+            self._store.give_memory(_WIDE_MEMORY_FACTOR)
         batch = self._store.spans.batch()
         batch.add_table(chunk.spans)
         begun = time.perf_counter()
         spans, logs = self._store.spooled.commit(batch, chunk.logs, chunk.end)
-        took = time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
         self.position = chunk.end
         now = time.time_ns()
         traces = set(chunk.spans["trace_id"].unique().to_pylist())
         traces.update(chunk.logs["trace_id"].unique().to_pylist())
         self._on_stored(sorted(filter(None, traces)))
-        remove_before(self._folder, chunk.end.segment, self._first)
-        self.figures.spans += spans.stored
-        self.figures.logs += logs.stored
-        self.figures.duplicates += spans.duplicate + logs.duplicate
-        self._count(chunk, took, now)
+        remove_before(self._folder, chunk.end.segment, self._first_segment)
+        self.statistics.spans += spans.stored
+        self.statistics.logs += logs.stored
+        self.statistics.duplicates += spans.duplicate + logs.duplicate
+        self._count(chunk, seconds, now)
 
-    def _count(self, chunk: DecodedChunk, took: float, now: int) -> None:
-        figures = self.figures
-        figures.requests += chunk.requests
-        figures.lost_bytes += chunk.lost
-        figures.rejected += chunk.rejected
-        figures.commits += 1
-        figures.slowest_commit = max(figures.slowest_commit, took)
-        figures.last_ns = now
-        figures.lag = max(0.0, (now - chunk.first_ns) / 1e9)
+    def _count(self, chunk: DecodedChunk, seconds: float, now: int) -> None:
+        statistics = self.statistics
+        statistics.requests += chunk.requests
+        statistics.lost_bytes += chunk.lost
+        statistics.rejected += chunk.rejected
+        statistics.commits += 1
+        statistics.slowest_commit = max(statistics.slowest_commit, seconds)
+        statistics.last_ns = now
+        statistics.lag = max(0.0, (now - chunk.first_ns) / 1e9)
         if chunk.lost:
             _log.error("%d bytes of the spool were damaged and are lost", chunk.lost)
         for problem in chunk.problems:
             _log.warning("left out: %s", problem)
 
-    def _forwarded(self, end: Position, forward: Forwarder) -> bool:
-        """Hand the requests up to a position to what sends them on; False when closing."""
+    def _hand_to_forwarder(self, end: Position, forward: Forwarder) -> bool:
+        """Hand the requests up to a position to the forwarder; return False when closing."""
         for record in self._records(end):
             while not forward.has_room():
-                if self._closing.wait(_ROOM_WAIT):
+                if self._closing.wait(_FORWARD_POLL):
                     return False
             forward.take(record.kind, record.encoding, record.payload, record.end)
         forward.sync()
-        return self._raw.position >= end
+        return self._reader.position >= end
 
     def _records(self, end: Position) -> Iterator[Record]:
-        """Yield the requests up to a position, waiting for segments that are not there."""
+        """Yield the requests up to a position, and wait for segments that are missing."""
         while not self._closing.is_set():
             try:
-                yield from self._raw.records(end)
+                yield from self._reader.records(end)
                 return
             except SegmentMissing as error:
-                self._wait_for(error)
+                self._wait_for_segment(error)
 
 
-def _begin(folder: Path, stored: Position) -> Position:
-    """Return where to begin: at a stored position, or at the first segment that there is.
+def _start_position(folder: Path, stored: Position) -> Position:
+    """Return where to begin: at the stored position, or at the first segment.
 
-    Segments before the position are there after a crash, which came before they were removed, and
-    when they were lost once and put back. What of them is stored already is stored once.
+    There are segments before the position after a crash between commit and deletion, and when lost
+    ones were put back. Rows of theirs that the store has already are not stored again.
     """
     first = next(iter(segment_sizes(folder)), 0)
     if not stored.segment or stored.segment == first:

@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 
 from benchmarks.served import ROOT, Served, Sink, until
 from oteval.config import Retention
-from oteval.live.keeping import Keeper
+from oteval.live.retention_worker import RetentionWorker
 from oteval.store import Store
 
 from ..store.test_archive import fill, whole
@@ -25,18 +25,18 @@ from .test_scoring_loop import COUNT, rules, said
 from .test_serve import RULES, run_agent
 
 
-def test_the_keeper_archives_by_itself_and_ends(tmp_path: Path) -> None:
+def test_the_worker_archives_by_itself_and_ends(tmp_path: Path) -> None:
     """What is old moves without anyone asking; a new configuration counts from the next look."""
     retention: list[Retention | None] = [None]
     with Store(tmp_path / "x.duckdb") as store:
         fill(store, range(10, 12))
         before = whole(store)
-        keeper = Keeper(store, lambda: retention[0], tmp_path, every=0.05)
+        worker = RetentionWorker(store, lambda: retention[0], tmp_path, interval=0.05)
         time.sleep(0.3)
         untouched = store.spans.archived()
         retention[0] = Retention(hot=86400.0, archive="cold")
         until(lambda: store.spans.archived() == 2 * 20 * 5)
-        keeper.close()
+        worker.close()
 
         assert untouched == 0
         assert whole(store) == before

@@ -13,7 +13,7 @@ from benchmarks.served import until
 from oteval.durable_log import segment_sizes
 from oteval.ingest.spool import Encoding, Kind, Record, Spool
 from oteval.live import decoder
-from oteval.live.writer import Writer
+from oteval.live.store_writer import StoreWriter
 from oteval.store import Store
 
 
@@ -29,9 +29,9 @@ class _Bench:
     def append(self, kind: Kind, encoding: Encoding, payload: bytes) -> None:
         self.spool.append(Record(kind, encoding, 1, payload)).result()
 
-    def write(self) -> Writer:
+    def write(self) -> StoreWriter:
         """Write until nothing is left."""
-        writer = Writer(self.store, self.folder, self._stored, age=0.05)
+        writer = StoreWriter(self.store, self.folder, self._stored, age=0.05)
         until(lambda: writer.error or not writer.left())
         writer.close()
         return writer
@@ -68,8 +68,8 @@ def test_all_that_is_spooled_is_stored_once(bench: _Bench) -> None:
     two = bench.write()
 
     assert (one.error, two.error) == (None, None)
-    assert (one.figures.spans, one.figures.logs, one.figures.duplicates) == (33, 1, 32)
-    assert two.figures.spans == 32
+    assert (one.statistics.spans, one.statistics.logs, one.statistics.duplicates) == (33, 1, 32)
+    assert two.statistics.spans == 32
     assert bench.store.spans.count() == (65, 1)
     assert bench.told == {t for t, _ in first.spans + second.spans} | {"ab" * 16}
     assert bench.store.spooled.position() == two.position
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_kept_and_does_not_stop_the_rest(bench: _Bench) -
     writer = bench.write()
 
     assert writer.error is None
-    assert writer.figures.spans == 16
+    assert writer.statistics.spans == 16
     assert [path.read_bytes() for path in (bench.folder / "rejected").iterdir()] == [b"\xff\xff"]
 
 
@@ -116,8 +116,8 @@ def test_damaged_bytes_are_counted(bench: _Bench) -> None:
 
     writer = bench.write()
 
-    assert writer.figures.lost_bytes > len(load.body)
-    assert writer.figures.spans == 32
+    assert writer.statistics.lost_bytes > len(load.body)
+    assert writer.statistics.spans == 32
 
 
 def test_our_own_events_are_not_stored(bench: _Bench) -> None:
@@ -148,7 +148,7 @@ def test_a_burst_is_decoded_by_two_and_stored_in_its_order(
     for load in loads:
         bench.append("traces", "protobuf", load.body)
 
-    writer = Writer(bench.store, bench.folder, bench._stored, age=0.05)
+    writer = StoreWriter(bench.store, bench.folder, bench._stored, age=0.05)
     until(lambda: writer.error or not writer.left())
     pids = writer.decoder_pids
     writer.close()
@@ -172,11 +172,11 @@ def test_the_second_decoder_ends_when_the_burst_is_over(
     first, second = requests(16, batch=64)
     bench.append("traces", "protobuf", first.body)
 
-    writer = Writer(bench.store, bench.folder, bench._stored, age=0.05)
+    writer = StoreWriter(bench.store, bench.folder, bench._stored, age=0.05)
     until(lambda: len(writer.decoder_pids) == 2)
     until(lambda: writer.error or len(writer.decoder_pids) == 1)
     bench.append("traces", "protobuf", second.body)
-    until(lambda: writer.error or writer.figures.spans == 128)
+    until(lambda: writer.error or writer.statistics.spans == 128)
     writer.close()
 
     assert writer.error is None
@@ -187,7 +187,7 @@ def test_a_decoder_that_dies_is_replaced(bench: _Bench) -> None:
     import os
     import signal
 
-    writer = Writer(bench.store, bench.folder, bench._stored)
+    writer = StoreWriter(bench.store, bench.folder, bench._stored)
     before = writer.decoder_pids[0]
     os.kill(before, signal.SIGKILL)
 

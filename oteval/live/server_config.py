@@ -1,0 +1,71 @@
+"""The configuration of `oteval serve`, from its command line, for all of its processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..ingest.spool import QUOTA
+
+__all__ = ["ServerConfig"]
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The configuration of a server; it contains no secrets but those in `forward`.
+
+    Attributes:
+        db: The database.
+        config: The path of oteval.yaml, "" to score nothing.
+        may_lack_config: Whether that file may be missing; until it exists, nothing is scored.
+        http: The ``host:port`` of the HTTP server; port 0 takes any free port.
+        grpc: The ``host:port`` of the gRPC server, "" for none.
+        forward: The URL to forward traces to, "" for the one in oteval.yaml.
+        quota: How many bytes may wait to be stored.
+        limit: The largest request (bytes), decompressed.
+        grace: The seconds to store spooled requests in when the server stops.
+        log_format: ``json`` or ``text``.
+        memory: The memory of the database (MB), doubled when it is not enough.
+        tokens: The path of the tokens file, "" for none.
+        notice: The content of the file through which other commands find the server.
+    """
+
+    db: str
+    config: str = ""
+    may_lack_config: bool = False
+    http: str = "127.0.0.1:4318"
+    grpc: str = "127.0.0.1:4317"
+    forward: str = ""
+    quota: int = QUOTA
+    limit: int = 64 << 20
+    grace: float = 10.0
+    log_format: str = "text"
+    memory: int = 256
+    tokens: str = ""
+    notice: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spool(self) -> Path:
+        """The folder of requests that are not stored yet."""
+        return Path(f"{self.db}.spool")
+
+    @property
+    def config_copy(self) -> Path:
+        """A copy of the last valid oteval.yaml, for a storage process that is started again."""
+        return self.spool / "oteval.yaml"
+
+    @property
+    def queues(self) -> Path:
+        """The folder of requests that are not forwarded yet."""
+        return Path(f"{self.db}.forward")
+
+    def to_json(self) -> str:
+        """Return the configuration as a line of JSON for another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ServerConfig:
+        """Return the configuration that `to_json` wrote."""
+        return cls(**json.loads(text))

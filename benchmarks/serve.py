@@ -29,7 +29,7 @@ from benchmarks.otlp_load import Load, Sent, requests, send
 from benchmarks.report import Row, compared
 from benchmarks.served import Served, memory, until
 from oteval.ingest import decode_protobuf_traces
-from oteval.store.rows import span_table
+from oteval.store.telemetry_rows import span_table
 
 FULL = {"traces": 12_000, "steady": 300.0, "peer_traces": 250}
 QUICK = {"traces": 2_000, "steady": 5.0, "peer_traces": 64}

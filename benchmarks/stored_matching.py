@@ -21,7 +21,7 @@ from typing import Any, get_args
 from oteval.evaluators import create_trajectory_match_evaluator, to_messages
 from oteval.model import Message, SpanRef, Trajectory, trajectory_id
 from oteval.store import Store
-from oteval.store.matching import ArgumentMode, MatchMode
+from oteval.store.matcher import ArgumentMode, MatchMode
 
 from . import match, parts
 from .clock import Spent, median, spent

@@ -26,7 +26,7 @@ from . import machine
 from .child_process import ChildProcess, read_tables, write_tables
 from .errors import InputError
 from .ingest import FilePart, Problem, read_part
-from .store.rows import log_table, span_table
+from .store.telemetry_rows import log_table, span_table
 from .text import counted
 
 __all__ = ["DecodedPart", "decode_part", "decode_parts"]

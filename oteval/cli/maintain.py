@@ -12,7 +12,7 @@ from ..config import DEFAULT_PATH, Retention, load_config, seconds
 from ..errors import ConfigError
 from ..pipeline import archive_before, delete_expired
 from ..show import deleted_text
-from ..store import Archived, Copied, Deleted, Store
+from ..store import ArchiveReport, CopyReport, DeletedRows, Store
 from ..text import counted
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
@@ -49,7 +49,7 @@ def archive(
         )
         expired = delete_expired(store, retention, now)
     _say_archived(moved, root, as_json)
-    if expired != Deleted():
+    if expired != DeletedRows():
         warn(deleted_text(expired))
     return 0
 
@@ -111,7 +111,7 @@ def _age(text: str) -> int:
     return round(age * 1e9)
 
 
-def _say_archived(moved: Archived, root: Path, as_json: bool) -> None:
+def _say_archived(moved: ArchiveReport, root: Path, as_json: bool) -> None:
     if as_json:
         print_json({"archive": str(root), **vars(moved)})
         return
@@ -127,7 +127,7 @@ def _say_archived(moved: Archived, root: Path, as_json: bool) -> None:
     out().print("oteval compact gives their room back to the disk")
 
 
-def _say_backed_up(done: Copied, file: str, archived: int, as_json: bool) -> None:
+def _say_backed_up(done: CopyReport, file: str, archived: int, as_json: bool) -> None:
     known: dict[str, Any] = {"file": file, "bytes": done.after, "rows": done.rows}
     if as_json:
         print_json({**known, "archived_rows": archived})

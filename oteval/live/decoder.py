@@ -43,7 +43,7 @@ from ..ingest import (
     parse_json,
 )
 from ..model import LogRecord
-from ..store.rows import log_table, span_table
+from ..store.telemetry_rows import log_table, span_table
 
 __all__ = ["DecodedChunk", "SpoolDecoder", "decode"]
 

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..store import Todo
+from ..store import EvaluationState
 from .budgets import next_day_ns
 from .evaluation import DEFERRED, Evaluation, EvaluationKey, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
@@ -129,7 +129,13 @@ class PendingEvaluations:
     # -- evaluations
 
     def add(
-        self, queue: EvaluatorQueue, todo: Todo, previous: Todo | None, now: int, *, is_old: bool
+        self,
+        queue: EvaluatorQueue,
+        todo: EvaluationState,
+        previous: EvaluationState | None,
+        now: int,
+        *,
+        is_old: bool,
     ) -> None:
         """Add the evaluation of a trajectory, unless it is finished.
 

@@ -68,7 +68,7 @@ class ScorePublisher:
         if forward is not None and traces:
             held = forward.held(traces)
             if held:
-                forward.release(self._store.live.scores_of(held), now)
+                forward.release(self._store.scores.on_traces(held), now)
 
     def release_expiring(self, now: int) -> None:
         """Let the forwarder send the traces whose deadline is near, with the scores they have."""
@@ -76,7 +76,7 @@ class ScorePublisher:
         if forward is not None:
             until = now + min(_AHEAD_NS, forward.deadline_ns // _AHEAD_SHARE)
             while expiring := forward.expiring(until, _MAX_TRACES):
-                forward.expire(self._store.live.scores_of(expiring), until)
+                forward.expire(self._store.scores.on_traces(expiring), until)
 
     def are_metrics_due(self, now: int) -> bool:
         """Return whether it is time to call `update_metrics`, and note that it was."""

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..pipeline import Refreshed, refresh_traces
-from ..store import EVERYWHERE, ROWS, WIDE, Completed, Range, Store, is_of_the_store, joined
+from ..store import (
+    EVERYWHERE,
+    MAX_WIDE_RANGES,
+    ROW_GROUP,
+    CompletedTrace,
+    Range,
+    Store,
+    is_store_failure,
+    merge_ranges,
+)
 from .large_traces import BackgroundReconstructor
 from .tracker import ArrivalReader, TraceTracker
 
@@ -47,7 +56,7 @@ class EndedTraces:
         is_large: Whether evaluations of other traces go before theirs.
     """
 
-    traces: Sequence[Completed]
+    traces: Sequence[CompletedTrace]
     refreshed: Refreshed | None
     floor: int
     last_row: int
@@ -85,7 +94,7 @@ class RowLocator:
             if stored is None:
                 return None
             ranges += stored
-        return joined(ranges, ROWS, WIDE)
+        return merge_ranges(ranges, ROW_GROUP, MAX_WIDE_RANGES)
 
     def archived(self, traces: Sequence[str]) -> list[str]:
         """Return the traces that may have archived rows."""
@@ -102,7 +111,7 @@ class RowLocator:
         candidates = [n for n in traces if not self._is_new(n) or self._has_conversation(n)]
         if not candidates:
             return sorted(set(traces))
-        found = self._store.pending.with_conversations(candidates, noted=True)
+        found = self._store.related.with_conversations(candidates, noted=True)
         return sorted({*traces, *found})
 
     def _is_new(self, name: str) -> bool:
@@ -158,7 +167,7 @@ class TraceReconstructor:
         if self._background.close(_CLOSE_TIMEOUT) and self._background_store is not None:
             self._background_store.close()
 
-    def _run_batch(self, ended: Sequence[Completed], now: int) -> None:
+    def _run_batch(self, ended: Sequence[CompletedTrace], now: int) -> None:
         locator = RowLocator(self._store, self._tracker, self._arrivals.last_row)
         batch = self._defer_large(ended, locator, now)
         if len(batch) == 1:
@@ -167,7 +176,7 @@ class TraceReconstructor:
             try:
                 self._reconstruct(batch, now, locator)
             except Exception as error:
-                if is_of_the_store(error):
+                if is_store_failure(error):
                     raise
                 self._tracker.reopen(batch)
                 for trace in batch:
@@ -175,7 +184,7 @@ class TraceReconstructor:
                         self._reconstruct_alone(again, now)
 
     def _reconstruct(
-        self, batch: Sequence[Completed], now: int, locator: RowLocator | None = None
+        self, batch: Sequence[CompletedTrace], now: int, locator: RowLocator | None = None
     ) -> None:
         names = [trace.trace_id for trace in batch]
         locator = locator or RowLocator(self._store, self._tracker, self._arrivals.last_row)
@@ -185,7 +194,7 @@ class TraceReconstructor:
         others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
         self._hand_over([*batch, *others], refreshed, now)
 
-    def _reconstruct_alone(self, trace: Completed, now: int) -> None:
+    def _reconstruct_alone(self, trace: CompletedTrace, now: int) -> None:
         """Reconstruct one trace that may be the cause of a failure.
 
         After the last attempt it is recorded as ended, without trajectories.
@@ -196,7 +205,7 @@ class TraceReconstructor:
         except BaseException as error:
             self._failures[name] += 1
             self._tracker.reopen([trace])
-            if not isinstance(error, Exception) or is_of_the_store(error):
+            if not isinstance(error, Exception) or is_store_failure(error):
                 raise
             _log.exception("trace %s cannot be reconstructed", name)
             self._give_up_if_exhausted(name, now)
@@ -212,7 +221,7 @@ class TraceReconstructor:
 
     def _hand_over(
         self,
-        traces: Sequence[Completed],
+        traces: Sequence[CompletedTrace],
         refreshed: Refreshed | None,
         now: int,
         *,
@@ -236,11 +245,11 @@ class TraceReconstructor:
     # -- large traces and long conversations
 
     def _defer_large(
-        self, ended: Sequence[Completed], locator: RowLocator, now: int
-    ) -> list[Completed]:
+        self, ended: Sequence[CompletedTrace], locator: RowLocator, now: int
+    ) -> list[CompletedTrace]:
         """Queue large traces for the background, and return the others."""
-        large: list[Completed] = []
-        small: list[Completed] = []
+        large: list[CompletedTrace] = []
+        small: list[CompletedTrace] = []
         for trace in ended:
             name = trace.trace_id
             if name in self._background:
@@ -258,8 +267,8 @@ class TraceReconstructor:
         return small
 
     def _split_by_conversation(
-        self, ended: Sequence[Completed], locator: RowLocator
-    ) -> tuple[list[Completed], list[Completed]]:
+        self, ended: Sequence[CompletedTrace], locator: RowLocator
+    ) -> tuple[list[CompletedTrace], list[CompletedTrace]]:
         """Separate the traces of long conversations, at a cost that is low when there are none.
 
         Returns:
@@ -268,7 +277,7 @@ class TraceReconstructor:
         names = [trace.trace_id for trace in ended]
         if len(locator.with_conversations(names)) < _LONG_CONVERSATION:
             return list(ended), []
-        long = self._store.pending.in_long_conversations(names, _LONG_CONVERSATION)
+        long = self._store.related.in_long_conversations(names, _LONG_CONVERSATION)
         _, large = self._queue_long([trace for trace in ended if trace.trace_id in long], locator)
         small = [trace for trace in ended if trace.trace_id not in long]
         names = [trace.trace_id for trace in small]
@@ -281,15 +290,15 @@ class TraceReconstructor:
         return small, large
 
     def _queue_long(
-        self, ended: Sequence[Completed], locator: RowLocator
-    ) -> tuple[list[Completed], list[Completed]]:
+        self, ended: Sequence[CompletedTrace], locator: RowLocator
+    ) -> tuple[list[CompletedTrace], list[CompletedTrace]]:
         """Look up each trace's conversation, and queue the long ones for the background.
 
         Returns:
             The traces of short conversations, and those of long ones.
         """
-        small: list[Completed] = []
-        large: list[Completed] = []
+        small: list[CompletedTrace] = []
+        large: list[CompletedTrace] = []
         queued: set[str] = set()
         for trace in ended:
             name = trace.trace_id
@@ -336,7 +345,7 @@ class TraceReconstructor:
             ended = self._tracker.take_ended_among(unchanged, now)
             self._hand_over(ended, group.refreshed, now, is_large=True)
             return
-        if group.error is not None and is_of_the_store(group.error):
+        if group.error is not None and is_store_failure(group.error):
             raise group.error
         for name in unchanged:
             self._failures[name] += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..config import Retention
 from ..pipeline import delete_expired, retention_tick
-from ..store import Deleted, Store
+from ..store import DeletedRows, Store
 from .budgets import day_of
 
 __all__ = ["RetentionWorker"]
@@ -78,7 +78,7 @@ class RetentionWorker:
             return
         now = time.time_ns()
         expired = delete_expired(self._store, retention, now)
-        if expired != Deleted():
+        if expired != DeletedRows():
             _log.info("retention deleted %s", expired)
         oldest = now - round(self._backfill() * 1e9)
         self._store.live.forget(self._settled(), oldest, day_of(now))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..evaluators.scorer import is_drawn
-from ..store import Completed, RuleState, Store, Todo
+from ..store import CompletedTrace, EvaluationState, EvaluatorProgress, Store
 from .evaluation import Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 from .pending_evaluations import EvaluatorQueue, PendingEvaluations
@@ -39,7 +39,7 @@ class Scheduler:
     def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
         self._store, self._wall = store, wall
         self._pending = PendingEvaluations(wall)
-        self._states: dict[tuple[str, str], RuleState] = {}
+        self._states: dict[tuple[str, str], EvaluatorProgress] = {}
         self._salt, self._backfill_ns = "", 0
         self._newest = store.live.newest_completion()
         self._newest_ns = store.live.newest_completion_ns()
@@ -105,7 +105,7 @@ class Scheduler:
                 # No row of them is new: their rows were recorded with earlier completions.
                 last_row = ended.last_row
                 completed += [
-                    Completed(name, last_row, "changed", last_row + 1)
+                    CompletedTrace(name, last_row, "changed", last_row + 1)
                     for name in sorted(self._traces_to_evaluate(todo))
                 ]
         if not completed:
@@ -169,7 +169,7 @@ class Scheduler:
         for key, completion in self._pending.first_completions(self._newest).items():
             state = self._states[key]
             if completion - 1 > state.settled:
-                changed[key] = self._states[key] = RuleState(state.since_ns, completion - 1)
+                changed[key] = self._states[key] = EvaluatorProgress(state.since_ns, completion - 1)
         if changed:
             self._store.live.settle(changed)
         settled = [state.settled for state in self._states.values()]
@@ -179,12 +179,12 @@ class Scheduler:
         key = evaluator.key
         state = self._store.live.rule(*key)
         if state is None:
-            state = RuleState(self._wall(), 0)
+            state = EvaluatorProgress(self._wall(), 0)
             self._store.live.settle({key: state})
         self._states[key] = state
         self._pending.add_evaluator(evaluator, state.settled + 1)
 
-    def _record(self, completed: Sequence[Completed], floor: int) -> None:
+    def _record(self, completed: Sequence[CompletedTrace], floor: int) -> None:
         """Record the ends of traces, with the row up to which all traces have ended."""
         # Never before an earlier one: evaluators find the traces that ended since a time.
         self._newest_ns = max(self._newest_ns, self._wall())
@@ -193,7 +193,7 @@ class Scheduler:
             self._store.live.advance(floor)
         self._newest += len(completed)
 
-    def _traces_to_evaluate(self, todo: Sequence[Todo]) -> set[str]:
+    def _traces_to_evaluate(self, todo: Sequence[EvaluationState]) -> set[str]:
         """Return the traces of those trajectories that an evaluator wants and has not scored."""
         scored = {(one.trajectory_id, one.rev, (one.evaluator, one.version)) for one in todo}
         wanted = {}
@@ -215,7 +215,7 @@ class Scheduler:
 
     def _schedule(
         self,
-        todo: Sequence[Todo],
+        todo: Sequence[EvaluationState],
         now: int,
         only: EvaluatorQueue | None = None,
         *,

@@ -86,7 +86,7 @@ class StorageProcess:
         self._stopping = threading.Event()
         self._is_orphaned = False
         self._store = Store(config.db, served=False, checkpoints=False)
-        self._store.use_memory(f"{config.memory}MB")
+        self._store.set_memory_limit(f"{config.memory}MB")
         try:
             self._scoring_store = self._store.sibling()
             self._rules = self._load_rules()

@@ -101,7 +101,7 @@ class StoreWriter:
         """
         self.statistics = WriterStatistics()
         self.error: BaseException | None = None
-        self.stored = Position(*store.spooled.position())
+        self.stored = Position(*store.spans.spool_position())
         missing = missing_segments(folder, self.stored)
         self.losses = list(missing.values())
         for loss in self.losses:
@@ -225,11 +225,11 @@ class StoreWriter:
         ):
             # A checkpoint that runs out of memory while such rows are read would end the process.
             self._has_wide_rows = True
-            self._store.give_memory(_WIDE_MEMORY_FACTOR)
+            self._store.raise_memory_limit(_WIDE_MEMORY_FACTOR)
         batch = self._store.spans.batch()
         batch.add_table(chunk.spans)
         begun = time.perf_counter()
-        spans, logs = self._store.spooled.commit(batch, chunk.logs, chunk.end)
+        spans, logs = self._store.spans.commit_from_spool(batch, chunk.logs, chunk.end)
         seconds = time.perf_counter() - begun
         self.position = chunk.end
         now = time.time_ns()

@@ -145,7 +145,7 @@ class Supervisor:
             OSError: The process does not answer.
             KeyError: The process has not reported its socket yet.
         """
-        # The frames are those of `oteval.store.frames`.
+        # The frames are those of `oteval.store.remote_client`.
         reader, writer = await asyncio.open_unix_connection(self.state["socket"])
         try:
             question = {"path": path, "query": query or {}}

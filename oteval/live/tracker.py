@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ..config import Completion
-from ..store import Arrival, Completed, Store
+from ..store import CompletedTrace, Store, TraceArrival
 from .hash_set import HashSet
 
 __all__ = ["ArrivalReader", "OpenTrace", "TraceTracker"]
@@ -91,7 +91,7 @@ class TraceTracker:
 
     def add(
         self,
-        arrivals: Iterable[Arrival],
+        arrivals: Iterable[TraceArrival],
         now: int,
         completed_before: Collection[str] = (),
         times: Mapping[str, int] | None = None,
@@ -134,9 +134,9 @@ class TraceTracker:
         if len(self._heap) > 2 * len(self._open) + _MAX_STALE:
             self._rebuild_heap()
 
-    def take_ended(self, now: int, limit: int) -> list[Completed]:
+    def take_ended(self, now: int, limit: int) -> list[CompletedTrace]:
         """Return up to `limit` traces that have ended, the earliest first, and close them."""
-        taken: list[Completed] = []
+        taken: list[CompletedTrace] = []
         while self._heap and self._heap[0][0] <= now and len(taken) < limit:
             _, name = heapq.heappop(self._heap)
             state = self._open.get(name)
@@ -149,9 +149,9 @@ class TraceTracker:
                 taken.append(self._take(name, state, reason))
         return taken
 
-    def take_ended_among(self, names: Iterable[str], now: int) -> list[Completed]:
+    def take_ended_among(self, names: Iterable[str], now: int) -> list[CompletedTrace]:
         """Return those of some traces that have ended, as `take_ended` does."""
-        taken: list[Completed] = []
+        taken: list[CompletedTrace] = []
         for name in names:
             state = self._open.get(name)
             if state is None:
@@ -166,7 +166,7 @@ class TraceTracker:
         for name in names:
             self._ended.pop(name, None)
 
-    def reopen(self, traces: Iterable[Completed], until: int | None = None) -> None:
+    def reopen(self, traces: Iterable[CompletedTrace], until: int | None = None) -> None:
         """Make traces that were taken open again.
 
         Args:
@@ -196,10 +196,10 @@ class TraceTracker:
         """Return when the first row of the open traces arrived (ns), None when none is open."""
         return min((state.first_ns for state in self._open.values()), default=None)
 
-    def _take(self, name: str, state: OpenTrace, reason: str) -> Completed:
+    def _take(self, name: str, state: OpenTrace, reason: str) -> CompletedTrace:
         del self._open[name]
         self._ended[name] = state
-        return Completed(name, state.last, reason, state.first)
+        return CompletedTrace(name, state.last, reason, state.first)
 
     def _schedule_check(self, name: str, state: OpenTrace, time_ns: int) -> None:
         state.check_ns = time_ns

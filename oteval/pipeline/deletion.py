@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..selection import Selection
-from ..store import AuditEntry, Deleted, Store
+from ..store import AuditEntry, DeletedRows, Store
 from .reconstructing import refresh_traces
 
 __all__ = ["DeletionPlan", "delete_traces", "plan_deletion"]
@@ -54,7 +54,7 @@ def plan_deletion(
     traces = sorted(chosen)
     if not traces:
         return DeletionPlan(())
-    together = set(store.pending.with_conversations(traces)) | set(store.pending.told_with(traces))
+    together = set(store.related.with_conversations(traces)) | set(store.related.by_runs(traces))
     neighbours = sorted(together - chosen)
     return DeletionPlan(tuple(traces), tuple(neighbours), store.deletion.copies(traces))
 
@@ -66,7 +66,7 @@ def delete_traces(
     actor: str,
     chosen: Mapping[str, Any],
     on_progress: Callable[[int], None] | None = None,
-) -> Deleted:
+) -> DeletedRows:
     """Delete traces with everything that was made of them, and note it in the audit log.
 
     Args:
@@ -84,7 +84,7 @@ def delete_traces(
         StoreError: The archive cannot be written.
     """
     store.judge_calls.flush()
-    done = Deleted()
+    done = DeletedRows()
     try:
         store.deletion.delete(plan.traces, on_progress, done)
     finally:

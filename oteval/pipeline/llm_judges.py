@@ -21,7 +21,7 @@ from ..evaluators.judge.templates import closest, fields_of, problem_of
 from ..evaluators.scorer import Result
 from ..model import Message, Reference, Trajectory
 from ..store import Store
-from ..store.judge_calls import CallsOf
+from ..store.judge_calls import EvaluatorCalls
 
 __all__ = ["check_prices", "make_llm_judge"]
 
@@ -33,7 +33,7 @@ _JUDGED: ContextVar[str] = ContextVar("oteval_judged", default="")
 class _StoredCalls:
     """The store's cache of answers, which notes the runs that they are about."""
 
-    def __init__(self, calls: CallsOf[JudgeCall]) -> None:
+    def __init__(self, calls: EvaluatorCalls[JudgeCall]) -> None:
         self._calls = calls
 
     def get(self, key: str) -> JudgeCall | None:

@@ -12,8 +12,8 @@ from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
 from ..ingest import Batch, FilePart, Problem, Table, file_size, read, split_file
 from ..model import ScoredRun, Span
-from ..store import Store, Written
-from ..store.exported import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
+from ..store import Store, WriteResult
+from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .memory import rare_cycle_search
 
 __all__ = ["FileReport", "LoadReport", "load"]
@@ -56,7 +56,7 @@ class FileReport:
     spans: int = 0
     logs: int = 0
     runs: int = 0
-    written: Written = field(default_factory=Written)
+    written: WriteResult = field(default_factory=WriteResult)
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
     error: str = ""
@@ -126,7 +126,7 @@ def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> 
     total = file_size(file.path)
     parts = split_file(file.path, PART_SIZE) if (total or 0) >= PARALLEL_SIZE else []
     # One thread decodes while another inserts; DuckDB releases the interpreter lock.
-    with ThreadPoolExecutor(1) as executor, rare_cycle_search(), store.few_buffers():
+    with ThreadPoolExecutor(1) as executor, rare_cycle_search(), store.reduced_memory():
         inserter = _Inserter(store, executor, file.written)
         try:
             done = _take_parts(inserter, file, parts) if parts else _take_batches(inserter, file)
@@ -167,11 +167,11 @@ def _note(file: FileReport, problems: Sequence[Problem]) -> None:
 class _Inserter:
     """Inserts batches in another thread while the next ones are read."""
 
-    def __init__(self, store: Store, executor: ThreadPoolExecutor, written: Written) -> None:
+    def __init__(self, store: Store, executor: ThreadPoolExecutor, written: WriteResult) -> None:
         self._store = store
         self._executor = executor
         self._written = written
-        self._queued: deque[Future[Written]] = deque()
+        self._queued: deque[Future[WriteResult]] = deque()
         self._batch = store.spans.batch()
 
     def take(self, batch: Batch) -> None:
@@ -202,7 +202,7 @@ class _Inserter:
         self._submit(self._executor.submit(self._store.spans.insert, self._batch))
         self._batch = self._store.spans.batch()
 
-    def _submit(self, future: Future[Written]) -> None:
+    def _submit(self, future: Future[WriteResult]) -> None:
         self._queued.append(future)
         while len(self._queued) > _MAX_QUEUED:
             self._written.add(self._queued.popleft().result())
@@ -216,9 +216,9 @@ class _Inserter:
             self._written.add(self._queued.popleft().result())
 
 
-def _add_runs(store: Store, runs: Sequence[ScoredRun]) -> Written:
+def _add_runs(store: Store, runs: Sequence[ScoredRun]) -> WriteResult:
     """Store exported runs with their scores, unless the store already has them."""
     by_id = {run.trajectory.id: run for run in reversed(runs)}
     added = store.trajectories.add([run.trajectory for run in by_id.values()])
     store.scores.write([score for name in added for score in by_id[name].scores])
-    return Written(len(added), len(runs) - len(added), runs=len(added))
+    return WriteResult(len(added), len(runs) - len(added), runs=len(added))

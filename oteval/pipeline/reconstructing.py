@@ -12,7 +12,7 @@ from ..errors import NotFound, TooLarge
 from ..model import LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
-from ..store import Allowance, LooseRun, Range, Store, joined
+from ..store import LooseRun, Range, ReadLimit, Store, merge_ranges
 from ..text import listed
 from .memory import rare_cycle_search
 
@@ -49,7 +49,7 @@ class _Anywhere:
         return list(traces)
 
     def with_conversations(self, traces: Sequence[str]) -> list[str]:
-        return self._store.pending.with_conversations(traces)
+        return self._store.related.with_conversations(traces)
 
 
 class Refreshed(NamedTuple):
@@ -157,7 +157,7 @@ def _refreshed(
         parts = [_refreshed(store, sorted(wanted.intersection(h)), h, places) for h in halves]
         return Refreshed(
             sorted({name for part in parts for name in part.trace_ids}),
-            joined(time for part in parts for time in part.times),
+            merge_ranges(time for part in parts for time in part.times),
             [name for part in parts for name in part.fresh],
             [name for part in parts for name in part.plain],
         )
@@ -214,7 +214,7 @@ def _together(
     loaded = _Loaded(store, places)
     loaded.add(page)
     while True:
-        loaded.add_talks(store.pending.told_with(loaded.trace_ids, loaded.times))
+        loaded.add_talks(store.related.by_runs(loaded.trace_ids, loaded.times))
         found = _reconstructed(loaded.spans, loaded.logs)
         if not loaded.add_talks(_linked(store, loaded, found) | _recorded_again(store, found)):
             return loaded, found
@@ -225,7 +225,7 @@ class _Loaded:
 
     def __init__(self, store: Store, places: Places) -> None:
         self._store, self._places = store, places
-        self._allowance = Allowance(store.spans.most)
+        self._allowance = ReadLimit(store.spans.max_bytes)
         self.trace_ids: list[str] = []
         self.spans: list[Span] = []
         self.logs: list[LogRecord] = []
@@ -271,7 +271,7 @@ def _times(spans: Iterable[Span]) -> list[Range]:
     for span in spans:
         first, last = found.get(span.trace_id, (span.start_ns, span.start_ns))
         found[span.trace_id] = Range(min(first, span.start_ns), max(last, span.start_ns))
-    return joined(found.values())
+    return merge_ranges(found.values())
 
 
 def _reconstructed(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
@@ -300,7 +300,7 @@ def _linked(store: Store, loaded: _Loaded, found: Sequence[Trajectory]) -> set[s
         for one in found
         if not one.conversation_id and (one.chain or one.follows)
     ]
-    return set(store.pending.linked(runs, loaded.trace_ids, loaded.times))
+    return set(store.related.by_messages(runs, loaded.trace_ids, loaded.times))
 
 
 def _recorded_again(store: Store, found: Sequence[Trajectory]) -> set[str]:
@@ -310,8 +310,8 @@ def _recorded_again(store: Store, found: Sequence[Trajectory]) -> set[str]:
         return set()
     # Two recordings of a call overlap, and so do the runs that they are in; a tool in a trace of
     # its own runs soon after the call that asked for it.
-    times = joined(Range(t.start_ns - _TOOL_WAIT_NS, t.end_ns + _TOOL_WAIT_NS) for t in found)
+    times = merge_ranges(Range(t.start_ns - _TOOL_WAIT_NS, t.end_ns + _TOOL_WAIT_NS) for t in found)
     keys: dict[bool, set[int]] = {True: set(), False: set()}
     for trajectory in called:
         keys[trajectory.agent == ""].update(trajectory.call_keys)
-    return set(store.pending.recorded_again(sorted(keys[False]), sorted(keys[True]), times))
+    return set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))

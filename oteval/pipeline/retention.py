@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..config import Retention
-from ..store import Archived, AuditEntry, Deleted, Store
+from ..store import ArchiveReport, AuditEntry, DeletedRows, Store
 
 __all__ = ["archive_before", "delete_expired", "retention_tick"]
 
@@ -37,7 +37,7 @@ def retention_tick(
     *,
     base: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Archived | None:
+) -> ArchiveReport | None:
     """Archive what is due, if the day has turned since it was last done.
 
     Args:
@@ -64,7 +64,7 @@ def retention_tick(
     return moved
 
 
-def delete_expired(store: Store, retention: Retention, now: int) -> Deleted:
+def delete_expired(store: Store, retention: Retention, now: int) -> DeletedRows:
     """Delete the runs, scores and cached judgements that are older than a configuration says.
 
     Runs that a later run continues stay with it. The deletion is noted in the audit log.
@@ -81,7 +81,7 @@ def delete_expired(store: Store, retention: Retention, now: int) -> Deleted:
     def before(age: float) -> int:
         return max(0, now - round(age * _NS))
 
-    done = Deleted()
+    done = DeletedRows()
     if retention.trajectories is not None:
         done = store.deletion.delete_runs_before(before(retention.trajectories))
     if retention.scores is not None:

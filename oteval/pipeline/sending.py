@@ -245,7 +245,7 @@ def _extra(store: Store, spans: Sequence[Span]) -> Extra:
     """Return the attributes that scores add, by trace and span id."""
     scores: dict[tuple[str, str], list[Score]] = {}
     traces = sorted({span.trace_id for span in spans})
-    for found in store.live.scores_of(traces).values():
+    for found in store.scores.on_traces(traces).values():
         for score in found:
             scores.setdefault((score.trace_id, score.span_id), []).append(score)
     return {key: dict(score_attributes(found)) for key, found in scores.items()}

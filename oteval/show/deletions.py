@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..jsontext import dumps
-from ..store import AuditEntry, Deleted
+from ..store import AuditEntry, DeletedRows
 from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import clock
@@ -28,7 +28,7 @@ _NOUNS = {
 _PLURALS = {"trajectories": "revisions of trajectories"}
 
 
-def deleted_text(deleted: Deleted) -> str:
+def deleted_text(deleted: DeletedRows) -> str:
     """Return how much was deleted of each kind, in one line."""
     return f"deleted: {_counts(asdict(deleted)) or 'nothing'}"
 

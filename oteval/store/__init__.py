@@ -1,6 +1,34 @@
-"""Spans, trajectories and scores in DuckDB: the only stage with SQL.
+"""The store: spans, trajectories and scores in one DuckDB database. The only package with SQL.
 
-Rows are only ever added. A `Store` is what others use; its parts each hold one kind of thing.
+A `Store` opens a database; each of its attributes is an object with the queries on a few tables:
+
+- `spans`: ``spans``, ``logs``, ``spool_position``. `archive`: ``archived_files``,
+  ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
+- `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
+- `trajectories`: ``trajectories``, ``superseded``. `matching` only reads.
+- `scores`, `labels`: ``scores``, ``human_labels``.
+- `references`, `datasets`: ``references``, ``datasets``, ``examples``.
+- `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
+- `judge_calls`: ``judge_calls``, ``judge_call_targets``.
+- `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
+- `audit`: ``audit_log``. `deletion` deletes from most tables.
+
+Otherwise rows are only appended: the newest counts, and views named ``current_...`` show it.
+
+**Transactions.** One holds what must not be seen apart: new revisions with the old ones they
+supersede; rows from the spool with the position after them; archived files with the deletion of
+their rows; an experiment's runs with their feedback. `query` shows how a Python call becomes SQL.
+
+**Who may open it.** One process at a time, which may share its connection: `Store.sibling` is for
+another thread, `Store.serve` for other processes. `Store(path)` in another process then uses the
+serving one, with the same methods.
+
+**Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies those
+that it lacks. To add a column, write the next migration (``ALTER TABLE ... ADD COLUMN``, and the
+views on the table again, since a view keeps the columns it was made with), then add the column to
+the schema and to both directions of the conversion: ``telemetry_rows`` for spans and log records,
+``trajectory_rows`` for trajectories, else the module of the table. tests/store/test_round_trip.py
+shows whether it survives.
 """
 
 from __future__ import annotations
@@ -14,53 +42,56 @@ from typing import Any
 import duckdb
 
 from ..errors import StoreLocked
-from .archive import Archive, Archived
-from .audit import AuditEntry, AuditLog
-from .chains import LooseRun
-from .cold import Cold
-from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect, is_short_of_memory
-from .copying import Copied, copy_to, replace_by_copy
-from .datasets import Datasets
-from .deletion import Deleted, Deletion
+from .archive import Archive, ArchiveReader, ArchiveReport
+from .backup import CopyReport, copy_to, replace_by_copy
+from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect
+from .deletion import AuditEntry, AuditLog, DeletedRows, Deletion
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
-from .labels import Labels
-from .live import Arrival, Completed, Live, RuleState, Todo, is_of_the_store
-from .matching import Matching
-from .pending import Pending
-from .ranges import EVERYWHERE, ROWS, WIDE, Range, joined
-from .references import References
-from .remote import RemoteConnection, remote
-from .scores import Scores
-from .serving import Answer, Serving
-from .spans import SpanBatch, Spans, Written
-from .spooled import Spooled
+from .live_state import (
+    CompletedTrace,
+    EvaluationState,
+    EvaluatorProgress,
+    LiveState,
+    TraceArrival,
+    is_store_failure,
+)
+from .matcher import TrajectoryMatcher
+from .memory import ReadLimit, give_memory, is_short_of_memory
+from .pending_traces import PendingTraces
+from .query import new_cursor
+from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
+from .reference_data import Datasets, StoredReferences
+from .related_traces import LooseRun, RelatedTraces
+from .remote_client import RemoteConnection, connect_remote
+from .remote_server import DatabaseServer, QuestionHandler
+from .scores import HumanLabels, Scores
+from .spans import SpanBatch, Spans, WriteResult
 from .trajectories import Trajectories
-from .wide import Allowance, give_memory
 
 __all__ = [
     "EVERYWHERE",
+    "MAX_WIDE_RANGES",
     "MEMORY",
-    "ROWS",
-    "WIDE",
-    "Allowance",
-    "Archived",
-    "Arrival",
+    "ROW_GROUP",
+    "ArchiveReport",
     "AuditEntry",
-    "Completed",
-    "Copied",
-    "Deleted",
+    "CompletedTrace",
+    "CopyReport",
+    "DatabaseServer",
+    "DeletedRows",
+    "EvaluationState",
+    "EvaluatorProgress",
     "LooseRun",
     "Range",
-    "RuleState",
-    "Serving",
+    "ReadLimit",
     "SpanBatch",
     "Store",
-    "Todo",
-    "Written",
-    "is_of_the_store",
+    "TraceArrival",
+    "WriteResult",
     "is_short_of_memory",
-    "joined",
+    "is_store_failure",
+    "merge_ranges",
 ]
 
 
@@ -69,20 +100,20 @@ class Store:
 
     Attributes:
         spans: Spans and log records.
-        pending: What is still to be reconstructed.
+        archive: Old spans and log records in Parquet files.
+        pending: Traces that are to be reconstructed.
+        related: Traces that have to be reconstructed together.
         trajectories: Trajectories.
-        matching: Matching them in SQL.
+        matching: Matches trajectories with a reference in SQL.
         scores: Scores.
+        labels: Labels that people gave trajectories.
         references: References by name.
         datasets: Datasets by name and version.
-        experiments: Experiments, their runs, feedback and votes.
-        judge_calls: Questions to judges, their answers and costs.
-        labels: What people said of runs.
-        live: What live scoring must not forget.
-        spooled: What came by way of the spool.
-        archive: Moving what is old into files.
-        deletion: Deleting traces with everything that was made of them.
-        audit: Who deleted what, and when.
+        experiments: Experiments with their runs, feedback and votes.
+        judge_calls: Calls of judges, with answers and costs.
+        live: The state of live scoring.
+        deletion: Deletes traces with everything that was derived from them.
+        audit: The log of deletions.
     """
 
     def __init__(
@@ -93,54 +124,53 @@ class Store:
         served: bool = True,
         checkpoints: bool = True,
     ) -> None:
-        """Open a database, and bring it to the newest schema.
+        """Open a database, and migrate it to the newest schema.
 
         Args:
-            path: Its file, or ":memory:".
-            create: Whether to make the file when it is not there.
-            served: Whether to use it by way of the server that has it open, if one has.
-            checkpoints: Whether a commit that makes DuckDB's log large waits until all of it is
-                in the file; without, `checkpoint` is to be called.
+            path: The database's file, or ":memory:".
+            create: Create the file if it is missing.
+            served: Use the database through the server that has it open, if there is one.
+            checkpoints: Let a commit that makes the write-ahead log large write the log into the
+                file. Otherwise call `checkpoint`.
 
         Raises:
-            StoreError: It cannot be used; the subclass says why.
+            StoreError: It cannot be opened; the subclass says why.
         """
-        other = remote(str(path)) if served and str(path) != MEMORY else None
-        self._use(str(path), other or connect(path, create=create, checkpoints=checkpoints))
+        remote = connect_remote(str(path)) if served and str(path) != MEMORY else None
+        self._use(str(path), remote or connect(path, create=create, checkpoints=checkpoints))
 
     def _use(self, path: str, connection: Any) -> None:
         self.path = path
         self._connection = connection
-        cold = Cold(self._connection, path)
-        self.spans = Spans(self._connection, cold)
-        self.archive = Archive(self._connection, cold)
-        self.deletion = Deletion(self._connection, self.archive)
-        self.audit = AuditLog(self._connection)
-        self.pending = Pending(self._connection)
-        self.trajectories = Trajectories(self._connection)
-        self.matching = Matching(self._connection)
-        self.scores = Scores(self._connection)
-        self.references = References(self._connection)
-        self.datasets = Datasets(self._connection)
-        self.experiments = Experiments(self._connection)
-        self.judge_calls = JudgeCalls(self._connection)
-        self.labels = Labels(self._connection)
-        self.live = Live(self._connection)
-        self.spooled = Spooled(self._connection, self.spans)
+        archive = ArchiveReader(connection, path)
+        self.spans = Spans(connection, archive)
+        self.archive = Archive(connection, archive)
+        self.pending = PendingTraces(connection)
+        self.related = RelatedTraces(connection)
+        self.trajectories = Trajectories(connection)
+        self.matching = TrajectoryMatcher(connection)
+        self.scores = Scores(connection)
+        self.labels = HumanLabels(connection)
+        self.references = StoredReferences(connection)
+        self.datasets = Datasets(connection)
+        self.experiments = Experiments(connection)
+        self.judge_calls = JudgeCalls(connection)
+        self.live = LiveState(connection)
+        self.deletion = Deletion(connection, self.archive)
+        self.audit = AuditLog(connection)
 
     def sibling(self) -> Store:
-        """Return the same database by another connection, for another thread to work with."""
-        connection = self._connection.cursor()
-        connection.execute("USE store")
+        """Return a store with another connection to the same database, for another thread."""
         other = Store.__new__(Store)
-        other._use(self.path, connection)
+        other._use(self.path, new_cursor(self._connection))
         return other
 
     def checkpoint(self) -> bool:
-        """Write DuckDB's log into the file if it is large; others may write meanwhile.
+        """Write the write-ahead log into the file if it is large. Others may write meanwhile.
 
         Returns:
-            Whether it is not large now. DuckDB 1.5 refuses while others write.
+            False if the log is still large, because DuckDB 1.5 refuses a checkpoint while a
+            transaction is writing.
         """
         log = Path(f"{self.path}.wal")
         try:
@@ -155,48 +185,48 @@ class Store:
 
     @property
     def is_served(self) -> bool:
-        """Whether another process has the database open, and this one uses it by way of that."""
+        """Whether this store uses the database through the process that has it open."""
         return isinstance(self._connection, RemoteConnection)
 
-    def serve(self, answer: Answer, notice: Mapping[str, Any]) -> Serving:
-        """Let other processes on this machine use the database by way of this one.
+    def serve(self, handler: QuestionHandler, notice: Mapping[str, Any]) -> DatabaseServer:
+        """Let other processes on this machine use the database through this one.
 
         Args:
-            answer: Answers what is no query.
-            notice: What the file beside the database says of this process.
+            handler: Answers the questions of `ask`.
+            notice: Further entries of the file beside the database that names the socket.
         """
-        return Serving(self._connection, self.path, answer, notice)
+        return DatabaseServer(self._connection, self.path, handler, notice)
 
     def ask(self, question: Mapping[str, Any]) -> bytes:
-        """Ask the server that has the database open; see `serve`."""
+        """Return the answer of the process that has the database open; see `serve`."""
         assert isinstance(self._connection, RemoteConnection)
         return self._connection.ask(question)
 
-    def backup(self, target: str | Path) -> Copied:
-        """Copy the database as it is now to a file that is not there yet; others may write on.
+    def backup(self, target: str | Path) -> CopyReport:
+        """Copy the database as it is now to a new file. Others may write meanwhile.
 
         Raises:
-            StoreError: It cannot be written, or the copy is not complete.
+            StoreError: The file exists or cannot be written, or the copy is not complete.
         """
         return copy_to(self._connection, self.path, Path(target))
 
-    def compact(self) -> Copied:
-        """Put a copy without holes in the database's place, and close it.
+    def compact(self) -> CopyReport:
+        """Replace the database by a copy without the space of deleted rows, and close it.
 
         Raises:
             StoreLocked: Another process uses the database.
-            StoreError: The copy is not complete; the database is as it was.
+            StoreError: The copy is not complete; the database is unchanged.
         """
         if self.is_served:
             raise StoreLocked(
-                f"{self.path}: a server has it open; stop that, compact, and start it again"
+                f"{self.path}: a server has it open; stop the server, compact, and start it again"
             )
         self.judge_calls.close()
         return replace_by_copy(self._connection, self.path)
 
     @contextmanager
-    def few_buffers(self) -> Iterator[None]:
-        """Keep DuckDB's memory small while much is written that is not read again soon."""
+    def reduced_memory(self) -> Iterator[None]:
+        """Lower DuckDB's memory limit for a block that writes much and reads little of it."""
         if self.path == MEMORY or self.is_served:
             yield
             return
@@ -206,13 +236,13 @@ class Store:
         finally:
             self._connection.execute(f"SET memory_limit = '{BUFFERS}'")
 
-    def use_memory(self, limit: str) -> None:
-        """Change how much memory DuckDB may take, for instance ``256MB``."""
+    def set_memory_limit(self, limit: str) -> None:
+        """Set DuckDB's memory limit, for instance to ``256MB``."""
         if self.path != MEMORY and not self.is_served:
             self._connection.execute("SET memory_limit = ?", [limit])
 
-    def give_memory(self, times: int) -> None:
-        """Let DuckDB take some times the memory, up to a share of the machine's."""
+    def raise_memory_limit(self, times: int) -> None:
+        """Multiply DuckDB's memory limit, up to a share of the machine's memory."""
         if self.path != MEMORY and not self.is_served:
             give_memory(self._connection, times)
 

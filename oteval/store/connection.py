@@ -1,4 +1,8 @@
-"""Opening the database: its settings, and a clear error for each way in which it can't be used."""
+"""Opening the database: its settings, its migrations, and an error for each way in which it fails.
+
+One process at a time opens the database's file; DuckDB locks it. Other processes on the machine use
+it through the server that has it open; see `remote_client`.
+"""
 
 from __future__ import annotations
 
@@ -19,58 +23,55 @@ __all__ = [
     "connect",
     "copy_files",
     "copy_path",
-    "is_short_of_memory",
 ]
 
 MEMORY = ":memory:"
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 
-# The most memory that DuckDB may take for a database file, and the most while rows only come in:
-# it would keep what it wrote, of which next to nothing is read again.
+# DuckDB's memory limit for a database file, and the limit while rows are loaded. Without the lower
+# limit it would keep the loaded rows in memory, although few of them are read again soon.
 BUFFERS = "512MB"
 FEW_BUFFERS = "100MB"
 
-# A checkpoint rewrites the last row group of each table, and trajectories are wide: with 16,384
-# rows a commit took up to 0.95 s at 3,000 spans/s, with 4,096 0.52 s, with 2,048 0.25 s, and
-# inserts are no slower. The file does not keep the size: without it at every opening, the next
-# checkpoint would rewrite all rows in DuckDB's default size (122,880).
+# A checkpoint rewrites the last row group of each table, and trajectories are wide: at 3,000
+# spans/s a commit took up to 0.95 s with 16,384 rows, 0.52 s with 4,096 and 0.25 s with 2,048, and
+# inserts were as fast. The size is given at every opening because the file does not store it: the
+# next checkpoint would rewrite all rows in DuckDB's default size (122,880).
 _ROW_GROUPS = "ROW_GROUP_SIZE 2048"
-# Either DuckDB, 1.5 and 2, reads files of v1.5.0.
+# DuckDB 1.5 and DuckDB 2 both read this format.
 _NEW_FILE = "STORAGE_VERSION 'v1.5.0'"
-# How large the log beside the file may become before a checkpoint.
+# The size (bytes) of the write-ahead log from which on a checkpoint is made.
 LOG = 16 << 20
-# Where checkpoints are made by `Store.checkpoint` while others write, a commit makes one only
-# should these fail again and again. They leave small row groups as they are: to merge them takes
-# ten times as long as all else, and inserts wait for it.
 _EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{LOG}B"}
+# `Store.checkpoint` makes the checkpoints while others write, and a commit only makes one if those
+# keep failing. Small row groups stay as they are: merging them takes ten times as long as the rest
+# of a checkpoint, and inserts wait for it.
 _APART: _Settings = {"checkpoint_threshold": f"{16 * LOG}B", "max_vacuum_tasks": 0}
 _CONFIG: _Settings = {
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-# A checkpoint that lacks memory is told as an error of the disk.
-_SHORT = re.compile(r"Out of Memory|failed to (?:pin|allocate)|could not (?:allocate|free up)")
 _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 
 
 def connect(
     path: str | Path, *, create: bool = True, checkpoints: bool = True
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a database with the newest schema.
+    """Open a database and migrate it to the newest schema.
 
-    The connection can reach nothing but the database and, beside it, the one file that it may be
-    copied to: external access is off and the configuration locked, but for the limit of memory.
+    The connection can open no other file, except the one beside the database that it may be copied
+    to: external access is off, and the configuration is locked but for the memory limit.
 
     Args:
         path: The database's file, or ":memory:".
-        create: Whether to make the file when it is not there.
-        checkpoints: Whether commits make checkpoints when the log has become large.
+        create: Create the file if it is missing.
+        checkpoints: Make a checkpoint in the commit after which the log is large.
 
     Raises:
-        NotAStore: The file is no DuckDB database, or not one of oteval's.
-        StoreLocked: Another process holds it.
+        NotAStore: The file is not a DuckDB database, or not one of oteval's.
+        StoreLocked: Another process has it open.
         StoreTooNew: A newer oteval or DuckDB wrote it.
         StoreError: It cannot be opened for another reason.
     """
@@ -80,11 +81,11 @@ def connect(
     is_new = name == MEMORY or not Path(name).exists()
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
-    # A database in memory is all the memory there is for it; a file needs only its buffers.
+    # A database in memory needs memory for all of its rows, a file only for buffers.
     limit = "4GB" if name == MEMORY else BUFFERS
     config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _APART), "memory_limit": limit}
     if name != MEMORY:
-        # By default it is in the folder that the process happens to be in.
+        # By default this is in the working directory of the process.
         config["temp_directory"] = f"{Path(name).absolute()}.tmp"
     connection = duckdb.connect(MEMORY, config=config)
     try:
@@ -96,10 +97,10 @@ def connect(
         connection.close()
         raise
     if name != MEMORY:
-        paths = ", ".join("'{}'".format(str(p).replace("'", "''")) for p in copy_files(name))
+        paths = ", ".join(_quoted(file) for file in copy_files(name))
         connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
-    # The second is set by COPY FROM DATABASE itself, which DuckDB 1.5 counts as a change.
+    # COPY FROM DATABASE itself sets the second, which DuckDB 1.5 counts as a change.
     connection.execute(
         "SET allowed_configs = ['memory_limit', 'current_transaction_invalidation_policy']"
     )
@@ -107,48 +108,48 @@ def connect(
     return connection
 
 
-def is_short_of_memory(error: BaseException) -> bool:
-    """Return whether DuckDB may take less memory than what it was asked for needs."""
-    return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
-
-
 def copy_path(name: str) -> Path:
-    """Return the file beside a database that it may be copied to."""
+    """Return the only file beside a database that it may be copied to."""
     return Path(f"{Path(name).absolute()}.copy")
 
 
 def copy_files(name: str) -> list[Path]:
-    """Return that file, and those that DuckDB has beside it while it writes."""
+    """Return the file of `copy_path` and those that DuckDB creates beside it while it writes."""
     copy = copy_path(name)
     return [copy, *(Path(f"{copy}{end}") for end in (".wal", ".wal.checkpoint", ".wal.recovery"))]
 
 
 def attach_new(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
-    """Attach a file that is not there yet, made as every database of ours is.
+    """Create a database file with oteval's settings, and attach it.
 
     Args:
-        connection: A connection that may reach the file.
+        connection: A connection that may open the file.
         path: The file.
-        name: The name that queries have for it.
+        name: The database's name in queries.
     """
-    quoted = str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS {name} (TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE})")
+    options = f"TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE}"
+    connection.execute(f"ATTACH {_quoted(path)} AS {name} ({options})")
+
+
+def _quoted(path: Path | str) -> str:
+    """Return a path as a literal of SQL."""
+    text = str(path).replace("'", "''")
+    return f"'{text}'"
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:
-    quoted = name.replace("'", "''")
-    # The type is said, so that a file of another kind is not looked at with an extension.
+    # Without the type, DuckDB would try extensions on a file of another kind.
     options = "TYPE duckdb"
     if name != MEMORY:
         options += f", {_ROW_GROUPS}" + (f", {_NEW_FILE}" if is_new else "")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS store ({options})")
+        connection.execute(f"ATTACH {_quoted(name)} AS store ({options})")
     except duckdb.Error as error:
-        raise _explained(name, str(error)) from error
+        raise _open_error(name, str(error)) from error
 
 
-def _explained(name: str, reason: str) -> StoreError:
-    """Return the error that says what keeps a database from being opened, and what to do."""
+def _open_error(name: str, reason: str) -> StoreError:
+    """Return the error for a reason that DuckDB gave, with its remedy."""
     first = reason.splitlines()[0]
     holder = _HOLDER.search(reason)
     if holder:
@@ -165,12 +166,12 @@ def _explained(name: str, reason: str) -> StoreError:
     if "version number" in reason or "newer version" in reason or "serialization" in reason:
         return StoreTooNew(f"{name}: a newer DuckDB wrote it; upgrade (pip install -U duckdb)")
     if "No such file or directory" in reason:
-        return StoreError(f"{name}: its folder does not exist; make it first")
+        return StoreError(f"{name}: its folder does not exist; create it first")
     return StoreError(f"{name}: cannot be opened: {first}")
 
 
 def _refuse_foreign(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:
-    """Refuse a DuckDB database that holds somebody else's tables."""
+    """Refuse a DuckDB database with tables of another program."""
     if is_new or applied(connection):
         return
     tables = connection.execute(
@@ -178,4 +179,4 @@ def _refuse_foreign(connection: duckdb.DuckDBPyConnection, name: str, is_new: bo
     ).fetchall()
     if tables:
         names = ", ".join(table for (table,) in tables)
-        raise NotAStore(f"{name}: a DuckDB database of something else (tables {names})")
+        raise NotAStore(f"{name}: a DuckDB database of another program (tables {names})")

@@ -1,49 +1,50 @@
-"""Deletes traces with everything that was made of them.
+"""Deletion of traces with everything that was derived from them, and the audit log of deletions.
 
-Deleted rows still occupy the database's file until it is compacted.
+Deleted rows still take space in the database's file until it is compacted.
+
+Table: ``audit_log``, to which rows are only appended. Rows are deleted from most other tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from ..errors import StoreError
+from ..jsontext import dumps, restore
 from .archive import Archive
-from .cold import key_table
-from .query import number, transaction
+from .query import number, transaction, wanted
 
-__all__ = ["Deleted", "Deletion"]
+__all__ = ["AuditEntry", "AuditLog", "DeletedRows", "Deletion"]
 
 _CHUNK = 1000
-# How often a part is tried whose rows another process moves into the archive meanwhile.
+# Attempts at a part of which another process archives rows meanwhile.
 _ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
 _OF_KEYS = f"key IN (SELECT key FROM judge_call_targets WHERE {_OF_RUNS})"  # noqa: S608
-# The tables whose rows are deleted by trace, and by run.
+# The tables from which rows are deleted by trace, and by trajectory.
 _BY_TRACE = ("spans", "logs", "completions", "trace_conversations")
 _BY_RUN = ("trajectories", "superseded", "scores", "human_labels")
 
 
 @dataclass
-class Deleted:
-    """The number of rows deleted of each kind.
+class DeletedRows:
+    """The number of deleted rows of each kind.
 
     Attributes:
         traces: Traces.
         spans: Spans in the database.
         logs: Log records in the database.
-        archived_spans: Spans in the archive's files.
-        archived_logs: Log records in the archive's files.
+        archived_spans: Spans in the archive.
+        archived_logs: Log records in the archive.
         trajectories: Revisions of trajectories.
         scores: Scores.
-        labels: People's labels.
+        labels: Labels from people.
         judge_calls: Cached answers of judges.
     """
 
@@ -57,14 +58,14 @@ class Deleted:
     labels: int = 0
     judge_calls: int = 0
 
-    def add(self, other: Deleted) -> None:
-        """Add the numbers of another."""
+    def add(self, other: DeletedRows) -> None:
+        """Add the counts of another deletion."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)
 
 
 class Deletion:
-    """Deletes from a store.
+    """Deletes rows of a store.
 
     Args:
         connection: The store's connection.
@@ -76,7 +77,7 @@ class Deletion:
         self._archive = archive
 
     def traces_of_conversations(self, conversations: Sequence[str]) -> list[str]:
-        """Return the traces with spans or runs of some conversations, archived ones too."""
+        """Return the traces of some conversations, archived ones included."""
         rows = self._connection.execute(
             """
             SELECT trace_id FROM all_conversations WHERE list_contains($ids, conversation_id)
@@ -89,9 +90,9 @@ class Deletion:
         return [trace_id for (trace_id,) in rows]
 
     def traces_named(self, beginning: str) -> list[str]:
-        """Return the traces whose id begins with a text: of spans, log records and archived rows.
+        """Return up to ten traces, archived ones included, with an id that begins with a text.
 
-        At most ten are returned; more than one means that the beginning is ambiguous.
+        More than one means that the beginning is ambiguous.
         """
         rows = self._connection.execute(
             """
@@ -109,22 +110,22 @@ class Deletion:
         self,
         trace_ids: Sequence[str],
         on_progress: Callable[[int], None] | None = None,
-        total: Deleted | None = None,
-    ) -> Deleted:
-        """Delete traces, their runs and whatever is known of these.
+        total: DeletedRows | None = None,
+    ) -> DeletedRows:
+        """Delete traces, their trajectories, and the scores, labels and judge calls of these.
 
-        A thousand traces at a time; when a later part fails, earlier ones stay deleted.
+        A thousand traces are deleted at a time. If a later part fails, earlier ones stay deleted.
 
         Args:
             trace_ids: The traces.
             on_progress: Called with the number of traces done.
-            total: The numbers are added to it, also those of a part that fails.
+            total: Counts to add to, including those of a part that fails.
 
         Raises:
-            ArchiveMissing: A file of the archive that holds some of the traces is missing.
+            ArchiveMissing: An archived file with some of the traces is missing.
             StoreError: The archive cannot be written.
         """
-        total = Deleted() if total is None else total
+        total = DeletedRows() if total is None else total
         remaining = iter(trace_ids)
         while chunk := list(islice(remaining, _CHUNK)):
             self._delete_chunk(chunk, total)
@@ -133,10 +134,10 @@ class Deletion:
                 on_progress(total.traces)
         return total
 
-    def delete_runs_before(self, before_ns: int) -> Deleted:
-        """Delete the runs that ended before a time, with their scores and cached judgements.
+    def delete_runs_before(self, before_ns: int) -> DeletedRows:
+        """Delete the trajectories that ended before a time, with their scores and judge calls.
 
-        Runs that a later run continues stay, since its conversation begins with them. Spans stay.
+        A trajectory that a later one continues stays, because it is part of that. Spans stay.
 
         Args:
             before_ns: The time (ns).
@@ -157,16 +158,16 @@ class Deletion:
                 """,
                 {"1": before_ns},
             )
-            part = Deleted()
+            part = DeletedRows()
             self._delete_runs(part)
         return part
 
     def delete_scores_before(self, before_ns: int) -> int:
-        """Delete the scores of before a time (ns); return how many."""
+        """Delete the scores from before a time (ns), and return their number."""
         return number(self._connection, "DELETE FROM scores WHERE time_ns < ?", [before_ns])
 
     def delete_judge_calls_before(self, before_ns: int) -> int:
-        """Delete the cached answers of judges of before a time (ns); return how many."""
+        """Delete the cached answers of judges from before a time (ns), and return their number."""
         with transaction(self._connection):
             count = number(
                 self._connection, "DELETE FROM judge_calls WHERE time_ns < ?", [before_ns]
@@ -177,22 +178,21 @@ class Deletion:
         return count
 
     def unlinked_judge_calls(self) -> int:
-        """Return how many cached answers are about no stored run, as far as is known."""
+        """Return the number of cached answers that are not linked to a stored trajectory."""
         return number(
             self._connection,
             "SELECT count(*) FROM judge_calls ANTI JOIN judge_call_targets USING (key)",
         )
 
     def copies(self, trace_ids: Sequence[str]) -> dict[str, int]:
-        """Return how many things hold copies of the runs of some traces and are not deleted.
+        """Return the number of ``references`` and ``experiment runs`` with copies of some traces.
 
-        Returns:
-            The number of ``references`` and ``experiment runs``.
+        Deleting the traces leaves these copies in place.
         """
         found = {"references": 0, "experiment runs": 0}
         remaining = iter(trace_ids)
         while chunk := list(islice(remaining, _CHUNK)):
-            with self._wanted(chunk):
+            with wanted(self._connection, "trace_id", chunk):
                 self._collect_runs(chunk)
             found["references"] += number(
                 self._connection,
@@ -205,27 +205,27 @@ class Deletion:
             )
         return found
 
-    def _delete_chunk(self, chunk: Sequence[str], total: Deleted) -> None:
-        """Delete the traces, wherever their rows are by the time that they are deleted."""
+    def _delete_chunk(self, chunk: Sequence[str], total: DeletedRows) -> None:
+        """Delete traces, even if some of their rows move to the archive meanwhile."""
         for attempt in range(_ATTEMPTS):
-            # First the archive: when it cannot be reached, nothing of these traces is deleted.
+            # The archive comes first: if it is missing, no row of these traces is deleted.
             archived = self._archive.remove(chunk)
-            total.add(Deleted(archived_spans=archived["spans"], archived_logs=archived["logs"]))
-            part = Deleted()
+            total.add(DeletedRows(archived_spans=archived["spans"], archived_logs=archived["logs"]))
+            part = DeletedRows()
             try:
                 self._delete_rows(chunk, part)
             except duckdb.TransactionException:
-                # Another process archives just these rows.
+                # Another process is archiving these rows.
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 continue
             total.add(part)
             if not self._archive.holds(chunk):
                 return
-        raise StoreError("the traces are being archived; try again later")
+        raise StoreError("another process is archiving the traces; try again later")
 
-    def _delete_rows(self, chunk: Sequence[str], part: Deleted) -> None:
-        with self._wanted(chunk), transaction(self._connection):
+    def _delete_rows(self, chunk: Sequence[str], part: DeletedRows) -> None:
+        with wanted(self._connection, "trace_id", chunk), transaction(self._connection):
             self._collect_runs(chunk)
             for table in _BY_TRACE:
                 count = number(self._connection, f"DELETE FROM {table} WHERE {_OF_TRACES}")  # noqa: S608
@@ -234,7 +234,7 @@ class Deletion:
             self._delete_runs(part)
 
     def _collect_runs(self, chunk: Sequence[str]) -> None:
-        """Note the runs with spans in some traces as ``temp.doomed``."""
+        """Fill ``temp.doomed`` with the trajectories that have spans of some traces."""
         self._connection.execute(
             f"""
             CREATE OR REPLACE TEMP TABLE doomed AS
@@ -244,7 +244,7 @@ class Deletion:
             [list(chunk)],
         )
 
-    def _delete_runs(self, part: Deleted) -> None:
+    def _delete_runs(self, part: DeletedRows) -> None:
         part.judge_calls = number(self._connection, f"DELETE FROM judge_calls WHERE {_OF_KEYS}")  # noqa: S608
         self._connection.execute(f"DELETE FROM judge_call_targets WHERE {_OF_KEYS}")  # noqa: S608
         for table in _BY_RUN:
@@ -255,11 +255,51 @@ class Deletion:
                 part.labels = count
         self._connection.execute("DROP TABLE temp.doomed")
 
-    @contextmanager
-    def _wanted(self, trace_ids: Sequence[str]) -> Iterator[None]:
-        table: pa.Table = key_table(trace_ids)
-        self._connection.register("wanted", table)
-        try:
-            yield
-        finally:
-            self._connection.unregister("wanted")
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """An entry of the audit log.
+
+    Attributes:
+        time_ns: The time of the deletion.
+        actor: A user of this machine, or ``retention``.
+        action: ``delete`` or ``retention``.
+        detail: The selection and the number of rows deleted, as JSON values, without content.
+    """
+
+    time_ns: int
+    actor: str
+    action: str
+    detail: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "time_ns": self.time_ns,
+            "actor": self.actor,
+            "action": self.action,
+            "detail": dict(self.detail),
+        }
+
+
+class AuditLog:
+    """The log of deletions of a store, to which entries are only appended."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def add(self, entry: AuditEntry) -> None:
+        """Append an entry."""
+        self._connection.execute(
+            "INSERT INTO audit_log VALUES (?, ?, ?, ?)",
+            [entry.time_ns, entry.actor, entry.action, dumps(entry.detail)],
+        )
+
+    def entries(self) -> list[AuditEntry]:
+        """Return all entries, the oldest first."""
+        rows = self._connection.execute(
+            "SELECT time_ns, actor, action, detail FROM audit_log ORDER BY time_ns, rowid"
+        ).fetchall()
+        return [
+            AuditEntry(time, actor, action, restore(text)) for time, actor, action, text in rows
+        ]

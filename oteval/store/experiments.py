@@ -1,4 +1,8 @@
-"""Experiments in the store: runs, feedback and votes are appended, the newest count."""
+"""Experiments with their runs, feedback and votes.
+
+Tables: ``experiments``, ``runs``, ``feedback`` and ``pair_votes``. Rows are appended. The views
+``current_runs``, ``current_feedback`` and ``current_pair_votes`` have the newest ones.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
-from .query import number, transaction
-from .rows import rows_of, table_of
+from .query import insert, next_number, rows_of, table_of, transaction
 
 __all__ = ["Experiments"]
 
@@ -54,7 +57,7 @@ class Experiments:
         self._connection = connection
 
     def add(self, experiment: Experiment) -> None:
-        """Keep an experiment's description."""
+        """Store the description of an experiment."""
         self._connection.execute(
             f"INSERT INTO experiments VALUES ({', '.join('?' * 12)})",  # noqa: S608
             [
@@ -66,20 +69,20 @@ class Experiments:
         )
 
     def find(self, name: str) -> Experiment | None:
-        """Return the experiment of a name, if there is one."""
+        """Return the experiment with a name, or None."""
         found = self._read("WHERE name = ?", [name])
         return found[0] if found else None
 
     def newest(self, prefix: str) -> Experiment | None:
-        """Return the newest experiment whose name was made of a prefix, if there is one."""
+        """Return the newest experiment that was named after a prefix, or None."""
         found = self._read("WHERE prefix = ?", [prefix])
         return found[0] if found else None
 
     def get(self, name: str) -> Experiment:
-        """Return the experiment of a name or id, or the newest one of a prefix.
+        """Return the experiment with a name or id, or the newest one of a prefix.
 
         Raises:
-            NotFound: There is none.
+            NotFound: No experiment has this name, id or prefix.
         """
         found = self.find(name) or self.newest(name)
         if found is None:
@@ -103,7 +106,7 @@ class Experiments:
         feedback: Sequence[Feedback] = (),
         votes: Sequence[Vote] = (),
     ) -> None:
-        """Append runs, feedback and votes of an experiment, all or nothing."""
+        """Append runs, feedback and votes of an experiment in one transaction."""
         if not (runs or feedback or votes):
             return
         with transaction(self._connection):
@@ -115,15 +118,12 @@ class Experiments:
     def _append(self, name: str, schema: pa.Schema, rows: Sequence[list[Any]]) -> None:
         if not rows:
             return
-        query = f"SELECT coalesce(max(seq), 0) + 1 FROM {name}"  # noqa: S608
-        start = number(self._connection, query)
+        start = next_number(self._connection, name)
         numbered = [[*found, start + at] for at, found in enumerate(rows)]
-        self._connection.register("incoming", table_of(numbered, schema))
-        self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
-        self._connection.unregister("incoming")
+        insert(self._connection, name, table_of(numbered, schema))
 
     def runs(self, experiment_id: str) -> list[Run]:
-        """Return the newest run of each example and repetition; their inputs are the examples'."""
+        """Return the newest run of each example and repetition, with the inputs of the example."""
         table = self._connection.sql(
             """
             SELECT r.*, e.inputs FROM current_runs r
@@ -137,7 +137,7 @@ class Experiments:
         return [_run(found) for found in rows_of(table)]
 
     def feedback(self, experiment_id: str) -> list[Feedback]:
-        """Return what each evaluator's newest call gave each run."""
+        """Return the feedback from the newest call of each evaluator on each run."""
         table = self._connection.sql(
             "SELECT * FROM current_feedback WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
@@ -145,7 +145,7 @@ class Experiments:
         return [_feedback(found) for found in rows_of(table)]
 
     def votes(self, experiment_id: str) -> list[Vote]:
-        """Return the newest answer to each question of a comparison."""
+        """Return the newest vote on each question of a comparison."""
         table = self._connection.sql(
             "SELECT * FROM current_pair_votes WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
@@ -153,7 +153,7 @@ class Experiments:
         return [_vote(found) for found in rows_of(table)]
 
     def list(self) -> list[dict[str, Any]]:
-        """Return each experiment with the number of its runs, errors and votes; oldest first."""
+        """Return all experiments, oldest first, with their numbers of runs, errors and votes."""
         rows = self._connection.execute(
             """
             WITH r AS (

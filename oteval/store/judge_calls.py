@@ -1,8 +1,11 @@
-"""Questions to judges and what came of them: the cache of answers, and what they cost.
+"""Calls of judges: the cache of their answers, and their costs.
 
-Used from several threads at once: there is one connection of its own, and a lock. Calls are
-written in groups, so that fifty at once do not wait for the disk one by one; what is not written
-yet is known all the same.
+Several threads use it at once, so it has a separate connection and a lock. Calls are written in
+groups, so that fifty concurrent calls do not wait for the disk one by one. A call that is not
+written yet is found as well.
+
+Tables: ``judge_calls``, to which rows are appended, and ``judge_call_targets``, the trajectories
+that the questions were about.
 """
 
 from __future__ import annotations
@@ -18,10 +21,9 @@ import duckdb
 import pyarrow as pa
 
 from ..jsontext import dumps, restore
-from .query import row
-from .rows import table_of
+from .query import first_row, new_cursor, registered, table_of
 
-__all__ = ["CallsOf", "JudgeCalls"]
+__all__ = ["EvaluatorCalls", "JudgeCalls"]
 
 _TEXT, _BIG = pa.string(), pa.int64()
 _SCHEMA = pa.schema(
@@ -40,18 +42,18 @@ _FRESH = 20_000
 _SECONDS = 1.0
 
 
-class Call(Protocol):
-    """What a call has: the fields of `oteval.evaluators.judge.JudgeCall`."""
+class StorableCall(Protocol):
+    """A call with the fields of `oteval.evaluators.judge.JudgeCall`."""
 
     key: str
     answer: Any
 
 
-Kind = TypeVar("Kind")
+CallT = TypeVar("CallT")
 
 
 class JudgeCalls:
-    """The calls of a store."""
+    """The calls of judges in a store."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._parent = connection
@@ -62,34 +64,36 @@ class JudgeCalls:
         self._by_key: dict[str, Any] = {}
         self._written = time.monotonic()
         self._closed = False
-        # The beginnings of the keys that have an answer: most questions are new, and to look
-        # for one in the table takes 1.5 ms. Sorted, 8 bytes each; those of this process apart.
+        # The first 8 bytes of each key with an answer, sorted, so that most questions, which are
+        # new, need no query of 1.5 ms. Keys of this process are in a separate set.
         self._known: array[int] | None = None
         self._fresh: set[int] = set()
 
-    def of(self, evaluator: str, kind: type[Kind], *, again: bool = False) -> CallsOf[Kind]:
-        """Return the calls as an evaluator uses them.
+    def of(
+        self, evaluator: str, kind: type[CallT], *, again: bool = False
+    ) -> EvaluatorCalls[CallT]:
+        """Return the calls of one evaluator, which serve as the cache of its judges.
 
         Args:
             evaluator: Its name.
             kind: The class of its calls.
-            again: Whether it asks what has been answered before.
+            again: Ignore cached answers, so that every question is asked again.
         """
-        return CallsOf(self, evaluator, kind, again=again)
+        return EvaluatorCalls(self, evaluator, kind, again=again)
 
-    def get(self, key: str, kind: type[Kind]) -> Kind | None:
-        """Return the newest call of a key that has an answer, whichever evaluator asked."""
+    def get(self, key: str, kind: type[CallT]) -> CallT | None:
+        """Return the newest call with an answer for a key, from any evaluator."""
         with self._lock:
             if self._closed:
                 return None
             if key in self._by_key:
-                found: Kind = self._by_key[key]
+                found: CallT = self._by_key[key]
                 return found
             if not self._may_have(key):
                 return None
-            kept = row(
+            kept = first_row(
                 self._connection(),
-                f"SELECT {', '.join(_FIELDS)} FROM judge_calls "  # noqa: S608  names of ours
+                f"SELECT {', '.join(_FIELDS)} FROM judge_calls "  # noqa: S608
                 "WHERE key = ? AND answer IS NOT NULL ORDER BY time_ns DESC LIMIT 1",
                 [key],
             )
@@ -98,15 +102,15 @@ class JudgeCalls:
         values = dict(zip(_FIELDS, kept, strict=True))
         return kind(**{**values, "answer": restore(values["answer"])})
 
-    def put(self, evaluator: str, call: Call) -> None:
-        """Keep a call; one that comes after the store was closed is lost."""
+    def put(self, evaluator: str, call: StorableCall) -> None:
+        """Store a call. Calls after the store was closed are lost."""
         with self._lock:
             if self._closed:
                 return
             self._waiting.append((evaluator, call))
             if call.answer is not None:
                 self._by_key[call.key] = call
-                self._fresh.add(_beginning(call.key))
+                self._fresh.add(_key_prefix(call.key))
                 if self._known is not None and len(self._fresh) > _FRESH:
                     self._known = array("Q", sorted({*self._known, *self._fresh}))
                     self._fresh = set()
@@ -115,7 +119,7 @@ class JudgeCalls:
                 self.flush()
 
     def link(self, key: str, trajectory_id: str) -> None:
-        """Note that a question was about a stored run, so that it is deleted with the run."""
+        """Link a question to the trajectory it is about, with which it is deleted."""
         with self._lock:
             if not self._closed:
                 self._links.add((key, trajectory_id))
@@ -124,17 +128,17 @@ class JudgeCalls:
 
     def _write_links(self) -> None:
         keys, runs = zip(*sorted(self._links), strict=True)
+        links = pa.table({"key": keys, "trajectory_id": runs})
         connection = self._connection()
-        connection.register("links", pa.table({"key": keys, "trajectory_id": runs}))
-        connection.execute(
-            "INSERT INTO judge_call_targets SELECT key, trajectory_id FROM links "
-            "ANTI JOIN judge_call_targets USING (key, trajectory_id)"
-        )
-        connection.unregister("links")
+        with registered(connection, "links", links):
+            connection.execute(
+                "INSERT INTO judge_call_targets SELECT key, trajectory_id FROM links "
+                "ANTI JOIN judge_call_targets USING (key, trajectory_id)"
+            )
         self._links = set()
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write all calls and links that are not written yet."""
         with self._lock:
             if self._links:
                 self._write_links()
@@ -142,17 +146,16 @@ class JudgeCalls:
                 return
             rows = [_row(evaluator, call) for evaluator, call in self._waiting]
             connection = self._connection()
-            connection.register("incoming_calls", table_of(rows, _SCHEMA))
-            connection.execute("INSERT INTO judge_calls BY NAME SELECT * FROM incoming_calls")
-            connection.unregister("incoming_calls")
+            with registered(connection, "incoming", table_of(rows, _SCHEMA)):
+                connection.execute("INSERT INTO judge_calls BY NAME SELECT * FROM incoming")
             self._waiting, self._by_key = [], {}
             self._written = time.monotonic()
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return what an evaluator's calls have cost since a time, in US dollars."""
+        """Return the cost of an evaluator's calls since a time (ns), in US dollars."""
         with self._lock:
             self.flush()
-            found = row(
+            found = first_row(
                 self._connection(),
                 "SELECT coalesce(sum(cost), 0) FROM judge_calls WHERE evaluator = ? "
                 "AND time_ns >= ?",
@@ -161,7 +164,7 @@ class JudgeCalls:
         return float(found[0]) if found else 0.0
 
     def totals(self) -> list[dict[str, Any]]:
-        """Return the calls, errors, tokens and cost of each evaluator and model."""
+        """Return the number of calls and errors, the tokens and the cost by evaluator and model."""
         with self._lock:
             self.flush()
             rows = self._connection().execute(
@@ -173,7 +176,7 @@ class JudgeCalls:
             return [dict(zip((*names, "cost"), one, strict=True)) for one in rows.fetchall()]
 
     def close(self) -> None:
-        """Write what is not written yet, and take no more."""
+        """Write all calls and links, and accept no more."""
         with self._lock:
             if self._closed:
                 return
@@ -188,49 +191,48 @@ class JudgeCalls:
                 "SELECT DISTINCT key FROM judge_calls WHERE answer IS NOT NULL"
             )
             numbers = (
-                _beginning(name)
+                _key_prefix(name)
                 for batch in kept.to_arrow_reader(4096)
                 for name in batch.column(0).to_pylist()
             )
             self._known = array("Q", sorted(numbers))
-        number = _beginning(key)
+        number = _key_prefix(key)
         at = bisect_left(self._known, number)
         return number in self._fresh or (at < len(self._known) and self._known[at] == number)
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._own is None:
-            self._own = self._parent.cursor()
-            self._own.execute("USE store")
+            self._own = new_cursor(self._parent)
         return self._own
 
 
-class CallsOf(Generic[Kind]):
-    """The calls of a store as one evaluator uses them: the cache that its judges take."""
+class EvaluatorCalls(Generic[CallT]):
+    """The calls of one evaluator in a store: the cache that its judges use."""
 
     def __init__(
-        self, calls: JudgeCalls, evaluator: str, kind: type[Kind], *, again: bool = False
+        self, calls: JudgeCalls, evaluator: str, kind: type[CallT], *, again: bool = False
     ) -> None:
         self._calls, self._evaluator, self._kind, self._again = calls, evaluator, kind, again
 
-    def get(self, key: str) -> Kind | None:
-        """Return the newest call of a key that has an answer, or None."""
+    def get(self, key: str) -> CallT | None:
+        """Return the newest call with an answer for a key, or None."""
         return None if self._again else self._calls.get(key, self._kind)
 
     def put(self, call: Any) -> None:
-        """Keep a call, answered or not."""
+        """Store a call, with or without an answer."""
         self._calls.put(self._evaluator, call)
 
     def link(self, key: str, trajectory_id: str) -> None:
-        """Note that a question was about a stored run."""
+        """Link a question to the trajectory it is about."""
         self._calls.link(key, trajectory_id)
 
     def spent(self, since_ns: int) -> float:
-        """Return what this evaluator's calls have cost since a time, in US dollars."""
+        """Return the cost of this evaluator's calls since a time (ns), in US dollars."""
         return self._calls.spent(self._evaluator, since_ns)
 
 
-def _beginning(key: str) -> int:
-    """Return the number that the first 16 hex digits of a key are."""
+def _key_prefix(key: str) -> int:
+    """Return the first 16 hexadecimal digits of a key as a number."""
     return int(key[:16] or "0", 16)
 
 

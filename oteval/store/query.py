@@ -1,54 +1,184 @@
-"""Transactions, and small queries fetched whole.
+"""From a Python call to SQL and back.
 
-DuckDB 2 refuses new work while a result is unfinished.
+Every part of the store goes the same way:
+
+- Single values are parameters (``?`` or ``$name``) and never text in the query. `condition_of`
+  turns a `Selection` into a condition with its parameters.
+- Lists of values, such as trace ids, go in as an Arrow table with a name: `wanted` and `registered`
+  name it for the queries of a block, and `insert` appends it to a table.
+- Results come back whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
+  `reader` returns them batch by batch, on a connection of its own, because DuckDB 2 refuses other
+  work on a connection while a result is unfinished.
+- Writes that belong together are made in a `transaction`.
+
+A connection is DuckDB's, or a `RemoteConnection` to a process that has the database open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-__all__ = ["number", "reader", "row", "transaction"]
+from ..errors import StoreError
+from ..jsontext import encodable
+from ..selection import Selection
 
-_READ = 4096
+__all__ = [
+    "condition_of",
+    "first_row",
+    "insert",
+    "new_cursor",
+    "next_number",
+    "number",
+    "reader",
+    "registered",
+    "rows_of",
+    "table_of",
+    "transaction",
+    "wanted",
+]
 
-
-def row(
-    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
-) -> tuple[Any, ...] | None:
-    """Return a query's first row, or None where it has none."""
-    rows = connection.execute(query, list(values)).fetchall()
-    return rows[0] if rows else None
-
-
-def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
-    """Return a query's one number; 0 where it has no row."""
-    found = row(connection, query, values)
-    return int(found[0]) if found else 0
-
-
-def reader(
-    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
-) -> pa.RecordBatchReader:
-    """Return a query's result, to be read batch by batch while the connection does other work."""
-    own = connection.cursor()
-    own.execute("USE store")
-    return own.sql(query, params=list(values)).to_arrow_reader(_READ)
+_BATCH = 4096
+# Unlike Arrow's default pool, this one gives freed memory back to the system.
+_POOL = pa.system_memory_pool()
 
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Make everything that is written inside the block count together, or not at all."""
+    """Commit everything that is written inside the block together, or none of it."""
     connection.begin()
     try:
         yield
         connection.commit()
     except BaseException:
-        # A commit that failed has ended the transaction; the first error says why.
+        # A failed commit has ended the transaction already. The first error is the one to raise.
         with suppress(duckdb.Error):
             connection.rollback()
         raise
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """Give an Arrow table a name for the queries of a block."""
+    connection.register(name, table)
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error, StoreError):
+            connection.unregister(name)
+        raise
+    connection.unregister(name)
+
+
+@contextmanager
+def wanted(
+    connection: duckdb.DuckDBPyConnection, column: str, values: Iterable[str]
+) -> Iterator[None]:
+    """Make texts available to the queries of a block as the table ``wanted`` of one column."""
+    table = pa.table({column: pa.array(list(values), pa.string())})
+    with registered(connection, "wanted", table):
+        yield
+
+
+def insert(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Append the rows of an Arrow table, whose columns are in the same order, to a table."""
+    with registered(connection, "incoming", table):
+        connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
+
+
+def first_row(
+    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
+) -> tuple[Any, ...] | None:
+    """Return the first row of a query's result, or None if it is empty."""
+    rows = connection.execute(query, list(values)).fetchall()
+    return rows[0] if rows else None
+
+
+def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
+    """Return the one number that a query gives, or 0 if its result is empty."""
+    found = first_row(connection, query, values)
+    return int(found[0]) if found else 0
+
+
+def next_number(connection: duckdb.DuckDBPyConnection, table: str, column: str = "seq") -> int:
+    """Return the number after the highest one in a column of a table, from 1 on."""
+    return number(connection, f"SELECT coalesce(max({column}), 0) + 1 FROM {table}")  # noqa: S608
+
+
+def new_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Return another connection to the same database."""
+    cursor = connection.cursor()
+    cursor.execute("USE store")
+    return cursor
+
+
+def reader(
+    connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
+) -> pa.RecordBatchReader:
+    """Return a query's result batch by batch; the connection may do other work meanwhile."""
+    return new_cursor(connection).sql(query, params=list(values)).to_arrow_reader(_BATCH)
+
+
+def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
+    """Yield the rows of an Arrow table as mappings."""
+    for batch in table.to_batches(max_chunksize=_BATCH):
+        yield from batch.to_pylist()
+
+
+def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows of values as an Arrow table.
+
+    Lone surrogates, which UTF-8 cannot hold, are replaced in text.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
+        except UnicodeEncodeError:
+            arrays.append(pa.array([_encodable(value) for value in column], field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
+
+
+def condition_of(selection: Selection) -> tuple[str, list[Any]]:
+    """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
+
+    The condition leaves out attributes, field conditions and exclusions, for which there are no
+    columns; see `Selection.needs_python`.
+    """
+    parts: list[str] = []
+    values: list[Any] = []
+
+    def add(part: str, value: Any) -> None:
+        parts.append(part)
+        values.append(value)
+
+    if selection.ids:
+        add(
+            "len(list_filter(?::VARCHAR[], lambda p: starts_with(trajectory_id, p))) > 0",
+            list(selection.ids),
+        )
+    if selection.since_ns is not None:
+        add("start_ns >= ?", selection.since_ns)
+    if selection.until_ns is not None:
+        add("start_ns < ?", selection.until_ns)
+    for column, accepted in (
+        ("agent", selection.agents),
+        ("service", selection.services),
+        ("conversation_id", selection.conversations),
+    ):
+        if accepted:
+            add(f"list_contains(?::VARCHAR[], {column})", list(accepted))
+    if selection.models:
+        add("list_has_any(models, ?::VARCHAR[])", list(selection.models))
+    return " AND ".join(parts) or "TRUE", values

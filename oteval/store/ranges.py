@@ -1,8 +1,8 @@
-"""Stretches of time or of numbers: what lies outside of them need not be read.
+"""Ranges of time or of row numbers, outside of which a query need not read.
 
-Rows come about in the order of their numbers and times, so that DuckDB knows of each row group
-between which it lies, and skips those that no stretch touches. It does that well for one stretch at
-a time only: queries ask for each by itself, and put together what they get.
+Rows are stored roughly in the order of their numbers and times. DuckDB knows the lowest and highest
+value of each row group and skips groups outside of a range, but only for one range at a time.
+Queries therefore ask for each range separately and combine the results.
 """
 
 from __future__ import annotations
@@ -14,25 +14,35 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from .wide import Allowance, fetched
+from .memory import ReadLimit, fetched
 
-__all__ = ["EVERYWHERE", "ROWS", "WIDE", "Range", "current_in", "joined", "per_range", "rows_in"]
+__all__ = [
+    "EVERYWHERE",
+    "MAX_WIDE_RANGES",
+    "ROW_GROUP",
+    "Range",
+    "current_in",
+    "merge_ranges",
+    "per_range",
+    "rows_in",
+]
 
-_MOST = 16
-# Stretches nearer to each other than these are one: less than a row group lies between them.
-_SECONDS = 2_000_000_000
-ROWS = 2048
-# So many stretches wide rows are asked for, each by itself: reading between them costs more.
-WIDE = 64
+# By default, more ranges than these are merged, and ranges with shorter gaps (ns).
+_MAX_RANGES = 16
+_GAP_NS = 2_000_000_000
+# The rows of a row group: a shorter gap between numbers saves no reading.
+ROW_GROUP = 2048
+# The most ranges in which wide rows are read; reading the rows between them would cost more.
+MAX_WIDE_RANGES = 64
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class Range(NamedTuple):
-    """A stretch of time (ns), or of numbers of rows.
+    """A range of times (ns) or of row numbers.
 
     Attributes:
-        first: Where it begins.
-        last: Where it ends; before `first` when it is empty.
+        first: The lowest value.
+        last: The highest value, included; lower than `first` if the range is empty.
     """
 
     first: int
@@ -42,48 +52,50 @@ class Range(NamedTuple):
 EVERYWHERE = Range(_LEAST, _GREATEST)
 
 
-def joined(ranges: Iterable[Range], near: int = _SECONDS, most: int = _MOST) -> list[Range]:
-    """Return a few stretches that hold all of some, those nearest to each other put together.
+def merge_ranges(
+    ranges: Iterable[Range], gap: int = _GAP_NS, max_ranges: int = _MAX_RANGES
+) -> list[Range]:
+    """Return a few ranges that cover all given ones; those nearest to each other are merged.
 
     Args:
-        ranges: The stretches; empty ones are left out.
-        near: The distance up to which two are always put together.
-        most: How many are returned at the most.
+        ranges: The ranges; empty ones are left out.
+        gap: Ranges that are no further apart than this are always merged.
+        max_ranges: The most ranges to return.
     """
-    found: list[Range] = []
+    merged: list[Range] = []
     for one in sorted(one for one in ranges if one.first <= one.last):
-        if found and one.first - found[-1].last <= near:
-            found[-1] = Range(found[-1].first, max(found[-1].last, one.last))
+        if merged and one.first - merged[-1].last <= gap:
+            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
         else:
-            found.append(one)
-    if len(found) <= most:
-        return found
-    gaps = sorted(range(1, len(found)), key=lambda at: found[at - 1].last - found[at].first)
-    cuts = [0, *sorted(gaps[: most - 1]), len(found)]
-    return [Range(found[begin].first, found[end - 1].last) for begin, end in pairwise(cuts)]
+            merged.append(one)
+    if len(merged) <= max_ranges:
+        return merged
+    by_gap = sorted(range(1, len(merged)), key=lambda at: merged[at - 1].last - merged[at].first)
+    cuts = [0, *sorted(by_gap[: max_ranges - 1]), len(merged)]
+    return [Range(merged[begin].first, merged[end - 1].last) for begin, end in pairwise(cuts)]
 
 
 def per_range(query: str, ranges: Sequence[Range]) -> str:
-    """Return the query that puts together what one finds in each of some stretches.
+    """Return one query that combines the results of a query for each of some ranges.
 
-    It is one of few columns and without a join: each stretch would need memory of its own for it.
+    The query should select few columns and have no join, because each range takes memory for it.
 
     Args:
-        query: The query, with ``{first}`` and ``{last}`` where the ends of a stretch go.
-        ranges: The stretches; none finds nothing.
+        query: The query, with ``{first}`` and ``{last}`` in place of a range's values.
+        ranges: The ranges. Without any, the result is empty.
     """
-    asked = ranges or [Range(_GREATEST, _LEAST)]
     return " UNION ALL ".join(
-        f"({query.format(first=int(one.first), last=int(one.last))})" for one in asked
+        f"({query.format(first=int(one.first), last=int(one.last))})"
+        for one in ranges or [Range(_GREATEST, _LEAST)]
     )
 
 
 def current_in(query: str, ranges: Sequence[Range]) -> str:
-    """Return what `per_range` does of ``trajectories``, less revisions that are superseded.
+    """Return `per_range` of a query on ``trajectories``, without superseded revisions.
 
     Args:
-        query: The query; ``trajectory_id`` and ``rev`` are among its columns.
-        ranges: The stretches.
+        query: The query, with ``trajectory_id`` and ``rev`` among its columns.
+        ranges: The ranges.
     """
     found = per_range(query, ranges)
     return f"SELECT * FROM ({found}) ANTI JOIN superseded USING (trajectory_id, rev)"  # noqa: S608
@@ -93,20 +105,20 @@ def rows_in(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     ranges: Sequence[Range],
-    allowance: Allowance | None = None,
+    limit: ReadLimit | None = None,
 ) -> pa.Table:
-    """Return what a query finds in each of some stretches, asked one after the other.
+    """Return the results of a query for each of some ranges, run one after the other.
 
-    For wide rows, of which one query for all would need too much memory.
+    This is for wide rows, for which one combined query would need too much memory.
 
     Args:
         connection: The connection.
-        query: The query, as `per_range` takes it.
-        ranges: The stretches.
-        allowance: How many bytes may be found; None for any number.
+        query: The query, with placeholders as in `per_range`.
+        ranges: The ranges.
+        limit: Limits the bytes of the results.
 
     Raises:
-        TooLarge: There is more.
+        TooLarge: The results exceed the limit.
     """
-    asked = [[one] for one in ranges] or [[]]
-    return pa.concat_tables(fetched(connection, per_range(query, one), allowance) for one in asked)
+    separate = [[one] for one in ranges] or [[]]
+    return pa.concat_tables(fetched(connection, per_range(query, one), limit) for one in separate)

@@ -1,4 +1,8 @@
-"""Scores in the store: appended, the newest per trajectory, evaluator and version counts."""
+"""Scores, and the labels that people gave.
+
+Tables: ``scores`` and ``human_labels``. Rows are appended. The newest score per trajectory,
+evaluator and version counts, and the newest label per trajectory, evaluator and person.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,11 @@ import duckdb
 import pyarrow as pa
 
 from ..jsontext import dumps, restore
-from ..model import Score
+from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
-from .query import number, reader
-from .rows import rows_of, table_of
-from .where import where
+from .query import condition_of, insert, next_number, reader, rows_of, table_of, wanted
 
-__all__ = ["Scores", "score_of"]
+__all__ = ["HumanLabels", "Scores", "score_of"]
 
 _TEXT = pa.string()
 _SCHEMA = pa.schema(
@@ -52,22 +54,20 @@ class Scores:
         """Append scores."""
         if not scores:
             return
-        start = number(self._connection, "SELECT coalesce(max(seq), 0) + 1 FROM scores")
+        start = next_number(self._connection, "scores")
         rows = []
         for index, score in enumerate(scores):
             known = {"metadata": dumps(score.metadata), "seq": start + index}
             rows.append([known.get(name, getattr(score, name, None)) for name in _SCHEMA.names])
-        self._connection.register("incoming", table_of(rows, _SCHEMA))
-        self._connection.execute("INSERT INTO scores SELECT * FROM incoming")
-        self._connection.unregister("incoming")
+        insert(self._connection, "scores", table_of(rows, _SCHEMA))
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
-        """Yield the current scores of the selected trajectories, in the order they were given.
+        """Yield the current scores of the selected trajectories by time.
 
         Attributes, conditions and exclusions of the selection are not applied.
         """
-        clause, values = where(selection)
-        # Qualified by a subquery: both sides have columns of the same names.
+        clause, values = condition_of(selection)
+        # The subquery keeps columns apart that both tables have.
         batches = reader(
             self._connection,
             f"""
@@ -99,32 +99,42 @@ class Scores:
         return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
 
     def export(self) -> pa.RecordBatchReader:
-        """Return the current scores, to be read batch by batch."""
+        """Return the current scores batch by batch."""
         return reader(self._connection, "SELECT * FROM current_scores")
 
     def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
-        """Return the newest score of each evaluator of some trajectories, whatever its version.
+        """Return the newest score of each evaluator, of any version, by trajectory.
 
         Returns:
-            The scores by trajectory id; each id asked for is there.
+            The scores by trajectory id, with every id that was asked for.
         """
-        found: dict[str, list[Score]] = {name: [] for name in trajectory_ids}
-        wanted = pa.table({"trajectory_id": pa.array(list(found), _TEXT)})
-        self._connection.register("wanted", wanted)
-        table = self._connection.sql(
-            "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "
-            "QUALIFY row_number() OVER ("
-            "PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) = 1 ORDER BY evaluator"
-        ).to_arrow_table()
-        self._connection.unregister("wanted")
+        return self._newest("trajectory_id", trajectory_ids, "seq DESC")
+
+    def on_traces(self, trace_ids: Sequence[str]) -> dict[str, list[Score]]:
+        """Return the newest score of each evaluator on each trajectory, by trace.
+
+        Returns:
+            The scores by the trace id of the span that they are about, with every id asked for.
+        """
+        return self._newest("trace_id", trace_ids, "rev DESC, seq DESC")
+
+    def _newest(self, column: str, ids: Sequence[str], newest_first: str) -> dict[str, list[Score]]:
+        found: dict[str, list[Score]] = {one: [] for one in ids}
+        with wanted(self._connection, column, found):
+            table = self._connection.sql(
+                f"SELECT s.* FROM scores s SEMI JOIN wanted USING ({column}) "  # noqa: S608
+                "QUALIFY row_number() OVER ("
+                f"PARTITION BY trajectory_id, evaluator ORDER BY {newest_first}) = 1 "
+                "ORDER BY evaluator"
+            ).to_arrow_table()
         for row in rows_of(table):
-            found[row["trajectory_id"]].append(score_of(row))
+            found[row[column]].append(score_of(row))
         return found
 
     def given(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
     ) -> dict[tuple[str, str, str], Score]:
-        """Return the current scores of some trajectories by some versions of evaluators.
+        """Return the current scores that some versions of evaluators gave some trajectories.
 
         Returns:
             The scores by trajectory id, evaluator and version.
@@ -137,3 +147,36 @@ class Scores:
         ).to_arrow_table()
         found = map(score_of, rows_of(table))
         return {(one.trajectory_id, one.evaluator, one.version): one for one in found}
+
+
+class HumanLabels:
+    """The labels that people gave the trajectories of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def add(self, labels: Sequence[Label], created_ns: int) -> None:
+        """Append labels.
+
+        Args:
+            labels: The labels.
+            created_ns: The time (ns).
+        """
+        if not labels:
+            return
+        self._connection.executemany(
+            "INSERT INTO human_labels VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                [one.trajectory_id, one.evaluator, one.person, one.passed, one.note, created_ns]
+                for one in labels
+            ],
+        )
+
+    def of(self, evaluator: str) -> list[Label]:
+        """Return the current labels for one evaluator and those for all evaluators, by time."""
+        rows = self._connection.execute(
+            "SELECT trajectory_id, passed, evaluator, person, coalesce(note, '') "
+            "FROM current_labels WHERE evaluator IN (?, '') ORDER BY created_ns, trajectory_id",
+            [evaluator],
+        ).fetchall()
+        return [Label(*row) for row in rows]

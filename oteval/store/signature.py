@@ -1,7 +1,7 @@
-"""What matching needs of a run's messages, in columns: equal signatures mean equal runs.
+"""The signature of a run: the columns of a trajectory's row by which SQL matches it.
 
-Calls are 63-bit hashes of name and canonical arguments. A call whose arguments the trace does not
-hold has no hash and equals nothing.
+Runs with equal signatures match. A call becomes a 63-bit hash of its name and canonical arguments.
+A call without recorded arguments has no hash, and matches no other call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Signature:
     Attributes:
         roles: The role of each message.
         names: The tool of each call, in order.
-        hashes: The hash of each call; None where its arguments are not known.
+        hashes: The hash of each call, or None if its arguments are unknown.
         positions: The index of each call's message.
-        errors: Whether each call failed; None where nothing says so.
-        strict_names: A hash of roles and, message by message, the tools called.
-        strict_calls: The same with arguments; None where some are not known.
+        errors: Whether each call failed, or None if that is unknown.
+        strict_names: A hash of the roles and, by message, the tools called.
+        strict_calls: The same with arguments, or None if some are unknown.
         overlapping: Whether calls of different messages ran at the same time.
     """
 
@@ -54,7 +54,7 @@ def signature_of(messages: Sequence[Message]) -> Signature:
         None if call.arguments is None else call_hash(call.name, call.arguments)
         for _, call in calls
     )
-    # Columns hold UTF-8, which has no lone surrogates.
+    # Columns are UTF-8, which cannot hold lone surrogates.
     names = tuple(escaped(call.name) for _, call in calls)
     positions = tuple(at for at, _ in calls)
     roles = tuple(message.role for message in messages)
@@ -75,14 +75,14 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     grouped: list[list[str]] = [[] for _ in roles]
     for at, call in zip(positions, calls, strict=True):
         grouped[at].append(call)
-    # As JSON, so that no name can pass for two.
+    # JSON separates the names without ambiguity.
     return name_hash(
         dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)])
     )
 
 
 def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
-    """Return whether each call failed, results paired by id and order after their message."""
+    """Return whether each call failed; results are paired with calls by id, then by order."""
     found: list[bool | None] = []
     for at, message in enumerate(messages):
         results = []

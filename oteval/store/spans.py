@@ -1,4 +1,9 @@
-"""Spans and log records in the store: written once each, read by trace, archived or not."""
+"""Spans and log records: each is stored once, and read by trace from the database and the archive.
+
+Tables: ``spans``, ``logs``, and ``spool_position``, the position up to which the server's spool is
+stored. Every span and log record has a number, `seq`, in the order in which they were stored;
+numbers of archived rows are not used again.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,24 @@ import duckdb
 import pyarrow as pa
 
 from ..model import LogRecord, Span
-from .cold import Cold, without
-from .query import number, reader, row
+from .archive.reader import ArchiveReader, rows_not_in
+from .memory import MAX_READ_BYTES, ReadLimit
+from .progress import newest_seq
+from .query import (
+    first_row,
+    number,
+    reader,
+    registered,
+    rows_of,
+    transaction,
+    wanted,
+)
 from .ranges import Range, rows_in
-from .rows import SPAN_COLUMNS, log_of, log_table, rows_of, span_table, spans_of
-from .wide import MOST, Allowance
+from .telemetry_rows import SPAN_COLUMNS, log_of, log_table, span_table, spans_of
 
-__all__ = ["NEWEST", "SpanBatch", "Spans", "Written"]
+__all__ = ["SpanBatch", "Spans", "WriteResult"]
 
-MAX_CONFLICTS = 20
+_MAX_CONFLICTS = 20
 _MAX_REPEATED = 1000
 
 # Only stored spans of the same time can be the same span: DuckDB skips all row groups of other
@@ -26,24 +40,18 @@ _MAX_REPEATED = 1000
 _SAME_TIME = (
     "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
 )
-# What was archived has numbers too, which are not given again.
-NEWEST = (
-    "SELECT greatest((SELECT coalesce(max(seq), 0) FROM spans), "
-    "(SELECT coalesce(max(seq), 0) FROM logs), "
-    "(SELECT coalesce(max(last_seq), 0) FROM archived_files))"
-)
 
 
 @dataclass
-class Written:
-    """What became of spans or log records that were to be stored.
+class WriteResult:
+    """Counts of the spans, log records or runs that a write stored or skipped.
 
     Attributes:
-        stored: How many are new.
-        duplicate: How many the store had.
-        conflicts: ``trace/span`` ids of duplicates whose content differs from what is stored; the
-            first 20.
-        runs: How many of the new ones are runs that were reconstructed elsewhere.
+        stored: New ones.
+        duplicate: Those that the store had already.
+        conflicts: ``trace/span`` ids of up to 20 duplicates with other content than the stored
+            span.
+        runs: The new ones that are runs reconstructed elsewhere.
     """
 
     stored: int = 0
@@ -51,21 +59,21 @@ class Written:
     conflicts: list[str] = field(default_factory=list)
     runs: int = 0
 
-    def add(self, other: Written) -> None:
-        """Count another write in."""
+    def add(self, other: WriteResult) -> None:
+        """Add the counts of another write."""
         self.stored += other.stored
         self.duplicate += other.duplicate
         self.runs += other.runs
-        self.conflicts = (self.conflicts + other.conflicts)[:MAX_CONFLICTS]
+        self.conflicts = (self.conflicts + other.conflicts)[:_MAX_CONFLICTS]
 
 
 class SpanBatch:
-    """Spans on their way into the store, kept as columns; those given twice are kept once.
+    """Spans to insert, held as columns. Of several with the same ids only the first is inserted.
 
     Attributes:
-        repeated: Spans given again, to be compared with the first; the first 1,000.
-        repeated_tables: Those among tables.
-        written: How many were given again.
+        repeated: Up to 1,000 repeated spans, whose content is compared with the first.
+        repeated_tables: Repeated spans that were added as tables.
+        written: Counts the repeated spans as duplicates.
     """
 
     def __init__(self, next_seq: Callable[[int], int]) -> None:
@@ -74,29 +82,29 @@ class SpanBatch:
         self._tables: list[pa.Table] = []
         self.repeated: list[Span] = []
         self.repeated_tables: list[pa.Table] = []
-        self.written = Written()
+        self.written = WriteResult()
 
     def __len__(self) -> int:
         """Return the number of spans to insert."""
         return sum(table.num_rows for table in self._tables)
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Take spans in; of several with the same trace and span id, the first counts."""
-        fresh = []
+        """Add spans."""
+        new = []
         for span in spans:
             key = (span.trace_id, span.span_id)
             if key not in self._seen:
                 self._seen.add(key)
-                fresh.append(span)
+                new.append(span)
                 continue
             self.written.duplicate += 1
             if len(self.repeated) < _MAX_REPEATED:
                 self.repeated.append(span)
-        if fresh:
-            self._tables.append(span_table(fresh, self._next_seq(len(fresh))))
+        if new:
+            self._tables.append(span_table(new, self._next_seq(len(new))))
 
     def add_table(self, table: pa.Table) -> None:
-        """Take in spans that are a table already, whatever their numbers."""
+        """Add spans that are rows of ``spans`` already; their numbers are replaced."""
         ids = zip(table["trace_id"].to_pylist(), table["span_id"].to_pylist(), strict=True)
         is_new = []
         for key in ids:
@@ -107,9 +115,7 @@ class SpanBatch:
             self.written.duplicate += table.num_rows - count
             self.repeated_tables.append(table.filter(pa.array([not new for new in is_new])))
             table = table.filter(pa.array(is_new))
-        first = self._next_seq(count)
-        seq = pa.array(range(first, first + count), pa.int64())
-        self._tables.append(table.set_column(table.schema.get_field_index("seq"), "seq", seq))
+        self._tables.append(_renumbered(table, self._next_seq(count)))
 
     def table(self) -> pa.Table:
         """Return the spans as one table."""
@@ -119,25 +125,29 @@ class SpanBatch:
 class Spans:
     """The spans and log records of a store.
 
+    Args:
+        connection: The store's connection.
+        archive: Reads the archived ones.
+
     Attributes:
-        most: Bytes of spans and log records that are reconstructed together, at the most.
+        max_bytes: The most bytes of spans and log records that are reconstructed together.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, cold: Cold) -> None:
-        self.most = MOST
+    def __init__(self, connection: duckdb.DuckDBPyConnection, archive: ArchiveReader) -> None:
+        self.max_bytes = MAX_READ_BYTES
         self._connection = connection
-        self._cold = cold
-        self._seq = number(connection, NEWEST)
+        self._archive = archive
+        self._seq = newest_seq(connection)
         self._lock = Lock()
 
-    def write(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> Written:
-        """Store spans and log records that the store does not have.
+    def write(self, spans: Sequence[Span], logs: Sequence[LogRecord] = ()) -> WriteResult:
+        """Store those spans and log records that are new.
 
         Args:
-            spans: Spans; of several with the same trace and span id, the first counts.
-            logs: Log records; of several that are alike in everything, one counts.
+            spans: Spans. Of several with the same trace and span id, the first is stored.
+            logs: Log records. Of several equal ones, one is stored.
         """
-        written = Written()
+        written = WriteResult()
         if spans:
             batch = self.batch()
             batch.add(spans)
@@ -147,32 +157,30 @@ class Spans:
         return written
 
     def _next(self, count: int) -> int:
-        # Loading numbers spans in one thread and log records in another.
+        # Spans and log records that are loaded are numbered in different threads.
         with self._lock:
             first = self._seq + 1
             self._seq += count
         return first
 
     def batch(self) -> SpanBatch:
-        """Return an empty batch to `insert` once it is filled."""
+        """Return an empty batch, to be filled and then inserted."""
         return SpanBatch(self._next)
 
-    def insert(self, batch: SpanBatch) -> Written:
-        """Insert a batch of spans less those the store has."""
-        connection = self._connection
+    def insert(self, batch: SpanBatch) -> WriteResult:
+        """Insert those spans of a batch that are new."""
         table = batch.table()
-        connection.register("incoming", table)
-        stored = number(
-            connection,
-            f"""
-            INSERT INTO spans
-            SELECT i.* FROM incoming i
-            ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_SAME_TIME}) s
-            USING (trace_id, span_id)
-            """,  # noqa: S608
-        )
-        connection.unregister("incoming")
-        total = Written(stored, table.num_rows - stored)
+        with registered(self._connection, "incoming", table):
+            stored = number(
+                self._connection,
+                f"""
+                INSERT INTO spans
+                SELECT i.* FROM incoming i
+                ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_SAME_TIME}) s
+                USING (trace_id, span_id)
+                """,  # noqa: S608
+            )
+        total = WriteResult(stored, table.num_rows - stored)
         total.add(batch.written)
         if stored < table.num_rows:
             total.conflicts += self._conflicts(table)
@@ -180,128 +188,149 @@ class Spans:
             total.conflicts += self._conflicts(span_table(batch.repeated, 0))
         for repeated in batch.repeated_tables:
             total.conflicts += self._conflicts(repeated)
-        del total.conflicts[MAX_CONFLICTS:]
+        del total.conflicts[_MAX_CONFLICTS:]
         return total
 
     def _conflicts(self, table: pa.Table) -> list[str]:
-        """Return the ids of those spans of a table that are not stored as they are there."""
-        self._connection.register("incoming", table)
-        rows = self._connection.execute(
-            f"""
-            SELECT DISTINCT trace_id || '/' || span_id FROM (
-                SELECT * EXCLUDE (seq) FROM incoming
-                EXCEPT
-                SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
-                WHERE {_SAME_TIME}
-            )
-            ORDER BY ALL LIMIT {MAX_CONFLICTS}
-            """  # noqa: S608
-        ).fetchall()
-        self._connection.unregister("incoming")
+        """Return the ids of those spans of a table that are stored with other content."""
+        with registered(self._connection, "incoming", table):
+            rows = self._connection.execute(
+                f"""
+                SELECT DISTINCT trace_id || '/' || span_id FROM (
+                    SELECT * EXCLUDE (seq) FROM incoming
+                    EXCEPT
+                    SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
+                    WHERE {_SAME_TIME}
+                )
+                ORDER BY ALL LIMIT {_MAX_CONFLICTS}
+                """  # noqa: S608
+            ).fetchall()
         return [name for (name,) in rows]
 
-    def insert_log_table(self, table: pa.Table) -> Written:
-        """Insert log records that are a table already, whatever their numbers."""
-        first = self._next(table.num_rows)
-        seq = pa.array(range(first, first + table.num_rows), pa.int64())
-        place = table.schema.get_field_index("seq")
-        return self._insert_logs(table.set_column(place, "seq", seq))
+    def insert_log_table(self, table: pa.Table) -> WriteResult:
+        """Insert log records that are rows of ``logs`` already; their numbers are replaced."""
+        return self._insert_logs(_renumbered(table, self._next(table.num_rows)))
 
-    def _insert_logs(self, table: pa.Table) -> Written:
-        connection = self._connection
-        connection.register("incoming", table)
-        stored = number(
-            connection,
-            """
-            INSERT INTO logs
-            SELECT i.* FROM incoming i
-            ANTI JOIN (
-                SELECT fingerprint FROM logs
-                WHERE observed_ns BETWEEN (SELECT min(observed_ns) FROM incoming)
-                                      AND (SELECT max(observed_ns) FROM incoming)
-            ) s USING (fingerprint)
-            QUALIFY row_number() OVER (PARTITION BY i.fingerprint ORDER BY i.seq) = 1
-            """,
-        )
-        connection.unregister("incoming")
-        return Written(stored, table.num_rows - stored)
+    def _insert_logs(self, table: pa.Table) -> WriteResult:
+        with registered(self._connection, "incoming", table):
+            stored = number(
+                self._connection,
+                """
+                INSERT INTO logs
+                SELECT i.* FROM incoming i
+                ANTI JOIN (
+                    SELECT fingerprint FROM logs
+                    WHERE observed_ns BETWEEN (SELECT min(observed_ns) FROM incoming)
+                                          AND (SELECT max(observed_ns) FROM incoming)
+                ) s USING (fingerprint)
+                QUALIFY row_number() OVER (PARTITION BY i.fingerprint ORDER BY i.seq) = 1
+                """,
+            )
+        return WriteResult(stored, table.num_rows - stored)
+
+    def spool_position(self) -> tuple[int, int]:
+        """Return the segment and offset up to which the spool is stored."""
+        found = first_row(self._connection, 'SELECT segment, "offset" FROM spool_position')
+        return (int(found[0]), int(found[1])) if found else (0, 0)
+
+    def commit_from_spool(
+        self, spans: SpanBatch, logs: pa.Table | None, position: tuple[int, int]
+    ) -> tuple[WriteResult, WriteResult]:
+        """Store new spans and log records from the spool together with the position after them.
+
+        Only one connection may do so.
+
+        Args:
+            spans: The spans.
+            logs: The log records as rows of ``logs``; their numbers are replaced.
+            position: The segment and offset after the requests that they were read from.
+
+        Returns:
+            The counts of the spans, and those of the log records.
+        """
+        with transaction(self._connection):
+            written = self.insert(spans) if len(spans) else spans.written
+            logs_written = WriteResult()
+            if logs is not None and logs.num_rows:
+                logs_written = self.insert_log_table(logs)
+            self._connection.execute(
+                'UPDATE spool_position SET segment = ?, "offset" = ?', list(position)
+            )
+        return written, logs_written
 
     def count(self) -> tuple[int, int]:
-        """Return how many spans and log records are stored, the archived among them."""
-        spans = number(self._connection, "SELECT count(*) FROM spans") + self._cold.count("spans")
-        logs = number(self._connection, "SELECT count(*) FROM logs") + self._cold.count("logs")
+        """Return the number of spans and of log records, archived ones included."""
+        spans = number(self._connection, "SELECT count(*) FROM spans") + self._archive.count(
+            "spans"
+        )
+        logs = number(self._connection, "SELECT count(*) FROM logs") + self._archive.count("logs")
         return spans, logs
 
     def archived(self) -> int:
-        """Return how many rows are archived."""
-        return self._cold.count("spans") + self._cold.count("logs")
+        """Return the number of archived rows."""
+        return self._archive.count("spans") + self._archive.count("logs")
 
     def of_traces(
         self,
         trace_ids: Sequence[str],
         numbers: Sequence[Range] | None = None,
         archived: Sequence[str] | None = None,
-        allowance: Allowance | None = None,
+        limit: ReadLimit | None = None,
     ) -> tuple[list[Span], list[LogRecord]]:
         """Return all spans and log records of some traces.
 
         Args:
             trace_ids: The traces.
-            numbers: Between which numbers they lie in the database, where that is known.
-            archived: Those of the traces that may be archived; all by default.
-            allowance: How many bytes they may have; None for any number.
+            numbers: The ranges of `seq` that hold their rows in the database, if they are known.
+            archived: The traces that may be archived; all of them by default.
+            limit: Limits the bytes that are read.
 
         Raises:
-            ArchiveMissing: Some were archived, and a file of the archive is not there.
-            TooLarge: They have more.
+            ArchiveMissing: Some rows are archived in a missing file.
+            TooLarge: The rows exceed the limit.
         """
-        wanted = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
-        self._connection.register("wanted", wanted)
-        if numbers is None:
-            numbers = self._numbers()
-        among = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
-        query = f"SELECT {SPAN_COLUMNS} FROM spans {among}"  # noqa: S608
-        spans = rows_in(self._connection, query, numbers, allowance)
-        query = f"SELECT l.* FROM logs l {among}"  # noqa: S608
-        logs = rows_in(self._connection, query, numbers, allowance)
-        self._connection.unregister("wanted")
-        # The archive last: what moves there meanwhile is found twice, rather than not at all.
-        cold = trace_ids if archived is None else archived
-        cold_spans = self._cold.of_traces("spans", cold)
-        cold_logs = self._cold.of_traces("logs", cold)
-        if allowance is not None:
-            allowance.take([*cold_spans.to_batches(), *cold_logs.to_batches()])
-        found = spans_of(cold_spans.select(SPAN_COLUMNS.split(", ")))
-        found += spans_of(without("spans", spans, cold_spans))
-        records = [log_of(row) for row in rows_of(cold_logs)]
-        records += [log_of(row) for row in rows_of(without("logs", logs, cold_logs))]
+        with wanted(self._connection, "trace_id", trace_ids):
+            if numbers is None:
+                numbers = self._numbers()
+            condition = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
+            query = f"SELECT {SPAN_COLUMNS} FROM spans {condition}"  # noqa: S608
+            spans = rows_in(self._connection, query, numbers, limit)
+            query = f"SELECT l.* FROM logs l {condition}"  # noqa: S608
+            logs = rows_in(self._connection, query, numbers, limit)
+        # The archive is read last: a row that moves there meanwhile is found twice, and not missed.
+        traces = trace_ids if archived is None else archived
+        archived_spans = self._archive.of_traces("spans", traces)
+        archived_logs = self._archive.of_traces("logs", traces)
+        if limit is not None:
+            limit.take([*archived_spans.to_batches(), *archived_logs.to_batches()])
+        found = spans_of(archived_spans.select(SPAN_COLUMNS.split(", ")))
+        found += spans_of(rows_not_in(archived_spans, spans, "spans"))
+        records = [log_of(row) for row in rows_of(archived_logs)]
+        records += [log_of(row) for row in rows_of(rows_not_in(archived_logs, logs, "logs"))]
         return found, records
 
     def first_of_traces(self, trace_ids: Sequence[str]) -> list[Span]:
-        """Return the span that begins first of each of some traces, without its content.
+        """Return the first span of each of some traces, without its content.
 
-        Of traces that are archived there is none.
+        Archived traces are left out.
         """
-        self._connection.register(
-            "wanted", pa.table({"trace_id": pa.array(trace_ids, pa.string())})
-        )
-        rows = self._connection.execute(
-            "SELECT trace_id, span_id, start_ns, end_ns, service FROM spans "
-            "SEMI JOIN wanted USING (trace_id) "
-            "QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, seq) = 1"
-        ).fetchall()
-        self._connection.unregister("wanted")
+        with wanted(self._connection, "trace_id", trace_ids):
+            rows = self._connection.execute(
+                "SELECT trace_id, span_id, start_ns, end_ns, service FROM spans "
+                "SEMI JOIN wanted USING (trace_id) "
+                "QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, seq) = 1"
+            ).fetchall()
         return [
             Span(name, span, start_ns=start, end_ns=end, resource={"service.name": service})
             for name, span, start, end, service in rows
         ]
 
     def _numbers(self) -> list[Range]:
-        """Return between which numbers the traces that are `wanted` lie.
+        """Return the range of `seq` that holds the rows of the traces in the table ``wanted``.
 
-        From two narrow columns: DuckDB then skips all other row groups.
+        Only two narrow columns are read. The range lets DuckDB skip row groups of wide columns.
         """
-        found = row(
+        found = first_row(
             self._connection,
             "SELECT min(seq), max(seq) FROM (SELECT seq FROM spans SEMI JOIN wanted "
             "USING (trace_id) UNION ALL SELECT seq FROM logs SEMI JOIN wanted USING (trace_id))",
@@ -309,11 +338,11 @@ class Spans:
         return [Range(*found)] if found and found[0] is not None else []
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
-        """Return those of some traces that were archived into files which are not there."""
-        return self._cold.unreachable(trace_ids)
+        """Return those of some traces that have archived rows in missing files."""
+        return self._archive.unreachable(trace_ids)
 
     def traces_of(self, name: str) -> list[str]:
-        """Return the traces (5 at most) that the beginning of their id or a span's id means."""
+        """Return up to 5 traces with an id, or a span with an id, that begins with a text."""
         rows = self._connection.execute(
             "SELECT trace_id FROM spans "
             "WHERE starts_with(trace_id, $name) OR starts_with(span_id, $name) "
@@ -325,28 +354,34 @@ class Spans:
         return [name] if name in found else found
 
     def export(self) -> pa.RecordBatchReader:
-        """Return all spans, the archived among them, to be read batch by batch."""
+        """Return all spans, archived ones included, batch by batch."""
         return self._exported("spans")
 
     def export_logs(self) -> pa.RecordBatchReader:
-        """Return all log records, the archived among them, to be read batch by batch."""
+        """Return all log records, archived ones included, batch by batch."""
         return self._exported("logs")
 
     def pages(self) -> Iterator[list[Span]]:
-        """Yield all spans, the archived among them, some thousands at a time."""
+        """Yield all spans, archived ones included, in batches."""
         for batch in self._exported("spans"):
             yield spans_of(pa.Table.from_batches([batch]).select(SPAN_COLUMNS.split(", ")))
 
     def log_pages(self) -> Iterator[list[LogRecord]]:
-        """Yield all log records, the archived among them, some thousands at a time."""
+        """Yield all log records, archived ones included, in batches."""
         for batch in self._exported("logs"):
             yield [log_of(row) for row in rows_of(pa.Table.from_batches([batch]))]
 
     def _exported(self, kind: str) -> pa.RecordBatchReader:
-        hot = reader(self._connection, f"SELECT * FROM {kind}")  # noqa: S608
-        return pa.RecordBatchReader.from_batches(hot.schema, self._all(kind, hot))
+        stored = reader(self._connection, f"SELECT * FROM {kind}")  # noqa: S608
+        return pa.RecordBatchReader.from_batches(stored.schema, self._all(kind, stored))
 
-    def _all(self, kind: str, hot: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        yield from hot
-        for batch in self._cold.batches(kind):
-            yield from pa.Table.from_batches([batch]).cast(hot.schema).to_batches()
+    def _all(self, kind: str, stored: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        yield from stored
+        for batch in self._archive.batches(kind):
+            yield from pa.Table.from_batches([batch]).cast(stored.schema).to_batches()
+
+
+def _renumbered(table: pa.Table, first: int) -> pa.Table:
+    """Return rows with the numbers from `first` on."""
+    seq = pa.array(range(first, first + table.num_rows), pa.int64())
+    return table.set_column(table.schema.get_field_index("seq"), "seq", seq)

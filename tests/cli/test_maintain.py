@@ -68,7 +68,7 @@ def test_compact_and_backup(filled: Run):
     assert backed.rows[0]["rows"]["spans"] > 0
     assert filled("trajectories", "--json").out == before
     assert filled("trajectories", "--json", "--db", "copy.duckdb").out == before
-    assert (again.status, "is there already" in again.err) == (2, True)
+    assert (again.status, "exists already" in again.err) == (2, True)
 
 
 def test_nothing_is_made_where_there_is_no_database(oteval: Run):

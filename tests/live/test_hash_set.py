@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oteval.live import hash_set
 from oteval.live.hash_set import HashSet
-from oteval.store import Completed, Store
+from oteval.store import CompletedTrace, Store
 
 
 @given(st.lists(st.lists(st.integers(0, 500), max_size=60), max_size=12))
@@ -27,7 +27,7 @@ def test_it_has_what_was_added_and_nothing_else(parts: list[list[int]]) -> None:
 def test_it_begins_with_what_the_store_knows(store: Store) -> None:
     """The hashes that SQL makes of traces are those that are looked for."""
     names = [f"{number:032x}" for number in range(3000)] + ["déjà vu", ""]
-    store.live.complete([Completed(name, 1, "quiet", 1) for name in names[::2]], 1, 1)
+    store.live.complete([CompletedTrace(name, 1, "quiet", 1) for name in names[::2]], 1, 1)
 
     found = HashSet(store.live.keys())
 

@@ -72,7 +72,7 @@ def test_all_that_is_spooled_is_stored_once(bench: _Bench) -> None:
     assert two.statistics.spans == 32
     assert bench.store.spans.count() == (65, 1)
     assert bench.told == {t for t, _ in first.spans + second.spans} | {"ab" * 16}
-    assert bench.store.spooled.position() == two.position
+    assert bench.store.spans.spool_position() == two.position
 
 
 def test_segments_go_once_they_are_stored(bench: _Bench) -> None:

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from oteval.config import Completion
 from oteval.live.tracker import TraceTracker
-from oteval.store import Arrival
+from oteval.store import TraceArrival
 
 SECOND = 1_000_000_000
 DEFAULT = Completion()
 
 
-def arrival(name: str = "t", *, root: bool = False, number: int = 1) -> Arrival:
-    return Arrival(name, root, number, number)
+def arrival(name: str = "t", *, root: bool = False, number: int = 1) -> TraceArrival:
+    return TraceArrival(name, root, number, number)
 
 
 def ended(tracker: TraceTracker, seconds: float) -> list[tuple[str, str]]:
@@ -139,7 +139,7 @@ def test_any_order_and_times_complete_as_the_definition_says(
         now += step
         first, _, root = model.get(name, (now, now, False))
         model[name] = (first, now, root or is_root or name in done)
-        tracker.add([Arrival(name, is_root, number, number)], now * SECOND, frozenset(done))
+        tracker.add([TraceArrival(name, is_root, number, number)], now * SECOND, frozenset(done))
         if looks:
             expected = {
                 key

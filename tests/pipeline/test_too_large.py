@@ -27,7 +27,7 @@ completion: {quiet: 1s}
 @pytest.fixture(autouse=True)
 def _bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 100 kB be the most."""
-    monkeypatch.setattr("oteval.store.spans.MOST", 100_000)
+    monkeypatch.setattr("oteval.store.spans.MAX_READ_BYTES", 100_000)
 
 
 def said(trace: int, size: int = 10, talk: str = "") -> Span:
@@ -72,7 +72,7 @@ def test_traces_that_are_too_large_only_together_are_reconstructed(
         store.spans.write(spans)
         refresh(store)
         found = runs(store)
-    monkeypatch.setattr("oteval.store.spans.MOST", 1 << 30)
+    monkeypatch.setattr("oteval.store.spans.MAX_READ_BYTES", 1 << 30)
     with Store() as store:
         store.spans.write(spans)
         refresh(store)

@@ -66,7 +66,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path):
     foreign(path, "INSERT INTO migrations VALUES (99, now()::TIMESTAMP)")
 
     assert reason(path, StoreTooNew) == (
-        f"its schema is number 99, this oteval knows {newest()}; "
+        f"its schema is number 99, and this oteval knows {newest()}; "
         "upgrade oteval (pip install -U oteval) or give another --db"
     )
 
@@ -86,7 +86,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path, table: str):
     path = foreign(tmp_path / "x.duckdb", f"CREATE TABLE {table}")
 
     name = table.split("(")[0]
-    assert reason(path, NotAStore) == f"a DuckDB database of something else (tables {name})"
+    assert reason(path, NotAStore) == f"a DuckDB database of another program (tables {name})"
 
 
 def test_a_folder_is_refused(tmp_path: Path):
@@ -97,7 +97,7 @@ def test_a_folder_is_refused(tmp_path: Path):
 def test_a_missing_folder_is_named(tmp_path: Path):
     """A database in a folder that does not exist says that it is the folder."""
     assert reason(tmp_path / "no" / "x.duckdb", StoreError) == (
-        "its folder does not exist; make it first"
+        "its folder does not exist; create it first"
     )
 
 

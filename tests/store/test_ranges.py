@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.store import Range, joined
+from oteval.store import Range, merge_ranges
 
 ENDS = st.integers(-1000, 1000)
 
@@ -15,7 +15,7 @@ ENDS = st.integers(-1000, 1000)
 @given(st.lists(st.builds(Range, ENDS, ENDS), max_size=30), st.integers(0, 50), st.integers(1, 5))
 def test_nothing_of_any_stretch_is_lost(ranges: list[Range], near: int, most: int) -> None:
     """The stretches that come of others hold them, are few, ordered, and not near each other."""
-    found = joined(ranges, near, most)
+    found = merge_ranges(ranges, near, most)
 
     assert len(found) <= most
     for one in ranges:

@@ -175,7 +175,7 @@ def test_history_is_joined_at_read(store: Store):
 
 def test_history_is_joined_over_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Reading page by page gives each turn its history, wherever the page begins."""
-    monkeypatch.setattr("oteval.store.trajectories._PAGE", 7)
+    monkeypatch.setattr("oteval.store.trajectories._MAX_PAGE", 7)
     runs = chain(20)
     keep(store, *runs)
 

@@ -1,4 +1,7 @@
-"""Numbered migrations: each ``NNNN_name.sql`` beside this file is applied once, in order."""
+"""Migrations of the schema: each ``NNNN_name.sql`` in this folder is applied once, in order.
+
+A migration that was released never changes. To add a column, add a file with the next number.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def newest() -> int:
 
 
 def applied(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of the last migration that a database has had; 0 for a new one."""
+    """Return the number of the last migration that was applied to a database, or 0."""
     known = number(
         connection,
         "SELECT count(*) FROM duckdb_columns() WHERE table_name = 'migrations' "
@@ -37,11 +40,11 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, path: str) -> None:
-    """Bring a database to the newest schema, each migration in a transaction of its own.
+    """Apply the missing migrations to a database, each in a separate transaction.
 
     Args:
-        connection: A connection whose current database it is.
-        path: The database's path, for the message.
+        connection: A connection with the database as its current one.
+        path: The database's path, for the error message.
 
     Raises:
         StoreTooNew: A newer oteval wrote the database.
@@ -49,7 +52,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: str) -> None:
     done = applied(connection)
     if done > newest():
         raise StoreTooNew(
-            f"{path}: its schema is number {done}, this oteval knows {newest()}; "
+            f"{path}: its schema is number {done}, and this oteval knows {newest()}; "
             "upgrade oteval (pip install -U oteval) or give another --db"
         )
     for position, script in _scripts().items():

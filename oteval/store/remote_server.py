@@ -1,4 +1,4 @@
-"""The other side of `remote`: a database of this process, for others on this machine."""
+"""The server's side of `remote_client`: other processes use this process's database."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import OtevalError
-from .frames import pack, packed_table, read_frame, unpacked_table
-from .remote import notice_path
-from .wide import with_memory
+from .memory import with_memory
+from .query import new_cursor
+from .remote_client import frame, notice_path, packed_table, read_frame, unpacked_table
 
-__all__ = ["Answer", "Serving"]
+__all__ = ["DatabaseServer", "QuestionHandler"]
 
-Answer = Callable[[Mapping[str, Any]], bytes]
-"""Answers what is no query."""
+QuestionHandler = Callable[[Mapping[str, Any]], bytes]
+"""Answers a question that is not SQL, such as for the current metrics."""
 
 _log = logging.getLogger(__name__)
-# The longest path that a Unix socket may have is 107 bytes.
-_LONGEST = 100
+# The path of a Unix socket may have 107 bytes.
+_MAX_PATH = 100
 
 
-class Serving:
+class DatabaseServer:
     """Serves a database over a Unix socket that only its owner may open.
 
     Attributes:
@@ -43,52 +43,52 @@ class Serving:
         self,
         connection: duckdb.DuckDBPyConnection,
         database: str | Path,
-        answer: Answer,
+        handler: QuestionHandler,
         notice: Mapping[str, Any],
     ) -> None:
-        """Listen, and write the small file by which others find the socket.
+        """Listen, and write the notice by which other processes find the socket.
 
         Args:
-            connection: The database; each client gets a connection of its own to it.
+            connection: The database. Each client gets a separate connection to it.
             database: Its file.
-            answer: Answers what is no query; called in the client's thread.
-            notice: What the small file says beside the socket.
+            handler: QuestionHandlers what is no query; called in the client's thread.
+            notice: Further entries of the notice.
         """
         self._connection = connection
-        self._answer = answer
-        self._notice = notice_path(database)
+        self._handler = handler
+        self._notice_path = notice_path(database)
         self.path = str(Path(f"{database}.sock").absolute())
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        if len(os.fsencode(self.path)) > _LONGEST:
+        if len(os.fsencode(self.path)) > _MAX_PATH:
             self._folder = tempfile.TemporaryDirectory(prefix="oteval-")
             self.path = str(Path(self._folder.name) / "db.sock")
-        self._said = {**notice, "socket": self.path, "pid": os.getpid()}
+        self._notice = {**notice, "socket": self.path, "pid": os.getpid()}
         self._lock = threading.Lock()
         self._is_closed = False
         self._listen()
 
     def repair(self) -> None:
-        """Make the socket and the small file again where they were deleted or replaced.
+        """Create the socket and the notice again if they were deleted or replaced.
 
         Raises:
-            OSError: They cannot be made.
+            OSError: They cannot be created.
         """
         with self._lock:
             if self._is_closed:
                 return
             if _identity(Path(self.path)) != self._bound:
-                _log.warning("%s was deleted: it is made again", self.path)
-                self._hang_up()
+                _log.warning("%s was deleted and is created again", self.path)
+                self._stop_listening()
                 self._listen()
-            elif not self._notice.exists():
-                self._write_notice(self._said)
+            elif not self._notice_path.exists():
+                self._write_notice()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening, and remove the socket and the notice."""
         with self._lock:
             self._is_closed = True
-        self._notice.unlink(missing_ok=True)
-        self._hang_up()
+        self._notice_path.unlink(missing_ok=True)
+        self._stop_listening()
         Path(self.path).unlink(missing_ok=True)
         if self._folder is not None:
             with suppress(OSError):
@@ -105,19 +105,19 @@ class Serving:
             os.umask(mask)
         self._bound = _identity(Path(self.path))
         self._socket.listen(64)
-        self._write_notice(self._said)
+        self._write_notice()
         args = (self._socket,)
         threading.Thread(target=self._accept, args=args, name="socket", daemon=True).start()
 
-    def _hang_up(self) -> None:
+    def _stop_listening(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _write_notice(self, notice: Mapping[str, Any]) -> None:
-        partial = self._notice.with_name(f"{self._notice.name}.{os.getpid()}")
-        partial.write_text(json.dumps(notice))
-        partial.replace(self._notice)
+    def _write_notice(self) -> None:
+        partial = self._notice_path.with_name(f"{self._notice_path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(self._notice))
+        partial.replace(self._notice_path)
 
     def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -128,14 +128,14 @@ class Serving:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        session = _Session(self._connection, self._answer, client)
+        session = _ClientSession(self._connection, self._handler, client)
         try:
             while (frame := read_frame(client)) is not None:
                 session.handle(*frame)
         except (OSError, ValueError):
-            pass  # the client is gone
+            pass  # the client closed the connection
         except Exception:
-            _log.exception("a client of the database was given up")
+            _log.exception("closed the connection of a database client after an error")
         finally:
             session.close()
             client.close()
@@ -149,15 +149,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-class _Session:
-    """One client."""
+class _ClientSession:
+    """The requests of one client."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, answer: Answer, client: socket.socket
+        self, connection: duckdb.DuckDBPyConnection, handler: QuestionHandler, client: socket.socket
     ) -> None:
         self._parent = connection
         self._own: duckdb.DuckDBPyConnection | None = None
-        self._answer = answer
+        self._handler = handler
         self._client = client
 
     def close(self) -> None:
@@ -167,8 +167,7 @@ class _Session:
     @property
     def _database(self) -> duckdb.DuckDBPyConnection:
         if self._own is None:
-            self._own = self._parent.cursor()
-            self._own.execute("USE store")
+            self._own = new_cursor(self._parent)
         return self._own
 
     def handle(self, header: dict[str, Any], blobs: list[bytes]) -> None:
@@ -185,7 +184,7 @@ class _Session:
     def _result(self, header: Mapping[str, Any], blobs: list[bytes]) -> list[Any]:
         operation = header["op"]
         if operation == "execute":
-            # DuckDB 2 warns of a copy that is of no matter for results this small.
+            # DuckDB 2 warns of a copy, which does not matter for results of this size.
             warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
             if header["query"].lstrip().startswith(("SELECT", "WITH")):
                 return with_memory(self._database, lambda: self._executed(header))
@@ -197,16 +196,15 @@ class _Session:
             self._database.unregister(header["name"])
             return []
         if operation == "ask":
-            return [self._answer(header["question"])]
-        raise KeyError(f"no operation {operation!r}")
+            return [self._handler(header["question"])]
+        raise KeyError(f"unknown operation {operation!r}")
 
     def _executed(self, header: Mapping[str, Any]) -> list[Any]:
         found = self._database.execute(header["query"], header["params"])
         return [packed_table(found.to_arrow_table())] if found.description else []
 
     def _stream(self, header: Mapping[str, Any]) -> None:
-        own = self._parent.cursor()
-        own.execute("USE store")
+        own = new_cursor(self._parent)
         try:
             result = own.sql(header["query"], params=header["params"] or [])
             batches = result.to_arrow_reader(header["size"])
@@ -218,5 +216,5 @@ class _Session:
             own.close()
 
     def _send(self, header: dict[str, Any], blobs: list[Any]) -> None:
-        for part in pack(header, blobs):
+        for part in frame(header, blobs):
             self._client.sendall(part)

@@ -9,7 +9,7 @@ import pytest
 
 from oteval.model import Event, Link, LogRecord, Span
 from oteval.store import Store
-from oteval.store.exported import exported_logs, exported_spans
+from oteval.store.exported_rows import exported_logs, exported_spans
 
 SPAN = Span(
     "a" * 32,

@@ -1,7 +1,12 @@
-"""Datasets in the store: examples once per version, any number of names and versions."""
+"""Reference data: the examples and messages that runs are compared with.
+
+Tables: ``datasets`` and ``examples`` (the examples of a version are stored once, for any number of
+names and versions), and ``references`` (the newest of a name counts).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -9,11 +14,11 @@ import pyarrow as pa
 
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
-from ..model import Dataset, Example
-from .query import number, row, transaction
-from .rows import rows_of, table_of
+from ..model import Dataset, Example, Message, Reference
+from .query import first_row, insert, number, rows_of, table_of, transaction
+from .trajectory_rows import message_fields, message_of
 
-__all__ = ["Datasets"]
+__all__ = ["Datasets", "StoredReferences"]
 
 _TEXT = pa.string()
 _EXAMPLES = pa.schema(
@@ -32,13 +37,13 @@ class Datasets:
         self._connection = connection
 
     def add(self, dataset: Dataset) -> bool:
-        """Keep a dataset, unless its content is the newest version of its name already.
+        """Store a dataset, unless the newest version of its name has the same content.
 
         Returns:
             Whether it is a new version of its name.
         """
         connection, version = self._connection, dataset.version
-        newest = row(
+        newest = first_row(
             connection,
             "SELECT version FROM datasets WHERE name = ? "
             "ORDER BY created_ns DESC, rowid DESC LIMIT 1",
@@ -59,9 +64,7 @@ class Datasets:
                     )
                     for position, example in enumerate(dataset.examples)
                 ]
-                connection.register("incoming", table_of(rows, _EXAMPLES))
-                connection.execute("INSERT INTO examples SELECT * FROM incoming")
-                connection.unregister("incoming")
+                insert(connection, "examples", table_of(rows, _EXAMPLES))
             connection.execute(
                 "INSERT INTO datasets VALUES (?, ?, ?, ?)",
                 [dataset.name, version, dataset.source, dataset.created_ns],
@@ -73,12 +76,12 @@ class Datasets:
 
         Args:
             name: Its name.
-            version: Its version, or how that begins; by default the newest.
+            version: Its version, or the beginning of one. By default the newest.
 
         Raises:
             NotFound: No dataset has the name, or it has no such version.
         """
-        found = row(
+        found = first_row(
             self._connection,
             "SELECT version, source, created_ns FROM datasets "
             "WHERE name = ? AND starts_with(version, ?) "
@@ -106,7 +109,7 @@ class Datasets:
         )
 
     def list(self) -> list[dict[str, Any]]:
-        """Return name, version, source, number of examples and time of each version."""
+        """Return the name, version, source, number of examples and time of each version."""
         rows = self._connection.execute(
             "SELECT d.name, d.version, d.source, d.created_ns, "
             "(SELECT count(*) FROM examples e WHERE e.version = d.version) "
@@ -114,3 +117,51 @@ class Datasets:
         ).fetchall()
         names = ("name", "version", "source", "created_ns", "examples")
         return [dict(zip(names, found, strict=True)) for found in rows]
+
+
+class StoredReferences:
+    """The references of a store, by name."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def add(self, name: str, messages: Sequence[Message], source: str, created_ns: int) -> None:
+        """Store messages as the reference of a name.
+
+        Args:
+            name: The name. Older references of it no longer count.
+            messages: The messages that a trajectory should have.
+            source: The file or trajectory that they are from.
+            created_ns: The time (ns).
+        """
+        text = dumps_exact([message_fields(message) for message in messages])
+        self._connection.execute(
+            'INSERT INTO "references" VALUES (?, ?, ?, ?)', [name, text, source, created_ns]
+        )
+
+    def get(self, name: str) -> Reference:
+        """Return the reference of a name.
+
+        Raises:
+            NotFound: No reference has the name.
+        """
+        found = first_row(
+            self._connection,
+            'SELECT messages, source FROM "references" WHERE name = ? '
+            "ORDER BY created_ns DESC, rowid DESC LIMIT 1",
+            [name],
+        )
+        if found is None:
+            raise NotFound(f"no reference {name!r}; oteval reference list shows them")
+        return Reference(name, tuple(message_of(fields) for fields in restore(found[0])), found[1])
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return the name, source, number of messages and time of each reference."""
+        rows = self._connection.execute(
+            'SELECT name, source, messages, created_ns FROM "references" QUALIFY row_number() '
+            "OVER (PARTITION BY name ORDER BY created_ns DESC, rowid DESC) = 1 ORDER BY name"
+        ).fetchall()
+        return [
+            {"name": name, "source": source, "messages": len(restore(text)), "created_ns": time}
+            for name, source, text, time in rows
+        ]

@@ -1,4 +1,9 @@
-"""Spans and log records as rows, and back; lossless both ways."""
+"""Spans and log records as rows of the tables ``spans`` and ``logs``, and back, without loss.
+
+Attributes that people filter by are also columns, "promoted" by `semconv` names. The content of a
+span is stored once: ``input`` and ``output`` hold the values of the attributes that ``input_key``
+and ``output_key`` name, and ``attributes`` holds the others.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
-from ..jsontext import dumps, encodable, restore
+from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
+from .query import table_of
 
 __all__ = [
     "LOG_SCHEMA",
@@ -19,7 +25,6 @@ __all__ = [
     "SPAN_SCHEMA",
     "log_of",
     "log_table",
-    "rows_of",
     "span_table",
     "spans_of",
 ]
@@ -69,7 +74,7 @@ LOG_SCHEMA = pa.schema(
     ]
 )
 
-# The span's fields that are seldom anything but their default; kept together in `rest`.
+# Fields of a span that usually have their default value. The column `rest` holds the others.
 _REST = (
     "scope_attributes",
     "trace_state",
@@ -80,68 +85,46 @@ _REST = (
 )
 
 
-# Gives memory back; the default pool keeps some 50 MB of it.
-_POOL = pa.system_memory_pool()
-
-
-class _Texts:
-    """JSON texts of mappings that many rows share, such as the resource."""
+class _JsonCache:
+    """A cache of the JSON text of mappings that many rows share, such as the resource."""
 
     def __init__(self) -> None:
         self.texts: dict[int, tuple[Mapping[str, Any], str]] = {}
 
-    def of(self, value: Mapping[str, Any]) -> str:
+    def text(self, value: Mapping[str, Any]) -> str:
         known = self.texts.get(id(value))
         if known is None or known[0] is not value:
-            # The mapping is kept with its text so that its id stays its own.
+            # Keeping the mapping keeps its id from being given to another one.
             known = self.texts[id(value)] = (value, dumps(value))
         return known[1]
 
 
 def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
-    """Return spans as a table of the schema of ``spans``.
+    """Return spans as rows of ``spans``.
 
     Args:
         spans: The spans.
-        seq: The number of the first; the others count up.
+        seq: The number of the first. The numbers of the others follow.
     """
-    texts = _Texts()
-    rows = [_span_row(span, seq + index, texts) for index, span in enumerate(spans)]
+    cache = _JsonCache()
+    rows = [_span_row(span, seq + index, cache) for index, span in enumerate(spans)]
     return table_of(rows, SPAN_SCHEMA)
 
 
 def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
-    """Return log records as a table of the schema of ``logs``.
+    """Return log records as rows of ``logs``.
 
     Args:
         records: The records.
-        seq: The number of the first; the others count up.
+        seq: The number of the first. The numbers of the others follow.
     """
-    texts = _Texts()
-    rows = [_log_row(record, seq + index, texts) for index, record in enumerate(records)]
+    cache = _JsonCache()
+    rows = [_log_row(record, seq + index, cache) for index, record in enumerate(records)]
     return table_of(rows, LOG_SCHEMA)
 
 
-def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Return rows of values as a table; text loses the lone surrogates that UTF-8 cannot hold."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = []
-    for column, field in zip(columns, schema, strict=True):
-        try:
-            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
-        except UnicodeEncodeError:
-            arrays.append(pa.array([_encodable(value) for value in column], field.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    return [_encodable(item) for item in value] if isinstance(value, list) else value
-
-
-# The promoted columns in their order, each with the attributes it may come from, the first of
-# them first.
+# The promoted columns in their order, each with the attributes that it is read from, preferred
+# first.
 _TEXTS = (
     semconv.OPERATION,
     semconv.AGENT_NAME,
@@ -157,22 +140,22 @@ _NUMBERS = (semconv.TOKENS_IN, semconv.TOKENS_OUT)
 _CONTENTS = (semconv.INPUT, semconv.OUTPUT)
 _INT64 = 1 << 63
 
-# Places in one of the three, each with the attributes that are there.
+# Positions in one of the three tuples above, each with the attributes that a span has.
 _Sources = tuple[tuple[int, tuple[str, ...]], ...]
 
 
 @lru_cache(maxsize=1024)
 def _sources(keys: tuple[str, ...]) -> tuple[_Sources, _Sources, _Sources]:
-    """Return which promoted columns a span's attributes may fill, and from which of them.
+    """Return the promoted columns that a span's attributes can fill, each with these attributes.
 
-    Spans of one kind have the same attributes, so this is seldom worked out.
+    Spans of one kind have the same attributes, so most results come from the cache.
     """
-    there = frozenset(keys)
+    present = frozenset(keys)
     texts, numbers, contents = (
         tuple(
             (column, found)
             for column, names in enumerate(columns)
-            if (found := tuple(name for name in names if name in there))
+            if (found := tuple(name for name in names if name in present))
         )
         for columns in (_TEXTS, _NUMBERS, _CONTENTS)
     )
@@ -198,14 +181,14 @@ def _first_number(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> int |
 
 
 def _first_content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    """Return the first attribute that is text, by name."""
+    """Return the name of the first attribute with a text as its value."""
     for key in keys:
         if isinstance(attributes[key], str):
             return key
     return None
 
 
-def _span_row(span: Span, seq: int, shared: _Texts) -> tuple[Any, ...]:
+def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
     attributes = span.attributes
     texts, numbers, contents = _sources(tuple(attributes))
     promoted: list[str | None] = [None] * len(_TEXTS)
@@ -243,7 +226,7 @@ def _span_row(span: Span, seq: int, shared: _Texts) -> tuple[Any, ...]:
         dumps(rest),
         _events_text(span.events) if span.events else None,
         _links_text(span.links) if span.links else None,
-        shared.of(span.resource),
+        cache.text(span.resource),
         _rest_text(span),
         seq,
     )
@@ -270,7 +253,7 @@ def _rest_text(span: Span) -> str | None:
     return dumps({name: value for name in _REST if (value := getattr(span, name))})
 
 
-# What a span is made of; the promoted columns repeat what is in the attributes.
+# The columns that a span is built from. Promoted columns only repeat attributes.
 SPAN_COLUMNS = (
     "trace_id, span_id, parent_id, name, kind, start_ns, end_ns, status_code, status_message, "
     "scope, scope_version, seq, input_key, input, output_key, output, attributes, events, links, "
@@ -319,7 +302,7 @@ def spans_of(table: pa.Table) -> list[Span]:
     return spans
 
 
-def _log_row(record: LogRecord, seq: int, texts: _Texts) -> tuple[Any, ...]:
+def _log_row(record: LogRecord, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
     body, attributes = dumps(record.body), dumps(record.attributes)
     identity = (
         f"{record.trace_id}\0{record.span_id}\0{record.time_ns}\0{record.observed_ns}\0"
@@ -338,7 +321,7 @@ def _log_row(record: LogRecord, seq: int, texts: _Texts) -> tuple[Any, ...]:
         record.scope_version,
         body,
         attributes,
-        texts.of(record.resource),
+        cache.text(record.resource),
         record.dropped_attributes,
         hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=12).hexdigest(),
         seq,
@@ -363,9 +346,3 @@ def log_of(row: Mapping[str, Any]) -> LogRecord:
         dropped_attributes=row["dropped_attributes"],
         seq=row["seq"],
     )
-
-
-def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
-    """Yield a table's rows as mappings."""
-    for batch in table.to_batches(max_chunksize=4096):
-        yield from batch.to_pylist()

@@ -100,7 +100,7 @@ def test_of_runs_that_say_the_same_the_last_is_followed(store: Store):
     (turn,) = [one for one in store.trajectories.read() if one.follows]
     runs = [LooseRun(turn.service, turn.chain, turn.follows, turn.start_ns)]
 
-    found = store.pending.linked(runs, [turn.root_span.trace_id], [Range(9, 9)])
+    found = store.related.by_messages(runs, [turn.root_span.trace_id], [Range(9, 9)])
 
     assert found == [f"{3:032x}"]
     assert turn.history is not None
@@ -114,7 +114,7 @@ def test_a_trace_that_a_run_of_another_is_made_of_is_told_with_it(store: Store):
     refresh(store)
     run = next(one for one in store.trajectories.read() if len(one.trace_ids) > 1)
 
-    found = store.pending.told_with([run.trace_ids[-1]])
+    found = store.related.by_runs([run.trace_ids[-1]])
 
     assert run.root_span.trace_id != run.trace_ids[-1]
     assert sorted(found) == sorted(run.trace_ids)
@@ -265,7 +265,7 @@ def test_turns_without_a_conversation_id_find_each_other():
 
 def test_many_pages_come_to_what_one_comes_to(monkeypatch: pytest.MonkeyPatch):
     """The fetching of pages in parts gives every trace once."""
-    monkeypatch.setattr("oteval.store.pending._FETCHED", 3)
+    monkeypatch.setattr("oteval.store.pending_traces._FETCHED", 3)
     with Store() as store:
         store.spans.write([span(number, number) for number in range(1, 11)])
 

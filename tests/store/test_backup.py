@@ -63,7 +63,7 @@ def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path):
     """A name that is taken is refused, and the file left alone."""
     (tmp_path / "taken").write_text("mine")
 
-    with Store(path) as store, pytest.raises(StoreError, match="is there already"):
+    with Store(path) as store, pytest.raises(StoreError, match="exists already"):
         store.backup(tmp_path / "taken")
 
     assert (tmp_path / "taken").read_text() == "mine"

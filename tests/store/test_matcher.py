@@ -12,7 +12,7 @@ from oteval.model import Message, ToolCall, Trajectory
 from oteval.pipeline import refresh
 from oteval.selection import Selection
 from oteval.store import Store
-from oteval.store.matching import ArgumentMode, MatchMode
+from oteval.store.matcher import ArgumentMode, MatchMode
 
 from ..make import CAPTURES, asks, call, capture, keep, run
 

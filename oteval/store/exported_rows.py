@@ -1,4 +1,7 @@
-"""Spans and log records back from the rows of Parquet files that were exported from a store."""
+"""Spans and log records from Parquet files that `Spans.export` and `Spans.export_logs` gave.
+
+Unlike the store's own tables, a file may hold anything, so every row is checked.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from ..model import LogRecord, Span
-from .rows import LOG_SCHEMA, SPAN_COLUMNS, SPAN_SCHEMA, log_of, rows_of, spans_of
+from .query import rows_of
+from .telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS, SPAN_SCHEMA, log_of, spans_of
 
 __all__ = ["LOG_NAMES", "SPAN_NAMES", "exported_logs", "exported_spans"]
 
 SPAN_NAMES = tuple(SPAN_COLUMNS.split(", "))
-"""The columns of exported spans that are read."""
+"""The columns that are read of exported spans."""
 LOG_NAMES = tuple(name for name in LOG_SCHEMA.names if name not in ("service", "fingerprint"))
-"""The columns of exported log records that are read."""
+"""The columns that are read of exported log records."""
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}").fullmatch
 _SPAN_ID = re.compile(r"[0-9a-f]{16}").fullmatch
-_MAY_LACK = {"input_key", "input", "output_key", "output", "events", "links", "rest"}
+_OPTIONAL = {"input_key", "input", "output_key", "output", "events", "links", "rest"}
 _BAD_JSON = (AttributeError, KeyError, TypeError, RecursionError)
 
 
@@ -28,7 +32,7 @@ def exported_spans(rows: pa.RecordBatch) -> list[Span]:
     """Return the spans of some rows.
 
     Raises:
-        ValueError: One of them is no row that a store writes.
+        ValueError: A store cannot have written one of the rows.
     """
     table = _table(rows, SPAN_NAMES, SPAN_SCHEMA)
     try:
@@ -45,7 +49,7 @@ def exported_logs(rows: pa.RecordBatch) -> list[LogRecord]:
     """Return the log records of some rows.
 
     Raises:
-        ValueError: One of them is no row that a store writes.
+        ValueError: A store cannot have written one of the rows.
     """
     table = _table(rows, LOG_NAMES, LOG_SCHEMA)
     try:
@@ -64,9 +68,9 @@ def _table(rows: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> pa.
         table = pa.Table.from_batches([rows]).select(names).cast(wanted)
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"other columns than a store writes ({error})") from None
-    lacking = [name for name in names if name not in _MAY_LACK and table[name].null_count]
-    if lacking:
-        raise ValueError(f"no {lacking[0]}")
+    missing = [name for name in names if name not in _OPTIONAL and table[name].null_count]
+    if missing:
+        raise ValueError(f"no {missing[0]}")
     return table
 
 

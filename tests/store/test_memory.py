@@ -10,8 +10,8 @@ import pytest
 
 from oteval.errors import TooLarge
 from oteval.model import Message, Trajectory
-from oteval.store import Allowance, Store, trajectories
-from oteval.store.wide import fetched
+from oteval.store import ReadLimit, Store, trajectories
+from oteval.store.memory import fetched
 
 from ..make import keep, run
 
@@ -43,7 +43,7 @@ def memory(store: Store) -> str:
 def test_runs_that_need_more_memory_are_read_in_order(wide: Path) -> None:
     """DuckDB is given more, for a run by its id too, and what is read is all there is."""
     with Store(wide) as store:
-        store.use_memory("32MiB")
+        store.set_memory_limit("32MiB")
         alone = store.trajectories.get(run(7).id)
         found = list(store.trajectories.read())
         limit = memory(store)
@@ -57,7 +57,7 @@ def test_runs_that_need_more_memory_are_read_in_order(wide: Path) -> None:
 def test_who_asks_a_server_for_them_is_answered(wide: Path) -> None:
     """The process that has the database gives DuckDB the memory."""
     with Store(wide, served=False) as store:
-        store.use_memory("32MiB")
+        store.set_memory_limit("32MiB")
         serving = store.serve(lambda _: b"", {})
         try:
             with Store(wide) as other:
@@ -95,11 +95,11 @@ def test_more_than_is_allowed_is_not_read(store: Store) -> None:
     keep(store, wide_run(1), wide_run(2))
     connection = store._connection
 
-    enough = Allowance(3 * MB)
+    enough = ReadLimit(3 * MB)
     found = fetched(connection, ANSWERS, enough)
     with pytest.raises(TooLarge, match="more than 3 MiB"):
         fetched(connection, ANSWERS, enough)
-    once = fetched(connection, f"{ANSWERS} LIMIT 1", Allowance(3 * MB))
+    once = fetched(connection, f"{ANSWERS} LIMIT 1", ReadLimit(3 * MB))
 
     assert (found.num_rows, once.num_rows) == (2, 1)
 
@@ -108,12 +108,12 @@ def test_rows_that_no_memory_is_enough_for_are_too_large(
     wide: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where DuckDB may take no more, a trace is refused, and narrow rows can be read on."""
-    monkeypatch.setattr("oteval.store.wide._CEILING", 33 * MB)
+    monkeypatch.setattr("oteval.store.memory._CEILING", 33 * MB)
     with Store(wide) as store:
-        store.use_memory("32MiB")
+        store.set_memory_limit("32MiB")
 
         with pytest.raises(TooLarge, match="33 MiB of memory"):
-            fetched(store._connection, ANSWERS, Allowance(1 << 40))
+            fetched(store._connection, ANSWERS, ReadLimit(1 << 40))
         count = store.trajectories.count()
 
     assert count == 40

@@ -1,7 +1,7 @@
-"""The database copied whole: the copy has no holes where rows were deleted, so it is smaller.
+"""Backups and compaction: both copy the whole database, without the space of deleted rows.
 
-The copy is made by ``COPY FROM DATABASE`` into the one file beside the database that its connection
-may reach, checked table by table, and then takes the place of a backup, or of the database itself.
+``COPY FROM DATABASE`` copies it to the only file beside the database that its connection may open.
+The copy is checked table by table. It then becomes the backup, or replaces the database.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import duckdb
 from ..errors import StoreError, StoreLocked
 from ..files import exclusive_lock, sync_folder
 from .connection import attach_new, copy_files, copy_path
+from .query import transaction
 
-__all__ = ["Copied", "copy_to", "replace_by_copy"]
+__all__ = ["CopyReport", "copy_to", "replace_by_copy"]
 
 
-class Copied(NamedTuple):
-    """What a copy came to.
+class CopyReport(NamedTuple):
+    """The contents and sizes of a copy.
 
     Attributes:
-        rows: How many rows it has, by table.
+        rows: The number of rows by table.
         before: The size of the database (bytes).
         after: The size of the copy (bytes).
     """
@@ -37,23 +38,23 @@ class Copied(NamedTuple):
     after: int
 
 
-def copy_to(connection: duckdb.DuckDBPyConnection, database: str, target: Path) -> Copied:
-    """Copy the database as it is at this moment; others may go on writing.
+def copy_to(connection: duckdb.DuckDBPyConnection, database: str, target: Path) -> CopyReport:
+    """Copy the database as it is at this moment. Other connections may write meanwhile.
 
     Args:
-        connection: The database's connection.
-        database: Its path.
-        target: The file to make.
+        connection: A connection to the database.
+        database: The database's path.
+        target: The file to create.
 
     Raises:
-        StoreError: There is such a file, it cannot be written, or the copy is not complete.
+        StoreError: The file exists or cannot be written, or the copy is not complete.
     """
     if target.exists():
-        raise StoreError(f"{target}: is there already; give another name, or remove it first")
+        raise StoreError(f"{target}: exists already; give another name, or remove it first")
     if not target.absolute().parent.is_dir():
-        raise StoreError(f"{target}: its folder does not exist; make it first")
+        raise StoreError(f"{target}: its folder does not exist; create it first")
     with _copy(connection, database) as (copy, rows):
-        found = Copied(rows, Path(database).stat().st_size, copy.stat().st_size)
+        found = CopyReport(rows, Path(database).stat().st_size, copy.stat().st_size)
         try:
             _move(copy, target)
         except OSError as error:
@@ -61,16 +62,16 @@ def copy_to(connection: duckdb.DuckDBPyConnection, database: str, target: Path) 
     return found
 
 
-def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Copied:
-    """Put a copy in the database's place; closes the connection.
+def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> CopyReport:
+    """Replace the database by a copy, and close the connection.
 
     Args:
         connection: The only connection to the database.
-        database: Its path.
+        database: The database's path.
 
     Raises:
-        StoreError: The copy is not complete; the database is as it was.
-        StoreLocked: Another process was quicker to open the database.
+        StoreError: The copy is not complete; the database is unchanged.
+        StoreLocked: Another process opened the database meanwhile; it is unchanged.
     """
     path = Path(database).absolute()
     with _copy(connection, database) as (copy, rows):
@@ -79,7 +80,7 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
         was = path.stat()
         with path.open("r+b") as file:
             try:
-                # DuckDB refuses to open a file while somebody has this lock.
+                # DuckDB does not open a file that another process has locked.
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise StoreLocked(f"{path}: another process opened it; try again") from None
@@ -88,7 +89,7 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
                 *(now.st_ino, now.st_size, now.st_mtime_ns),
             ) or Path(f"{path}.wal").exists():
                 raise StoreLocked(f"{path}: another process changed it; try again")
-            found = Copied(rows, was.st_size, copy.stat().st_size)
+            found = CopyReport(rows, was.st_size, copy.stat().st_size)
             shutil.copymode(path, copy)
             copy.replace(path)
             sync_folder(path.parent)
@@ -99,16 +100,16 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
 def _copy(
     connection: duckdb.DuckDBPyConnection, database: str
 ) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Copy the database beside itself; the copy is removed at the end, unless it was moved."""
+    """Copy the database to the file beside it, which is removed at the end if it was not moved."""
     copy = copy_path(database)
     with _locked(copy):
         try:
             with suppress(duckdb.Error):
-                # Left by a process that was killed while it copied by way of this server.
+                # A client that was killed while it copied through this server left it attached.
                 connection.execute("DETACH DATABASE IF EXISTS copy")
             _remove(database)
             try:
-                rows = _copied(connection, copy)
+                rows = _make_copy(connection, copy)
             except duckdb.Error as error:
                 raise StoreError(f"{copy}: {str(error).splitlines()[0]}") from error
             with copy.open("rb") as file:
@@ -118,21 +119,15 @@ def _copy(
             _remove(database)
 
 
-def _copied(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]:
-    """Make the copy, all of it in the file itself, and return how many rows it has by table."""
+def _make_copy(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]:
+    """Create the copy, without a write-ahead log, and return its number of rows by table."""
     attach_new(connection, copy, "copy")
     try:
-        connection.begin()
-        try:
+        with transaction(connection):
             connection.execute("COPY FROM DATABASE store TO copy")
-            rows = _rows(connection, "store")
-            if rows != _rows(connection, "copy"):
+            rows = _rows_by_table(connection, "store")
+            if rows != _rows_by_table(connection, "copy"):
                 raise StoreError(f"{copy}: the copy is not complete; nothing was replaced")
-            connection.commit()
-        except BaseException:
-            with suppress(duckdb.Error):
-                connection.rollback()
-            raise
         connection.execute("FORCE CHECKPOINT copy")
     finally:
         connection.execute("DETACH copy")
@@ -141,7 +136,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]
     return rows
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, int]:
+def _rows_by_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, int]:
     tables = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [name]
     ).fetchall()
@@ -155,7 +150,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, int]:
 
 
 def _move(copy: Path, target: Path) -> None:
-    """Move a file, to another file system too; it is there whole or not at all."""
+    """Move a file, also to another file system; the target is complete or missing."""
     try:
         copy.rename(target)
     except OSError:
@@ -178,13 +173,15 @@ def _remove(database: str) -> None:
 
 @contextmanager
 def _locked(copy: Path) -> Iterator[None]:
-    """Keep every other process from copying the same database."""
+    """Prevent other processes from copying the same database."""
     path = Path(f"{copy}.lock")
     with ExitStack() as stack:
         try:
             stack.enter_context(exclusive_lock(path))
         except BlockingIOError:
-            raise StoreError(f"{copy}: another process is copying the database") from None
+            raise StoreError(
+                f"{copy}: another process is copying the database; try again later"
+            ) from None
         try:
             yield
         finally:

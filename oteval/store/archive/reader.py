@@ -1,0 +1,142 @@
+"""Reads archived spans and log records: those of some traces, or all of them.
+
+The database says which files there are. pyarrow reads them in the process that asks, because the
+connections of DuckDB can reach no file but the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ...errors import ArchiveMissing
+from ..query import number, wanted
+from ..telemetry_rows import LOG_SCHEMA, SPAN_SCHEMA
+
+__all__ = ["SCHEMAS", "ArchiveReader", "rows_not_in"]
+
+SCHEMAS = {"spans": SPAN_SCHEMA, "logs": LOG_SCHEMA}
+_IDENTITY = {"spans": ("trace_id", "span_id"), "logs": ("fingerprint",)}
+
+
+class ArchiveReader:
+    """Reads the archived spans and log records of a store.
+
+    ``kind`` is ``spans`` or ``logs`` everywhere.
+
+    Args:
+        connection: The store's connection.
+        database: The store's path. Stored paths of files are relative to its folder.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, database: str) -> None:
+        self._connection = connection
+        self.base = Path(database).absolute().parent
+
+    def count(self, kind: str) -> int:
+        """Return the number of archived rows of a kind."""
+        return number(
+            self._connection,
+            'SELECT coalesce(sum("rows"), 0) FROM archived_files '
+            "WHERE kind = ? AND state = 'kept'",
+            [kind],
+        )
+
+    def of_traces(self, kind: str, trace_ids: Sequence[str]) -> pa.Table:
+        """Return all archived rows of a kind that some traces have.
+
+        Raises:
+            ArchiveMissing: One of the files is missing.
+        """
+        paths = [path for path, _ in self.files(kind, trace_ids)]
+        return pa.concat_tables(
+            [SCHEMAS[kind].empty_table(), *(self.read(path, kind, trace_ids) for path in paths)]
+        )
+
+    def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
+        """Return those of some traces that have rows in missing files."""
+        found: set[str] = set()
+        for kind in SCHEMAS:
+            for path, traces in self.files(kind, trace_ids):
+                if not (self.base / path).exists():
+                    found.update(traces)
+        return found
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a kind, file by file.
+
+        Raises:
+            ArchiveMissing: One of the files is missing.
+        """
+        rows = self._connection.execute(
+            "SELECT path FROM archived_files WHERE kind = ? AND state = 'kept' ORDER BY path",
+            [kind],
+        ).fetchall()
+        for (path,) in rows:
+            yield from self.read(path, kind).to_batches()
+
+    def without_archived(self, kind: str, table: pa.Table) -> pa.Table:
+        """Return the rows of a table that are not archived yet."""
+        traces = sorted(set(filter(None, table["trace_id"].unique().to_pylist())))
+        return rows_not_in(self.of_traces(kind, traces), table, kind)
+
+    def files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return the files of a kind with rows of some traces, each with the traces it has."""
+        if not trace_ids:
+            return []
+        with wanted(self._connection, "trace_id", trace_ids):
+            # Comparing hashes is fast; comparing the ids as well is exact.
+            rows = self._connection.execute(
+                """
+                SELECT f.path, list(DISTINCT t.trace_id)
+                FROM archived_traces t
+                JOIN (SELECT trace_id, md5_number_lower(trace_id) AS "key" FROM wanted) w
+                  ON t."key" = w."key" AND t.trace_id = w.trace_id
+                JOIN archived_files f ON t.file = f.file
+                WHERE f.kind = ? AND f.state = 'kept'
+                GROUP BY f.path ORDER BY f.path
+                """,
+                [kind],
+            ).fetchall()
+        return [(str(path), list(traces)) for path, traces in rows]
+
+    def read(self, path: str, kind: str, trace_ids: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of a file.
+
+        Args:
+            path: The file, relative to the database's folder.
+            kind: The kind of its rows.
+            trace_ids: Return only the rows of these traces.
+
+        Raises:
+            ArchiveMissing: The file is missing or cannot be read.
+        """
+        # A slow import that only databases with an archive need.
+        import pyarrow.dataset as ds
+
+        place = self.base / path
+        condition: Any = None
+        if trace_ids is not None:
+            condition = ds.field("trace_id").isin(pa.array(trace_ids, pa.string()))
+        try:
+            file = ds.dataset(place, format="parquet", partitioning=None)
+            return file.to_table(filter=condition).cast(SCHEMAS[kind])
+        except (OSError, pa.ArrowException) as error:
+            reason = f"cannot be read ({error})" if place.exists() else "is missing"
+            raise ArchiveMissing(
+                f"{place}: this file with archived {kind} {reason}; put the archive back in place"
+            ) from error
+
+
+def rows_not_in(known: pa.Table, table: pa.Table, kind: str) -> pa.Table:
+    """Return the rows of a table that a second table of the same kind does not have."""
+    if not table.num_rows or not known.num_rows:
+        return table
+    names = _IDENTITY[kind]
+    known_keys = set(zip(*(known[name].to_pylist() for name in names), strict=True))
+    keys = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return table.filter(pa.array([key not in known_keys for key in keys], pa.bool_()))

@@ -1,0 +1,427 @@
+"""The state of live scoring: complete traces, conversations, and the progress of evaluators.
+
+There is no queue. Waiting for an evaluator are the current trajectories of complete traces without
+a score of its version, so a restarted server finds them again, however it ended.
+
+Tables:
+
+- ``completions``: when traces were complete, appended; the newest of a trace counts.
+- ``trace_conversations``: the conversations of traces, noted when their spans arrive.
+- ``live_rules``: since when an evaluator's version runs, and up to which completion it is done.
+- ``evaluator_spend``: the cost of evaluators by day, appended; the sum counts.
+- ``progress``: the stage ``live``; see `progress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from .progress import done_by_stage, replace_done
+from .query import first_row, insert, number, registered, table_of, transaction, wanted
+from .ranges import EVERYWHERE, Range, current_in
+
+__all__ = [
+    "CompletedTrace",
+    "EvaluationState",
+    "EvaluatorProgress",
+    "LiveState",
+    "TraceArrival",
+    "is_store_failure",
+]
+
+# The bit of OTLP's span flags for a parent in another process: the span is the root of its part.
+_REMOTE = 0x200
+_UNLIMITED = 1 << 60
+_COMPLETIONS = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("trace_id", pa.string()),
+        ("seq", pa.int64()),
+        ("reason", pa.string()),
+        ("time_ns", pa.int64()),
+        ("first_seq", pa.int64()),
+    ]
+)
+_CONVERSATIONS = pa.schema(
+    [("conversation_id", pa.string()), ("trace_id", pa.string()), ("seq", pa.int64())]
+)
+# The archived traces, with the number of their last row in the archive.
+_ARCHIVED = """
+    SELECT trace_id, max(last_seq) AS last_seq
+    FROM archived_traces JOIN archived_files USING (file) GROUP BY trace_id
+    """
+
+
+def is_store_failure(error: BaseException) -> bool:
+    """Return whether the database itself fails, so that any other use of it would fail as well."""
+    broken = (duckdb.IOException, duckdb.FatalException, duckdb.OutOfMemoryException)
+    return isinstance(error, (OSError, duckdb.TransactionException, *broken))
+
+
+class TraceArrival(NamedTuple):
+    """The spans and log records of a trace that arrived together.
+
+    Attributes:
+        trace_id: The trace.
+        has_root: Whether its root span is among them.
+        first: The number of the first span or log record.
+        last: The number of the last one.
+        conversations: The conversation ids of the spans.
+        rows: The number of spans and log records.
+    """
+
+    trace_id: str
+    has_root: bool
+    first: int
+    last: int
+    conversations: Sequence[str] = ()
+    rows: int = 1
+
+
+class CompletedTrace(NamedTuple):
+    """A complete trace.
+
+    Attributes:
+        trace_id: The trace.
+        seq: The number of its last span or log record.
+        reason: The reason for which it counts as complete.
+        first: The number of the first row since its previous completion, or None if that is not
+            known; above `seq` if there was none.
+    """
+
+    trace_id: str
+    seq: int
+    reason: str
+    first: int | None = None
+
+
+class EvaluatorProgress(NamedTuple):
+    """The progress of an evaluator's version.
+
+    Attributes:
+        since_ns: When live scoring first ran it.
+        settled: It is done with all completions up to this number.
+    """
+
+    since_ns: int
+    settled: int
+
+
+class EvaluationState(NamedTuple):
+    """A trajectory of a complete trace, and the scores that one evaluator's version gave it.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        rev: Its current revision.
+        trace_id: The trace of its root span.
+        completion: The number of the trace's newest completion.
+        evaluator: The evaluator, or None if no evaluator has scored this revision.
+        version: The evaluator's version.
+        status: The status of its newest score.
+        deferred: Whether that score only postpones the evaluation.
+        errors: The number of its scores with the status ``error``.
+        time_ns: The time of its newest score.
+        start_ns: When the trajectory begins.
+    """
+
+    trajectory_id: str
+    rev: int
+    trace_id: str
+    completion: int
+    evaluator: str | None = None
+    version: str | None = None
+    status: str | None = None
+    deferred: bool = False
+    errors: int = 0
+    time_ns: int = 0
+    start_ns: int = 0
+
+
+class LiveState:
+    """The state of live scoring in a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit everything that is written inside the block together, or none of it."""
+        with transaction(self._connection):
+            yield
+
+    def floor(self) -> int:
+        """Return the number up to which all spans and log records belong to complete traces."""
+        return done_by_stage(self._connection, "live")
+
+    def arrivals(self, after: int) -> list[TraceArrival]:
+        """Return the rows with numbers above `after`, by trace; "" for log records without one."""
+        rows = self._connection.execute(
+            f"""
+            SELECT trace_id, bool_or(is_root), min(seq), max(seq), coalesce(
+                list(DISTINCT conversation_id) FILTER (conversation_id IS NOT NULL), []
+            ), count(*) FROM (
+                SELECT trace_id, seq, conversation_id, coalesce(parent_id, '') = '' OR coalesce(
+                    try_cast(regexp_extract(rest, '"flags":([0-9]+)', 1) AS BIGINT) & {_REMOTE}, 0
+                ) <> 0 AS is_root
+                FROM spans WHERE seq > $after
+                UNION ALL
+                SELECT coalesce(trace_id, ''), seq, NULL, FALSE FROM logs WHERE seq > $after
+            )
+            GROUP BY trace_id ORDER BY min(seq)
+            """,  # noqa: S608
+            {"after": after},
+        ).fetchall()
+        return [TraceArrival(*found) for found in rows]
+
+    def note(self, arrivals: Iterable[TraceArrival]) -> None:
+        """Note the conversations of arrivals, before any of their traces is complete."""
+        rows = [
+            (conversation, one.trace_id, one.last)
+            for one in arrivals
+            for conversation in one.conversations
+        ]
+        if rows:
+            insert(self._connection, "trace_conversations", table_of(rows, _CONVERSATIONS))
+
+    def keys(self) -> pa.Array:
+        """Return ``md5_number_lower`` of all traces that were complete once or are archived."""
+        found = self._connection.sql(
+            'SELECT md5_number_lower(trace_id) AS "key" FROM completions '
+            'UNION SELECT "key" FROM archived_traces ORDER BY "key"'
+        ).to_arrow_table()
+        return found["key"].combine_chunks()
+
+    def numbers(self, traces: Sequence[str]) -> list[Range] | None:
+        """Return the ranges of `seq` that hold the rows of some traces up to their last completion.
+
+        The ranges leave out rows that arrived later, and archived rows.
+
+        Returns:
+            The ranges, or None if they are not known for every trace.
+        """
+        with wanted(self._connection, "trace_id", traces):
+            rows = self._connection.execute(
+                """
+                SELECT coalesce(first_seq, 0), seq, trace_id FROM completions
+                SEMI JOIN wanted USING (trace_id)
+                UNION ALL
+                SELECT 1, 0, a.trace_id FROM archived_traces a
+                JOIN (SELECT trace_id, md5_number_lower(trace_id) AS "key" FROM wanted) w
+                  ON a."key" = w."key" AND a.trace_id = w.trace_id
+                """
+            ).fetchall()
+        if len({name for _, _, name in rows}) < len(set(traces)):
+            return None
+        return [Range(first, last) for first, last, _ in rows]
+
+    def newest_completion(self) -> int:
+        """Return the number of the newest completion, or 0 without any."""
+        return number(self._connection, "SELECT coalesce(max(number), 0) FROM completions")
+
+    def newest_completion_ns(self) -> int:
+        """Return the time (ns) of the newest completion, or 0 without any."""
+        return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
+
+    def completed(self, traces: Sequence[str]) -> frozenset[str]:
+        """Return those of some traces that were complete once or are archived."""
+        with wanted(self._connection, "trace_id", traces):
+            rows = self._connection.execute(
+                "SELECT trace_id FROM completions SEMI JOIN wanted USING (trace_id) "
+                "UNION SELECT trace_id FROM archived_traces SEMI JOIN wanted USING (trace_id)"
+            ).fetchall()
+        return frozenset(name for (name,) in rows)
+
+    def complete(self, traces: Sequence[CompletedTrace], first: int, now: int) -> None:
+        """Note that some traces are complete.
+
+        Args:
+            traces: The traces.
+            first: The number of the first completion. The numbers of the others follow.
+            now: The time (ns).
+        """
+        rows = [
+            (completion, one.trace_id, one.seq, one.reason, now, one.first)
+            for completion, one in enumerate(traces, first)
+        ]
+        insert(self._connection, "completions", table_of(rows, _COMPLETIONS))
+
+    def advance(self, floor: int) -> None:
+        """Note that all rows up to a number belong to complete traces and are reconstructed.
+
+        The caller has begun a transaction.
+        """
+        replace_done(self._connection, "live", floor)
+        replace_done(self._connection, "reconstruct", floor)
+
+    def todo(
+        self,
+        *,
+        after: int = -1,
+        since_ns: int = 0,
+        traces: Sequence[str] | None = None,
+        times: Sequence[Range] = (EVERYWHERE,),
+        unjudged: Collection[str] = (),
+        limit: int | None = None,
+    ) -> list[EvaluationState]:
+        """Return the current trajectories of complete traces, with the scores of each.
+
+        Args:
+            after: Only completions with higher numbers. By default all, and archived traces.
+            since_ns: Only completions at this time or later.
+            traces: Only these traces.
+            times: The times (ns) in which their spans begin. Every trajectory overlaps one.
+            unjudged: Trajectories that are new, and so have no scores to look up.
+            limit: At most this many traces, those that were complete first.
+        """
+        completions = "SELECT trace_id, number, time_ns FROM completions"
+        if traces is not None:
+            # The completions of archived traces are deleted; see `forget`.
+            completions = (
+                f"SELECT * FROM ({completions} UNION ALL SELECT trace_id, 0, {_UNLIMITED} "  # noqa: S608
+                "FROM archived_traces) SEMI JOIN wanted USING (trace_id)"
+            )
+        runs = current_in(
+            "SELECT trajectory_id, rev, trace_id, start_ns FROM trajectories "
+            "WHERE start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
+        only = nullcontext() if traces is None else wanted(self._connection, "trace_id", traces)
+        with only:
+            rows = self._connection.execute(
+                f"""
+                WITH wanted_traces AS (
+                    SELECT trace_id, max(number) AS completion FROM ({completions})
+                    WHERE number > $after AND time_ns >= $since GROUP BY trace_id
+                    ORDER BY completion LIMIT $limit
+                )
+                SELECT DISTINCT completion, trajectory_id, rev, trace_id, start_ns FROM ({runs})
+                JOIN wanted_traces USING (trace_id)
+                ORDER BY completion, start_ns, trajectory_id
+                """,  # noqa: S608
+                {
+                    "after": after,
+                    "since": since_ns,
+                    "limit": _UNLIMITED if limit is None else limit,
+                },
+            ).fetchall()
+        scores = self._scores([(name, rev) for _, name, rev, *_ in rows if name not in unjudged])
+        return [
+            EvaluationState(name, rev, trace_id, completion, *fields)._replace(start_ns=start_ns)
+            for completion, name, rev, trace_id, start_ns in rows
+            for fields in scores.get((name, rev), [()])
+        ]
+
+    def _scores(self, runs: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[Any]]:
+        """Return the scores of revisions as the fields of `EvaluationState` from `evaluator` on."""
+        if not runs:
+            return {}
+        names, revs = [name for name, _ in runs], [rev for _, rev in runs]
+        revisions = pa.table({"trajectory_id": names, "rev": revs})
+        with registered(self._connection, "revisions", revisions):
+            rows = self._connection.execute(
+                """
+                SELECT s.trajectory_id, s.rev, evaluator, version, arg_max(status, seq),
+                       coalesce(arg_max(contains(metadata, '"oteval.deferred"'), seq), FALSE),
+                       count(*) FILTER (status = 'error'), max(time_ns)
+                FROM scores s SEMI JOIN revisions USING (trajectory_id, rev)
+                GROUP BY ALL
+                """
+            ).fetchall()
+        found: dict[tuple[str, int], list[Any]] = {}
+        for name, rev, *fields in rows:
+            found.setdefault((name, rev), []).append(fields)
+        return found
+
+    def rule(self, evaluator: str, version: str) -> EvaluatorProgress | None:
+        """Return the progress of an evaluator's version, or None if live scoring never ran it."""
+        found = first_row(
+            self._connection,
+            "SELECT since_ns, settled FROM live_rules WHERE evaluator = ? AND version = ?",
+            [evaluator, version],
+        )
+        return EvaluatorProgress(*found) if found else None
+
+    def settle(self, states: Mapping[tuple[str, str], EvaluatorProgress]) -> None:
+        """Note the progress of evaluators, by name and version."""
+        with self.transaction():
+            for (evaluator, version), state in states.items():
+                self._connection.execute(
+                    "DELETE FROM live_rules WHERE evaluator = ? AND version = ?",
+                    [evaluator, version],
+                )
+                self._connection.execute(
+                    "INSERT INTO live_rules VALUES (?, ?, ?, ?)", [evaluator, version, *state]
+                )
+
+    def spent(self, evaluator: str, day: str) -> tuple[float, float]:
+        """Return the cost of an evaluator on a day, in total and per call (US dollars)."""
+        found = first_row(
+            self._connection,
+            "SELECT coalesce(sum(cost), 0), coalesce(sum(cost) / sum(calls), 0) "
+            "FROM evaluator_spend WHERE evaluator = ? AND day = ?",
+            [evaluator, day],
+        )
+        return (float(found[0]), float(found[1])) if found else (0.0, 0.0)
+
+    def spend(self, costs: Iterable[tuple[str, str, int, float]]) -> None:
+        """Note costs of evaluators: name, day, number of calls, US dollars."""
+        for cost in costs:
+            self._connection.execute("INSERT INTO evaluator_spend VALUES (?, ?, ?, ?)", list(cost))
+
+    def forget(self, settled: int, before_ns: int, day: str) -> int:
+        """Delete rows that are not needed any more.
+
+        These are completions and conversations of archived traces, since the archive's tables list
+        the traces; and separate costs of past days, which are summed up.
+
+        Args:
+            settled: All evaluators in force are done with the completions up to this number.
+            before_ns: Completions at this time or later stay, for evaluators that are added.
+            day: Today.
+
+        Returns:
+            The number of rows deleted.
+        """
+        with self.transaction():
+            return self._forget_archived(settled, before_ns) + self._sum_up_spend(day)
+
+    def _forget_archived(self, settled: int, before_ns: int) -> int:
+        # The newest completion stays, because the next one gets the number after it.
+        deleted = number(
+            self._connection,
+            f"""
+            DELETE FROM completions USING ({_ARCHIVED}) a
+            WHERE completions.trace_id = a.trace_id AND completions.seq <= a.last_seq
+              AND number <= ? AND time_ns < ? AND number < (SELECT max(number) FROM completions)
+            """,  # noqa: S608
+            [settled, before_ns],
+        )
+        return deleted + number(
+            self._connection,
+            f"""
+            DELETE FROM trace_conversations USING ({_ARCHIVED}) a
+            WHERE trace_conversations.trace_id = a.trace_id
+              AND trace_conversations.seq <= a.last_seq
+            """,  # noqa: S608
+        )
+
+    def _sum_up_spend(self, day: str) -> int:
+        past = self._connection.execute(
+            "SELECT evaluator, day, sum(calls)::BIGINT, sum(cost) FROM evaluator_spend "
+            "WHERE day < ? GROUP BY ALL HAVING count(*) > 1",
+            [day],
+        ).fetchall()
+        deleted = 0
+        for evaluator, when, calls, cost in past:
+            deleted += number(
+                self._connection,
+                "DELETE FROM evaluator_spend WHERE evaluator = ? AND day = ?",
+                [evaluator, when],
+            )
+            self.spend([(evaluator, when, calls, cost)])
+        return deleted - len(past)

@@ -1,0 +1,147 @@
+"""Memory: how much DuckDB may take, and how much one reading may return.
+
+DuckDB compresses 2,048 values of a column together and unpacks all of them to read one. A query on
+wide rows therefore needs memory for the rows beside those it returns as well. It is retried with
+more memory, up to a share of the machine's.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from .. import machine
+from ..errors import TooLarge
+
+__all__ = [
+    "MAX_READ_BYTES",
+    "ReadLimit",
+    "fetched",
+    "give_memory",
+    "is_short_of_memory",
+    "with_memory",
+]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_MACHINE = machine.memory()
+# The most memory that DuckDB may take.
+_CEILING = _MACHINE // 2
+# The most bytes of rows that are reconstructed together, which takes up to nine times as much.
+MAX_READ_BYTES = _MACHINE // 16
+# DuckDB reports a checkpoint without enough memory as an I/O error.
+_SHORT = re.compile(r"Out of Memory|failed to (?:pin|allocate)|could not (?:allocate|free up)")
+_BATCH = 1024
+_LIMIT = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def is_short_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that DuckDB needs more memory than it may take."""
+    return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
+
+
+class ReadLimit:
+    """A limit on the bytes that several queries may return together.
+
+    Args:
+        max_bytes: The limit.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max = self._left = max_bytes
+
+    def take(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Count batches of rows, and return them.
+
+        Raises:
+            TooLarge: They exceed the rest of the limit. None of them is counted.
+        """
+        found, left = [], self._left
+        for batch in batches:
+            left -= batch.nbytes
+            if left < 0:
+                raise TooLarge(
+                    "the trace, with the traces of its conversation, has more than "
+                    f"{self._max / (1 << 20):,.4g} MiB, which is too much to be reconstructed"
+                )
+            found.append(batch)
+        self._left = left
+        return found
+
+
+def fetched(
+    connection: duckdb.DuckDBPyConnection, query: str, limit: ReadLimit | None = None
+) -> pa.Table:
+    """Return the result of a query, run with as much memory as it needs.
+
+    Args:
+        connection: The connection.
+        query: The query, which writes nothing.
+        limit: Limits the bytes of the result.
+
+    Raises:
+        TooLarge: The result exceeds the limit, or the query needs more memory than DuckDB may take.
+    """
+    if limit is None:
+        return with_memory(connection, lambda: connection.sql(query).to_arrow_table())
+    try:
+        return with_memory(connection, lambda: _fetched(connection, query, limit))
+    except duckdb.OutOfMemoryException as error:
+        raise TooLarge(
+            "the rows of the trace, and those stored beside them, need more than "
+            f"{_CEILING >> 20:,} MiB of memory to be read"
+        ) from error
+
+
+def with_memory(connection: duckdb.DuckDBPyConnection, read: Callable[[], T]) -> T:
+    """Call a function, and again with twice the memory as long as DuckDB has too little.
+
+    Args:
+        connection: The connection that the function reads from.
+        read: The function, which writes nothing.
+    """
+    while True:
+        try:
+            return read()
+        except duckdb.OutOfMemoryException:
+            if not give_memory(connection):
+                raise
+
+
+def give_memory(connection: duckdb.DuckDBPyConnection, times: int = 2) -> bool:
+    """Multiply DuckDB's memory limit, up to a share of the machine's memory.
+
+    Args:
+        connection: A connection to the database.
+        times: The factor.
+
+    Returns:
+        Whether the limit is higher now.
+    """
+    setting = connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+    found = _LIMIT.fullmatch(setting)
+    if found is None:
+        return False
+    limit = int(float(found[1]) * _UNITS[found[2]])
+    more = min(times * limit, _CEILING)
+    if more <= limit:
+        return False
+    connection.execute("SET memory_limit = ?", [f"{more >> 10}KiB"])
+    _log.info("the database may take %d MB of memory from now on", more >> 20)
+    return True
+
+
+def _fetched(connection: Any, query: str, limit: ReadLimit) -> pa.Table:
+    relation = connection.sql(query)
+    if not isinstance(connection, duckdb.DuckDBPyConnection):
+        # A remote connection returns the result in one piece.
+        table = relation.to_arrow_table()
+        return pa.Table.from_batches(limit.take(table.to_batches()), table.schema)
+    with relation.to_arrow_reader(_BATCH) as reader:
+        return pa.Table.from_batches(limit.take(reader), reader.schema)

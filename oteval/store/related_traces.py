@@ -1,0 +1,268 @@
+"""Related traces: those that have to be reconstructed together.
+
+Traces are related by the id of their conversation, by a stored run that has spans of several, by
+model calls that two instrumentations recorded, and by what their runs say alone: in chats without a
+conversation id, the first input of a run repeats all messages of the run that it follows. The
+`follows` of the later run is then the `chain` of the earlier one. Of several runs with the same
+chain, it follows the last that began before it. Since many chats begin alike, only that one is
+looked for, and only runs for which it is that one.
+
+Nothing is written. Read are ``trajectories``, ``superseded`` and the views ``all_conversations``
+and ``noted_conversations``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from .query import registered, table_of, wanted
+from .ranges import EVERYWHERE, Range, current_in
+
+__all__ = ["LooseRun", "RelatedTraces"]
+
+_CALL_KEYS = pa.schema([("key", pa.int64()), ("is_loose", pa.bool_())])
+_COLUMNS = (
+    "trajectory_id, rev, trace_id, trace_ids, service, chain, follows, start_ns, history_id, "
+    "history_ns"
+)
+_LOOSE_RUNS = pa.schema(
+    [
+        ("service", pa.string()),
+        ("chain", pa.string()),
+        ("follows", pa.string()),
+        ("start_ns", pa.int64()),
+        ("id", pa.string()),
+        ("history_id", pa.string()),
+        ("after_ns", pa.int64()),
+    ]
+)
+# A column of ``wanted``, and the column of ``trajectories`` in which related runs have its value.
+_RELATED_BY = {
+    "follows": "chain",
+    "chain": "follows",
+    "id": "history_id",
+    "history_id": "trajectory_id",
+}
+_FOLLOWING_OR_FOLLOWED = f"""
+    WITH earlier AS (
+        SELECT chain, service, start_ns, flatten(list(trace_ids)) AS trace_ids
+        FROM stored WHERE chain <> '' GROUP BY ALL
+    )
+    SELECT DISTINCT unnest(trace_ids) FROM (
+        SELECT earlier.trace_ids FROM wanted ASOF JOIN earlier
+        ON wanted.follows = earlier.chain AND wanted.service = earlier.service
+        AND wanted.start_ns >= earlier.start_ns
+        WHERE earlier.start_ns >= wanted.after_ns
+        UNION ALL
+        SELECT stored.trace_ids FROM stored ASOF JOIN wanted
+        ON stored.follows = wanted.chain AND stored.service = wanted.service
+        AND stored.start_ns >= wanted.start_ns
+        WHERE stored.follows <> ''
+        AND coalesce(stored.history_ns, {EVERYWHERE.first}) <= wanted.start_ns
+        UNION ALL
+        SELECT trace_ids FROM stored SEMI JOIN wanted ON stored.history_id = wanted.id
+        UNION ALL
+        SELECT trace_ids FROM stored SEMI JOIN wanted ON stored.trajectory_id = wanted.history_id
+    )
+    """  # noqa: S608
+
+
+class LooseRun(NamedTuple):
+    """A run without a conversation id.
+
+    Attributes:
+        service: Its service.
+        chain: The `follows` of a run that follows it, or "".
+        follows: The chain of the run that it follows, or "".
+        start_ns: When it begins.
+        id: The id of its trajectory if that is stored, or "".
+        history_id: The id of the stored trajectory that it follows, or "".
+    """
+
+    service: str
+    chain: str
+    follows: str
+    start_ns: int
+    id: str = ""
+    history_id: str = ""
+
+
+class RelatedTraces:
+    """Finds the traces of a store that have to be reconstructed together with others."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def with_conversations(self, trace_ids: Sequence[str], *, noted: bool = False) -> list[str]:
+        """Return traces and all others that share conversations, also through third traces.
+
+        Args:
+            trace_ids: The traces.
+            noted: Use the conversations that live scoring noted, which is faster; see
+                `LiveState.note`.
+        """
+        view = "noted_conversations" if noted else "all_conversations"
+        found, new = set(trace_ids), set(trace_ids)
+        while new:
+            with wanted(self._connection, "trace_id", sorted(new)):
+                rows = self._connection.execute(
+                    f"""
+                    SELECT DISTINCT trace_id FROM {view} SEMI JOIN (
+                        SELECT conversation_id FROM {view} SEMI JOIN wanted USING (trace_id)
+                        WHERE conversation_id IS NOT NULL
+                    ) USING (conversation_id)
+                    """  # noqa: S608
+                ).fetchall()
+            new = {trace_id for (trace_id,) in rows} - found
+            found |= new
+        return sorted(found)
+
+    def in_long_conversations(self, trace_ids: Sequence[str], traces: int) -> frozenset[str]:
+        """Return those of some traces that are in long conversations, as live scoring noted them.
+
+        Args:
+            trace_ids: The traces.
+            traces: The number of traces from which on a conversation is long.
+        """
+        with wanted(self._connection, "trace_id", trace_ids):
+            rows = self._connection.execute(
+                """
+                WITH own AS (
+                    SELECT DISTINCT conversation_id FROM noted_conversations
+                    SEMI JOIN wanted USING (trace_id) WHERE conversation_id IS NOT NULL
+                ), long AS (
+                    SELECT conversation_id FROM noted_conversations SEMI JOIN own
+                    USING (conversation_id)
+                    GROUP BY conversation_id HAVING count(DISTINCT trace_id) >= $traces
+                )
+                SELECT DISTINCT trace_id FROM noted_conversations SEMI JOIN wanted USING (trace_id)
+                SEMI JOIN long USING (conversation_id)
+                """,
+                {"traces": traces},
+            ).fetchall()
+        return frozenset(trace_id for (trace_id,) in rows)
+
+    def by_runs(
+        self, trace_ids: Sequence[str], times: Sequence[Range] = (EVERYWHERE,)
+    ) -> list[str]:
+        """Return the traces of all stored runs that have spans of some traces and of others.
+
+        Args:
+            trace_ids: The traces.
+            times: The times (ns) in which their spans begin. Every run of them overlaps one.
+        """
+        stored = current_in(
+            "SELECT trajectory_id, rev, trace_ids, unnest(trace_ids) AS trace_id "
+            "FROM trajectories "
+            "WHERE len(trace_ids) > 1 AND start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
+        with wanted(self._connection, "trace_id", trace_ids):
+            rows = self._connection.execute(
+                f"SELECT DISTINCT unnest(trace_ids) FROM ({stored}) "  # noqa: S608
+                "SEMI JOIN wanted USING (trace_id)"
+            ).fetchall()
+        return [trace_id for (trace_id,) in rows]
+
+    def by_calls(
+        self, keys: Sequence[int], loose: Sequence[int], times: Sequence[Range]
+    ) -> list[str]:
+        """Return the traces of stored runs that may record the same model calls.
+
+        Args:
+            keys: Call keys of runs with an agent; only runs without an agent can repeat these.
+            loose: Call keys of runs without an agent.
+            times: The times (ns) of which the stored runs overlap one.
+        """
+        if not keys and not loose:
+            return []
+        stored = current_in(
+            "SELECT trajectory_id, rev, trace_ids, agent, unnest(call_keys) AS key "
+            "FROM trajectories WHERE start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
+        rows = [*((key, False) for key in keys), *((key, True) for key in loose)]
+        with registered(self._connection, "wanted", table_of(rows, _CALL_KEYS)):
+            found = self._connection.execute(
+                f"""
+                SELECT DISTINCT unnest(trace_ids) FROM ({stored}) stored SEMI JOIN wanted
+                ON wanted.key = stored.key AND (wanted.is_loose OR stored.agent = '')
+                """  # noqa: S608
+            ).fetchall()
+        return [trace_id for (trace_id,) in found]
+
+    def by_messages(
+        self, runs: Sequence[LooseRun], trace_ids: Sequence[str], times: Sequence[Range]
+    ) -> list[str]:
+        """Return the other traces whose stored runs follow those of some traces, or precede them.
+
+        Runs that followed or preceded them before they changed are included.
+
+        Args:
+            runs: The current runs of the traces, as far as they have no conversation id.
+            trace_ids: The traces.
+            times: The times (ns) in which their spans begin. Every run of them overlaps one.
+        """
+        found: list[tuple[str]] = []
+        loaded = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
+        with registered(self._connection, "loaded", loaded):
+            rows = [*_with_bounds(runs), *_with_bounds(self._stored_runs(times))]
+            ours = table_of(rows, _LOOSE_RUNS)
+            with registered(self._connection, "wanted", ours):
+                stored = self._candidates(ours)
+                if stored.num_rows:
+                    with registered(self._connection, "stored", stored):
+                        found = self._connection.execute(_FOLLOWING_OR_FOLLOWED).fetchall()
+        return [trace_id for (trace_id,) in found]
+
+    def _stored_runs(self, times: Sequence[Range]) -> list[LooseRun]:
+        """Return the stored runs that are rooted in the traces of the table ``loaded``."""
+        current = current_in(
+            f"SELECT {_COLUMNS} FROM trajectories "  # noqa: S608
+            "WHERE conversation_id = '' AND (chain <> '' OR follows <> '') "
+            "AND start_ns <= {last} AND end_ns >= {first}",
+            times,
+        )
+        rows = self._connection.execute(
+            "SELECT service, chain, follows, start_ns, trajectory_id, coalesce(history_id, '') "  # noqa: S608
+            f"FROM ({current}) SEMI JOIN loaded USING (trace_id)"
+        ).fetchall()
+        return [LooseRun(*row) for row in rows]
+
+    def _candidates(self, ours: pa.Table) -> pa.Table:
+        """Return stored runs of other traces that may follow or precede those of ``wanted``."""
+        # A query for each column: DuckDB filters by one column while it reads, not by either of
+        # two.
+        queries = " UNION ALL ".join(
+            f"SELECT {_COLUMNS} FROM trajectories "  # noqa: S608
+            f"SEMI JOIN (SELECT {own} AS key FROM wanted WHERE {own} <> '') ON {other} = key "
+            "WHERE conversation_id = ''"
+            for own, other in _RELATED_BY.items()
+            if any(ours[own].to_pylist())
+        )
+        if not queries:
+            return pa.table({})
+        return self._connection.sql(
+            f"SELECT * FROM ({queries}) ANTI JOIN superseded USING (trajectory_id, rev) "  # noqa: S608
+            "ANTI JOIN loaded USING (trace_id)"
+        ).to_arrow_table()
+
+
+def _with_bounds(runs: Sequence[LooseRun]) -> list[tuple[object, ...]]:
+    """Return the rows of runs, each with the start of the run among them that it follows."""
+    starts: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for run in sorted(runs, key=lambda run: run.start_ns):
+        if run.chain:
+            starts[run.service, run.chain].append(run.start_ns)
+    rows: list[tuple[object, ...]] = []
+    for run in runs:
+        known = starts.get((run.service, run.follows), [])
+        before = bisect_right(known, run.start_ns)
+        rows.append((*run, known[before - 1] if before else EVERYWHERE.first))
+    return rows

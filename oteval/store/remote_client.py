@@ -1,0 +1,257 @@
+"""The database of another process, used through the server that has it open.
+
+The server listens on a Unix socket, which a small file beside the database, the notice, names. Only
+users who may open the database may open the socket. `RemoteConnection` has those methods of
+DuckDB's connection that the store calls, so every part of a `Store` works with either.
+
+Requests and answers are frames: the length of a header, the header as JSON, and byte strings whose
+sizes the header has. A request names its operation (`OPERATIONS`); tables are Arrow streams.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+from ..errors import StoreError
+
+__all__ = [
+    "OPERATIONS",
+    "RemoteConnection",
+    "connect_remote",
+    "frame",
+    "notice_path",
+    "packed_table",
+    "read_frame",
+    "unpacked_table",
+]
+
+OPERATIONS: Final = ("execute", "stream", "register", "unregister", "ask")
+_TIMEOUT = 5.0
+_LENGTH = struct.Struct("<I")
+_MAX_HEADER = 64 << 20
+
+
+def notice_path(database: str | Path) -> Path:
+    """Return the file beside a database that says which process serves it."""
+    return Path(f"{database}.server.json")
+
+
+def connect_remote(database: str) -> RemoteConnection | None:
+    """Return a connection through the process that serves a database, or None without one."""
+    try:
+        notice = json.loads(notice_path(database).read_bytes())
+        return RemoteConnection(str(notice["socket"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class _RemoteRelation:
+    """The result of a query that runs when the result is fetched."""
+
+    def __init__(self, connection: RemoteConnection, query: str, params: Any) -> None:
+        self._connection = connection
+        self._request = {"query": query, "params": params}
+
+    def to_arrow_table(self) -> pa.Table:
+        return self._connection._table(self._request)
+
+    def to_arrow_reader(self, size: int) -> pa.RecordBatchReader:
+        return self._connection._reader({**self._request, "size": size})
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return _rows(self.to_arrow_table())
+
+
+class RemoteConnection:
+    """A connection with those methods of DuckDB's that the store calls."""
+
+    def __init__(self, path: str) -> None:
+        """Connect to a server.
+
+        Args:
+            path: Its socket.
+
+        Raises:
+            OSError: No process listens on the socket.
+        """
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(_TIMEOUT)
+            self._socket.connect(path)
+            self._socket.settimeout(None)
+        except OSError:
+            self._socket.close()
+            raise
+        self._result: pa.Table | None = None
+
+    def execute(self, query: str, params: Any = None) -> RemoteConnection:
+        """Run a statement and fetch its result."""
+        self._result = self._table({"query": query, "params": params})
+        return self
+
+    def executemany(self, query: str, rows: Sequence[Any]) -> RemoteConnection:
+        """Run a statement for each row of values."""
+        for params in rows:
+            self.execute(query, params)
+        return self
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return the rows of the last statement."""
+        return [] if self._result is None else _rows(self._result)
+
+    def sql(self, query: str, params: Any = None) -> _RemoteRelation:
+        """Return a query that runs when its result is fetched."""
+        return _RemoteRelation(self, query, params)
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Give an Arrow table a name in queries."""
+        self._call({"op": "register", "name": name}, [packed_table(table)])
+
+    def unregister(self, name: str) -> None:
+        """Remove the name of a registered table."""
+        self._call({"op": "unregister", "name": name})
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.execute("BEGIN TRANSACTION")
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        self.execute("ROLLBACK")
+
+    def cursor(self) -> RemoteConnection:
+        """Return another connection to the same database."""
+        return RemoteConnection(self._path)
+
+    def close(self) -> None:
+        """Close the connection and undo its open transaction."""
+        self._socket.close()
+
+    def __del__(self) -> None:
+        self._socket.close()
+
+    def ask(self, question: Mapping[str, Any]) -> bytes:
+        """Return the server's answer to a question that is not SQL; see `DatabaseServer`."""
+        _, blobs = self._call({"op": "ask", "question": dict(question)})
+        return blobs[0]
+
+    def _table(self, request: Mapping[str, Any]) -> pa.Table:
+        _, blobs = self._call({"op": "execute", **request})
+        return unpacked_table(blobs[0]) if blobs else pa.table({})
+
+    def _reader(self, request: Mapping[str, Any]) -> pa.RecordBatchReader:
+        self._send({"op": "stream", **request})
+        _, blobs = self._receive()
+        schema = unpacked_table(blobs[0]).schema
+        return pa.RecordBatchReader.from_batches(schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            _, blobs = self._receive()
+            if not blobs:
+                return
+            yield from unpacked_table(blobs[0]).to_batches()
+
+    def _call(
+        self, header: dict[str, Any], blobs: Sequence[Any] = ()
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        self._send(header, blobs)
+        return self._receive()
+
+    def _send(self, header: dict[str, Any], blobs: Sequence[Any] = ()) -> None:
+        try:
+            for part in frame(header, blobs):
+                self._socket.sendall(part)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+
+    def _receive(self) -> tuple[dict[str, Any], list[bytes]]:
+        try:
+            found = read_frame(self._socket)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        if found is None:
+            raise self._lost("it closed the connection")
+        if "error" in found[0]:
+            raise duckdb.Error(found[0]["error"])
+        return found
+
+    def _lost(self, reason: str) -> StoreError:
+        return StoreError(f"{self._path}: lost the server that has the database ({reason}); retry")
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as DuckDB's own `fetchall` does: sums are integers, not decimals."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    return value
+
+
+def frame(header: dict[str, Any], blobs: Sequence[bytes | pa.Buffer] = ()) -> list[Any]:
+    """Return the parts of a frame in the order in which to send them."""
+    head = orjson.dumps({**header, "sizes": [len(blob) for blob in blobs]})
+    return [_LENGTH.pack(len(head)) + head, *blobs]
+
+
+def read_frame(sock: socket.socket) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Return the next frame's header and byte strings, or None if the other side has closed.
+
+    Raises:
+        ConnectionError: The other side closed in the middle of a frame.
+        ValueError: The other side sent something other than a frame.
+    """
+    first = _exactly(sock, _LENGTH.size, at_start=True)
+    if first is None:
+        return None
+    (length,) = _LENGTH.unpack(first)
+    if length > _MAX_HEADER:
+        raise ValueError("not a frame")
+    head = orjson.loads(_exactly(sock, length) or b"{}")
+    return head, [_exactly(sock, size) or b"" for size in head.pop("sizes", [])]
+
+
+def _exactly(sock: socket.socket, size: int, *, at_start: bool = False) -> bytes | None:
+    out = bytearray(size)
+    view = memoryview(out)
+    done = 0
+    while done < size:
+        got = sock.recv_into(view[done:])
+        if not got:
+            if at_start and not done:
+                return None
+            raise ConnectionError("the connection closed in the middle of a frame")
+        done += got
+    return bytes(out)
+
+
+def packed_table(table: pa.Table) -> pa.Buffer:
+    """Return a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def unpacked_table(data: bytes) -> pa.Table:
+    """Return the table of an Arrow stream."""
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -1,0 +1,226 @@
+"""Trajectories and messages as rows of the table ``trajectories``, and back, without loss.
+
+A row holds the messages after those of its history, the run that it follows; a trajectory is built
+from its row and its history. The columns from `roles` on are the signature; see `signature`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from ..jsontext import dumps, dumps_exact, restore
+from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
+from .query import rows_of
+from .signature import signature_of
+
+__all__ = [
+    "TRAJECTORY_SCHEMA",
+    "build_trajectories",
+    "build_trajectory",
+    "message_fields",
+    "message_of",
+    "trajectory_row",
+]
+
+_TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
+_TEXTS = pa.list_(pa.string())
+TRAJECTORY_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXT),
+        ("rev", _INT),
+        ("trace_id", _TEXT),
+        ("span_id", _TEXT),
+        ("trace_ids", _TEXTS),
+        ("history_id", _TEXT),
+        ("conversation_id", _TEXT),
+        ("turn", _INT),
+        ("new_from", _INT),
+        ("agent", _TEXT),
+        ("service", _TEXT),
+        ("parent_id", _TEXT),
+        ("parent_call_id", _TEXT),
+        ("start_ns", _BIG),
+        ("end_ns", _BIG),
+        ("models", _TEXTS),
+        ("dialects", _TEXTS),
+        ("input_tokens", _BIG),
+        ("output_tokens", _BIG),
+        ("cached_tokens", _BIG),
+        ("model_calls", _INT),
+        *[(name, _TEXT) for name in ("messages", "steps", "tools", "gaps")],
+        ("gap_codes", _TEXTS),
+        *[(name, _TEXT) for name in ("rewrites", "attributes", "chain", "follows", "fingerprint")],
+        ("roles", _TEXTS),
+        ("call_names", _TEXTS),
+        ("call_hashes", pa.list_(_BIG)),
+        ("call_messages", pa.list_(_INT)),
+        ("call_errors", pa.list_(pa.bool_())),
+        ("strict_names", _BIG),
+        ("strict_calls", _BIG),
+        ("overlapping", pa.bool_()),
+        ("call_keys", pa.list_(_BIG)),
+        ("history_ns", _BIG),
+    ]
+)
+_MAX_INT64 = (1 << 63) - 1
+
+
+def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
+    """Return the columns of a trajectory, except its revision."""
+    signature = signature_of(trajectory.own_messages)
+    history = trajectory.history
+    row = {
+        "trajectory_id": trajectory.id,
+        "trace_id": trajectory.root_span.trace_id,
+        "span_id": trajectory.root_span.span_id,
+        "trace_ids": list(trajectory.trace_ids),
+        "history_id": history.id if history else None,
+        "conversation_id": trajectory.conversation_id,
+        "turn": trajectory.turn,
+        "new_from": trajectory.new_from,
+        "agent": trajectory.agent,
+        "service": trajectory.service,
+        "parent_id": trajectory.parent_id,
+        "parent_call_id": trajectory.parent_call_id,
+        "start_ns": trajectory.start_ns,
+        "end_ns": trajectory.end_ns,
+        "models": list(trajectory.models),
+        "dialects": list(trajectory.dialects),
+        **{f.name: _int64(getattr(trajectory.usage, f.name)) for f in fields(Usage)},
+        "messages": dumps_exact([message_fields(message) for message in trajectory.tail]),
+        "steps": dumps(trajectory.steps),
+        "tools": dumps(trajectory.tools),
+        "gaps": dumps([gap.as_dict() for gap in trajectory.gaps]),
+        "gap_codes": list(dict.fromkeys(gap.code for gap in trajectory.gaps)),
+        "rewrites": dumps_exact([_rewrite_fields(rewrite) for rewrite in trajectory.rewrites]),
+        "attributes": dumps(trajectory.attributes),
+        "chain": trajectory.chain,
+        "follows": trajectory.follows,
+        "roles": list(signature.roles),
+        "call_names": list(signature.names),
+        "call_hashes": list(signature.hashes),
+        "call_messages": list(signature.positions),
+        "call_errors": list(signature.errors),
+        "strict_names": signature.strict_names,
+        "strict_calls": signature.strict_calls,
+        "overlapping": signature.overlapping,
+        "call_keys": list(trajectory.call_keys),
+    }
+    row["fingerprint"] = hashlib.blake2b(dumps(row).encode(), digest_size=12).hexdigest()
+    # Only a hint where to find the history, so it is not part of the fingerprint.
+    row["history_ns"] = history.start_ns if history else None
+    return row
+
+
+def _int64(tokens: int) -> int:
+    """Return a count that a column can hold; spans may claim any number."""
+    return max(-_MAX_INT64, min(tokens, _MAX_INT64))
+
+
+def _rewrite_fields(rewrite: Rewrite) -> dict[str, Any]:
+    messages = [message_fields(message) for message in rewrite.messages]
+    return {"at": rewrite.at, "messages": messages, "span_id": rewrite.span_id}
+
+
+def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajectory:
+    return Trajectory(
+        id=row["trajectory_id"],
+        root_span=SpanRef(row["trace_id"], row["span_id"]),
+        trace_ids=tuple(row["trace_ids"]),
+        tail=tuple(message_of(found) for found in restore(row["messages"])),
+        new_from=row["new_from"],
+        history=history,
+        conversation_id=row["conversation_id"],
+        turn=row["turn"],
+        agent=row["agent"],
+        service=row["service"],
+        parent_id=row["parent_id"],
+        parent_call_id=row["parent_call_id"],
+        steps=tuple(tuple(step) for step in restore(row["steps"])),
+        tools=tuple(restore(row["tools"])),
+        models=tuple(row["models"]),
+        dialects=tuple(row["dialects"]),
+        usage=Usage(**{f.name: row[f.name] for f in fields(Usage)}),
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        gaps=tuple(Gap(**gap) for gap in restore(row["gaps"])),
+        rewrites=tuple(
+            Rewrite(r["at"], tuple(message_of(m) for m in r["messages"]), r["span_id"])
+            for r in restore(row["rewrites"])
+        ),
+        attributes=restore(row["attributes"]),
+        chain=row["chain"],
+        follows=row["follows"],
+        call_keys=tuple(row["call_keys"] or ()),
+        rev=row["rev"],
+    )
+
+
+def build_trajectories(table: pa.Table) -> dict[str, Trajectory]:
+    """Return the trajectories of some rows by id; their histories are among the rows."""
+    rows = {row["trajectory_id"]: row for row in rows_of(table)}
+    found: dict[str, Trajectory] = {}
+    for name in rows:
+        build_trajectory(name, rows, found)
+    return found
+
+
+def build_trajectory(
+    name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]
+) -> None:
+    """Build a trajectory after its histories, without recursion, and add them to `found`.
+
+    Args:
+        name: Its id.
+        rows: Rows by trajectory id.
+        found: The trajectories built so far, by id.
+    """
+    lineage = []
+    at: str | None = name
+    while at is not None and at in rows and at not in found:
+        lineage.append(at)
+        at = rows[at]["history_id"]
+    for member in reversed(lineage):
+        row = rows[member]
+        found[member] = _trajectory(row, found.get(row["history_id"] or ""))
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a message that differ from their defaults, as JSON values.
+
+    Unlike OpenAI's form this is lossless; `message_of` reads it.
+    """
+    found: dict[str, Any] = {"role": message.role}
+    if message.content is not None:
+        found["content"] = message.content
+    for name in ("tool_call_id", "name", "is_error", "span_id", "trace_id"):
+        if value := getattr(message, name):
+            found[name] = value
+    if message.parts:
+        found["parts"] = list(message.parts)
+    if message.tool_calls:
+        found["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
+    return found
+
+
+def _call_fields(call: ToolCall) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "arguments": call.arguments,
+        "id": call.id,
+        "span_id": call.span_id,
+        "start_ns": call.start_ns,
+        "end_ns": call.end_ns,
+    }
+
+
+def message_of(found: Mapping[str, Any]) -> Message:
+    """Return the message that `message_fields` gave these fields for."""
+    calls = tuple(ToolCall(**call) for call in found.get("tool_calls", ()))
+    parts = tuple(found.get("parts", ()))
+    return Message(**{**found, "tool_calls": calls, "parts": parts})

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
 __all__ = [
     "BackgroundLoop",
+    "ConcurrencyLimit",
     "IoCall",
     "blocking_form",
+    "blocks_event_loop",
     "drive",
     "drive_async",
+    "gather",
     "run_on_new_loop",
     "run_sync",
     "wait_for",
@@ -58,6 +63,39 @@ class IoCall(Generic[Value]):
 def wait_for(future: Future[Value]) -> IoCall[Value]:
     """Wait for a future that any thread or event loop may complete."""
     return IoCall(future.result, lambda: asyncio.wrap_future(future))
+
+
+def blocks_event_loop() -> IoCall[bool]:
+    """Return whether the coroutine runs under `drive` in the thread of a running event loop.
+
+    There, waiting for a coroutine of that loop would never end.
+    """
+
+    async def never() -> bool:
+        return False
+
+    return IoCall(_has_running_loop, never)
+
+
+def _has_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def gather(coroutines: Iterable[Coroutine[Any, Any, Value]]) -> IoCall[list[Value]]:
+    """Run coroutines one after the other under `drive`, and concurrently under `drive_async`.
+
+    Args:
+        coroutines: They may be created lazily.
+    """
+
+    async def concurrently() -> list[Value]:
+        return await asyncio.gather(*map(drive_async, coroutines))
+
+    return IoCall(lambda: [drive(coroutine) for coroutine in coroutines], concurrently)
 
 
 def drive(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -94,6 +132,60 @@ async def drive_async(coroutine: Coroutine[Any, Any, Value]) -> Value:
         return value
     finally:
         coroutine.close()
+
+
+class ConcurrencyLimit:
+    """Limits concurrent callers across threads and event loops, in first-come order.
+
+    Args:
+        limit: The number of callers; None means no limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._free = limit
+        self._lock = threading.Lock()
+        self._waiting: deque[Future[None]] = deque()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a free slot, and hold it; for coroutines under `drive` or `drive_async`."""
+        waiter = self._acquire()
+        try:
+            if waiter is not None:
+                await wait_for(waiter)
+        except BaseException:
+            # A slot may be handed over at the moment its waiter gives up.
+            if waiter is not None and not waiter.cancel():
+                self._release()
+            raise
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _acquire(self) -> Future[None] | None:
+        """Take a free slot and return None, or return the future of the next one."""
+        if self._free is None:
+            return None
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return None
+            waiter: Future[None] = Future()
+            self._waiting.append(waiter)
+            return waiter
+
+    def _release(self) -> None:
+        """Hand the slot to the caller that has waited longest."""
+        if self._free is None:
+            return
+        with self._lock:
+            while self._waiting:
+                waiter = self._waiting.popleft()
+                if waiter.set_running_or_notify_cancel():
+                    waiter.set_result(None)
+                    return
+            self._free += 1
 
 
 class BackgroundLoop:
@@ -163,9 +255,7 @@ def run_on_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:
     caller's thread runs an event loop already, as in a notebook, the new one runs on another
     thread, in a copy of the caller's context.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _has_running_loop():
         return asyncio.run(coroutine)
     future: Future[Value] = Future()
 

@@ -6,17 +6,21 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from concurrent.futures import Future
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from oteval.sync import (
     BackgroundLoop,
+    ConcurrencyLimit,
     IoCall,
     blocking_form,
+    blocks_event_loop,
     drive,
     drive_async,
+    gather,
     run_on_new_loop,
     run_sync,
     wait_for,
@@ -189,3 +193,86 @@ def test_tasks_that_are_left_are_cancelled_with_their_loop():
     run_on_new_loop(work())
 
     assert cancelled == [True]
+
+
+def test_threads_and_event_loops_share_a_concurrency_limit():
+    """A blocking caller waits for an asynchronous one, and the other way round."""
+    limit = ConcurrencyLimit(1)
+    inside, most, lock = 0, 0, threading.Lock()
+
+    async def work() -> None:
+        nonlocal inside, most
+        for _ in range(10):
+            async with limit.slot():
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0.001)
+                with lock:
+                    inside -= 1
+
+    with ThreadPoolExecutor(6) as threads:
+        futures = [threads.submit(lambda: drive(work())) for _ in range(3)]
+        futures += [threads.submit(lambda: asyncio.run(drive_async(work()))) for _ in range(3)]
+        for future in futures:
+            future.result(30)
+
+    assert most == 1
+
+
+async def test_a_caller_that_gives_up_passes_its_slot_on():
+    """Cancelled callers neither keep a slot nor lose one."""
+    limit = ConcurrencyLimit(1)
+    entered, done = asyncio.Event(), Future[None]()
+
+    async def hold() -> None:
+        async with limit.slot():
+            await wait_for(done)
+
+    async def enter() -> None:
+        async with limit.slot():
+            entered.set()
+
+    holder = asyncio.create_task(drive_async(hold()))
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(drive_async(enter())) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    done.set_result(None)
+    await holder
+    waiting[1].cancel()  # the slot may be handed to it at this moment
+
+    await asyncio.wait_for(entered.wait(), 10)
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await drive_async(enter())
+
+
+async def test_gather_is_concurrent_only_when_asynchronous():
+    """Under `drive` the coroutines run one after the other, in order."""
+    events: list[str] = []
+
+    async def one(name: str) -> str:
+        events.append(f"{name} starts")
+        await call(name)
+        events.append(f"{name} ends")
+        return name
+
+    async def both() -> list[str]:
+        return await gather(one(name) for name in "ab")
+
+    assert drive(both()) == ["a", "b"]
+    assert events == ["a starts", "a ends", "b starts", "b ends"]
+    events.clear()
+    assert await drive_async(both()) == ["a", "b"]
+    assert events[:2] == ["a starts", "b starts"]
+
+
+async def test_a_blocking_call_on_an_event_loop_is_recognised():
+    """There, waiting for a coroutine of the same loop would never end."""
+
+    async def blocks() -> bool:
+        return await blocks_event_loop()
+
+    assert drive(blocks()) is True
+    assert await drive_async(blocks()) is False
+    assert await asyncio.to_thread(lambda: drive(blocks())) is False

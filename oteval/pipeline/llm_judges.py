@@ -13,11 +13,11 @@ from ..config import Limits
 from ..config.judges import JudgeRule, JuryMember
 from ..errors import ConfigError
 from ..evaluators.judge import PROMPTS, Budget, JudgeCall, create_trajectory_llm_as_judge
-from ..evaluators.judge.prices import make_prices
-from ..evaluators.judge.prompts import optional_of
-from ..evaluators.judge.rendering import EXAMPLES
-from ..evaluators.judge.scoring import FILLED_IN, LlmJudge
-from ..evaluators.judge.templates import closest, fields_of, problem_of
+from ..evaluators.judge.costs import make_prices
+from ..evaluators.judge.prompt import FEW_SHOT_EXAMPLES
+from ..evaluators.judge.prompts import optional_variables
+from ..evaluators.judge.templates import closest_name, template_problem, template_variables
+from ..evaluators.judge.trajectory_judge import RUN_VARIABLES, LlmJudge
 from ..evaluators.scorer import Result
 from ..model import Message, Reference, Trajectory
 from ..store import Store
@@ -161,34 +161,37 @@ def _prompt(rule: JudgeRule, base: Path) -> str:
 
 def _check_variables(rule: JudgeRule, text: str) -> None:
     """Refuse a prompt that shows what has no value, and variables that it does not show."""
-    shown = fields_of(text)
-    if name := next((name for name in rule.variables if name in FILLED_IN), ""):
+    shown = template_variables(text)
+    if name := next((name for name in rule.variables if name in RUN_VARIABLES), ""):
         raise ConfigError(f"variables: {name!r} is filled in from the run; choose another name")
     if not shown & {"outputs", "thread"}:
-        near = closest("outputs", shown)
+        near = closest_name("outputs", shown)
         hint = f" in place of {{{near}}}" if near else " where the run belongs"
         raise ConfigError(f"prompt: it does not show {{outputs}}; write that{hint}")
-    given = FILLED_IN - {"reference_outputs"} | {"inputs", *rule.variables}
+    given = RUN_VARIABLES - {"reference_outputs"} | {"inputs", *rule.variables}
     if rule.reference is not None:
         given |= {"reference_outputs"}
         if "reference_outputs" not in shown:
             raise ConfigError(
                 "prompt: it does not show {reference_outputs}, though there is a reference"
             )
-    elif "reference_outputs" in shown - optional_of(text):
+    elif "reference_outputs" in shown - optional_variables(text):
         raise ConfigError(
             "prompt: it shows {reference_outputs}, which has no value without a reference; add "
             "reference: or take it out of the prompt"
         )
-    if problem := problem_of(text, given, optional_of(text)):
+    if problem := template_problem(text, given, optional_variables(text)):
         raise ConfigError(f"prompt: {problem} (values stand under variables:)")
     for place, names in (
         ("variables", list(rule.variables)),
-        ("instruction_variables", [n for n in rule.instruction_variables if n != EXAMPLES]),
+        (
+            "instruction_variables",
+            [n for n in rule.instruction_variables if n != FEW_SHOT_EXAMPLES],
+        ),
     ):
         for name in names:
             if name not in shown:
-                near = closest(name, shown)
+                near = closest_name(name, shown)
                 hint = f"did you mean {near!r}?" if near else f"write {{{name}}} where it belongs"
                 raise ConfigError(f"{place}: the prompt does not show {name!r}; {hint}")
 

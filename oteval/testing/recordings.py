@@ -19,7 +19,7 @@ def without_nonces(body: Body) -> Body:
         body: Text or bytes; anything else is returned as it is.
     """
     # Imported here: whoever logs inputs only needs no judges.
-    from ..evaluators.judge.transcript import without_nonces as cleaned
+    from ..evaluators.judge.data_blocks import without_nonces as cleaned
 
     if isinstance(body, str):
         return cleaned(body)  # type: ignore[return-value]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oteval.evaluators.judge.asking import MEMORY
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
 from ..evaluators.judge.server import Reply, serving, shown, verdict
 from .conftest import Run
@@ -162,7 +162,7 @@ def test_a_model_is_asked_which_is_better(shop: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GOOD", "100")
     shop(*EVAL, "--name", "b")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    MEMORY.known.clear()
+    OUTPUT_MODE_MEMORY.known.clear()
     with serving(lambda body, _: prefers(body)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         done = shop("pairwise", "a", "b", "--judge", "openai:m")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.evaluators.judge.asking import MEMORY
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message
 from oteval.store import Store
 
@@ -27,7 +27,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a running server that gives a passing verdict until its script is changed."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    MEMORY.known.clear()
+    OUTPUT_MODE_MEMORY.known.clear()
     with serving() as running:
         yield running
 

@@ -74,5 +74,5 @@ def test_only_two_can_be_compared():
     """Three outputs, or one, are refused."""
     judge = create_pairwise_llm_as_judge(judge=lambda *_: {})
 
-    with pytest.raises(InputError, match="two are compared, not 3"):
+    with pytest.raises(InputError, match="outputs has 3 items; expected two"):
         judge(outputs=[1, 2, 3])

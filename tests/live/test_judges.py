@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from oteval import ConfigError
-from oteval.evaluators.judge.asking import MEMORY
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
 from ..evaluators.judge.server import Server, error, serving, verdict
 from ..make import chat
@@ -20,7 +20,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a running server that gives a passing verdict until its script is changed."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    MEMORY.clear()
+    OUTPUT_MODE_MEMORY.clear()
     with serving() as running:
         yield running
 

@@ -11,7 +11,7 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.errors import ConfigError
-from oteval.evaluators.judge.asking import MEMORY
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, prepare
 from oteval.pipeline import score as score_all
@@ -26,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a running server that gives a passing verdict until its script is changed."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    MEMORY.clear()
+    OUTPUT_MODE_MEMORY.clear()
     with serving() as running:
         yield running
 

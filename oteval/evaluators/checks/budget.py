@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from ...errors import ConfigError
 from ...model import Trajectory, Usage
 from .. import judge
-from ..judge.prices import Prices, make_prices
+from ..judge.costs import Prices, make_prices
 from .base import Check, Found, NotEvaluated, Seen, number, whole
 
 __all__ = ["Budget", "create_budget_evaluator"]

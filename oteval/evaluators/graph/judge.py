@@ -7,16 +7,16 @@ well) may be used too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from ...errors import InputError
 from ...jsontext import dumps
-from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, Prepare
-from ..judge.factory import as_async, make_evaluator
-from ..judge.making import Options, Question
+from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, MakeVariables, as_async
+from ..judge.factory import make_judge, show_options
+from ..judge.options import JudgeOptions
+from ..judge.prompt import to_json
 from ..judge.prompts import GRAPH_TRAJECTORY_ACCURACY_PROMPT
-from ..judge.rendering import plain
 from ..messages import field
 from .forms import read_turns, unwrapped
 
@@ -29,140 +29,62 @@ __all__ = [
 Thread = list[dict[str, Any]]
 
 
+@show_options(JudgeOptions)
 def create_graph_trajectory_llm_as_judge(
     *,
     prompt: Any = GRAPH_TRAJECTORY_ACCURACY_PROMPT,
-    model: str | None = None,
-    system: str | None = None,
     feedback_key: str = "graph_trajectory_accuracy",
-    judge: Any = None,
-    continuous: bool = False,
-    choices: Sequence[float] | None = None,
-    use_reasoning: bool = True,
-    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
-    output_schema: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[JudgeOptions],
 ) -> JudgeEvaluator:
     """Create an evaluator that asks a language model about a graph trajectory.
 
-    ``outputs`` and ``reference_outputs`` may be in any form of `oteval.evaluators.graph.forms`.
-    ``inputs``, a list or a dict with the list under ``inputs``, has one entry a turn; without it
-    those of ``outputs`` are shown. Anything else as ``inputs`` is shown apart from the thread.
+    ``outputs`` and ``reference_outputs`` may have any form of `oteval.evaluators.graph.forms`.
+    ``inputs``, a list or a dict with the list under ``inputs``, has one entry for each turn;
+    without it, the judge sees the inputs in ``outputs``. Any other ``inputs`` are shown separately
+    from the thread. The evaluator raises `InputError` for outputs that are not a graph trajectory.
 
     Args:
         prompt: As for `create_llm_as_judge`, with ``{thread}``.
-        model: As there.
-        system: As there.
-        feedback_key: As there.
-        judge: As there.
-        continuous: As there.
-        choices: As there.
-        use_reasoning: As there.
-        few_shot_examples: As there.
-        output_schema: As there.
-        **options: As there.
-
-    Returns:
-        The evaluator. Called with what is no graph trajectory it raises `InputError`.
+        feedback_key: The name of the score.
+        **options: See `JudgeOptions`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the message names it and the remedy.
     """
-    return make_evaluator(
-        Question(
-            prompt=prompt,
-            model=model,
-            system=system,
-            feedback_key=feedback_key,
-            judge=judge,
-            continuous=continuous,
-            choices=choices,
-            use_reasoning=use_reasoning,
-            few_shot_examples=few_shot_examples,
-            output_schema=output_schema,
-        ),
-        _prepare(prompt),
-        _text,
-        **options,
-    )
+    return make_judge(prompt, feedback_key, options, _make_variables(prompt), _text)
 
 
+@show_options(JudgeOptions)
 def create_async_graph_trajectory_llm_as_judge(
     *,
     prompt: Any = GRAPH_TRAJECTORY_ACCURACY_PROMPT,
-    model: str | None = None,
-    system: str | None = None,
     feedback_key: str = "graph_trajectory_accuracy",
-    judge: Any = None,
-    continuous: bool = False,
-    choices: Sequence[float] | None = None,
-    use_reasoning: bool = True,
-    few_shot_examples: Iterable[Mapping[str, Any]] | None = None,
-    output_schema: Any = None,
-    **options: Unpack[Options],
+    **options: Unpack[JudgeOptions],
 ) -> AsyncJudgeEvaluator:
-    """Create a coroutine function that does what `create_graph_trajectory_llm_as_judge`'s does.
-
-    Args:
-        prompt: As there.
-        model: As there.
-        system: As there.
-        feedback_key: As there.
-        judge: As there; it may be asynchronous.
-        continuous: As there.
-        choices: As there.
-        use_reasoning: As there.
-        few_shot_examples: As there.
-        output_schema: As there.
-        **options: As there.
-
-    Returns:
-        The evaluator; its ``evaluator`` attribute holds the configuration.
-
-    Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
-    """
-    return as_async(
-        make_evaluator(
-            Question(
-                prompt=prompt,
-                model=model,
-                system=system,
-                feedback_key=feedback_key,
-                judge=judge,
-                continuous=continuous,
-                choices=choices,
-                use_reasoning=use_reasoning,
-                few_shot_examples=few_shot_examples,
-                output_schema=output_schema,
-            ),
-            _prepare(prompt),
-            _text,
-            is_async=True,
-            **options,
-        )
-    )
+    """Create the asynchronous form of the evaluator of `create_graph_trajectory_llm_as_judge`."""
+    made = make_judge(prompt, feedback_key, options, _make_variables(prompt), _text, is_async=True)
+    return as_async(made)
 
 
-def _prepare(prompt: Any) -> Prepare:
-    def prepare(
+def _make_variables(prompt: Any) -> MakeVariables:
+    def make_variables(
         outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
     ) -> dict[str, Any]:
-        said = _by_turn(inputs)
-        thread = thread_of(outputs, "outputs", said)
-        # What stands in the thread need not be told twice.
-        told = said is not None and prompt == GRAPH_TRAJECTORY_ACCURACY_PROMPT
+        turn_inputs = _by_turn(inputs)
+        thread = thread_of(outputs, "outputs", turn_inputs)
+        # The thread shows the inputs already.
+        is_shown = turn_inputs is not None and prompt == GRAPH_TRAJECTORY_ACCURACY_PROMPT
         has_reference = reference_outputs is not None and reference_outputs != ""
         reference = thread_of(reference_outputs, "reference_outputs") if has_reference else None
         return {
             **extra,
-            "inputs": None if told else inputs,
+            "inputs": None if is_shown else inputs,
             "outputs": [{key: turn[key] for key in turn if key != "input"} for turn in thread],
             "thread": thread,
             "reference_outputs": reference,
         }
 
-    return prepare
+    return make_variables
 
 
 def _by_turn(inputs: Any) -> list[Any] | None:
@@ -193,9 +115,9 @@ def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Th
     for i, nodes in enumerate(turns):
         turn: dict[str, Any] = {"nodes": nodes}
         if said:
-            turn = {"input": plain(said[i]), **turn}
+            turn = {"input": to_json(said[i]), **turn}
         if results:
-            turn["result"] = plain(results[i])
+            turn["result"] = to_json(results[i])
         thread.append(turn)
     return thread
 
@@ -213,7 +135,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(_is_turn(turn) for turn in value):
-        return dumps(plain(value))
+        return dumps(to_json(value))
     return "\n\n".join(_turn_text(number, turn) for number, turn in enumerate(value, 1))
 
 

@@ -1,18 +1,18 @@
-"""Language models as judges: asked for a structured verdict, checked, cached, within a budget.
+"""Language models as judges: prompted for a structured verdict, checked, cached, within a budget.
 
-`create_llm_as_judge`, `create_trajectory_llm_as_judge` and their asynchronous twins are what users
-call. How it goes: `rendering` makes the messages, with what is judged as data (`transcript`);
-`ladder` asks in the strictest way the server takes; `schema` checks the answer; `asking` adds the
-cache and the limits; `voting` makes one verdict of several.
+Users call `create_llm_as_judge`, `create_trajectory_llm_as_judge` and their asynchronous forms. In
+an evaluation, `prompt` renders the messages and shows the judged data as data (`data_blocks`);
+`client` asks one judge, using the cache and the budget; `output_modes` asks in the strictest mode
+that the server supports; `answer_schema` checks the answer; `evaluator` combines several answers.
 
-Unlike the rest of `evaluate` this is not pure: it talks to models. ``openai`` and LangChain are
-imported once a judge is asked, never before.
+Unlike the other evaluators, judges do I/O. ``openai`` and LangChain are imported with the first
+request.
 """
 
 from __future__ import annotations
 
-from .budget import Budget
 from .cache import AnswerCache, JudgeCall, MemoryCache
+from .costs import Budget, Price, Prices
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator
 from .factory import (
     create_async_llm_as_judge,
@@ -20,7 +20,6 @@ from .factory import (
     create_llm_as_judge,
     create_trajectory_llm_as_judge,
 )
-from .prices import Price, Prices
 from .prompts import (
     ANSWER_RELEVANCE_PROMPT,
     CONCISENESS_PROMPT,

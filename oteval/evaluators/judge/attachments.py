@@ -1,7 +1,7 @@
-"""Images, audio and documents as content parts of a message, in OpenAI's form.
+"""Images, audio and documents as content parts of a message, in OpenAI's format.
 
-An attachment is the address of an image (or a ``data:`` URL), ``{"mime_type": ..., "data": ...}``
-with bytes, base64 text, a ``data:`` URL or an address, or a content part as it is.
+An attachment is the URL of an image, ``{"mime_type": ..., "data": ...}`` with bytes, base64 text or
+a URL, or a content part, which stays as it is. URLs include ``data:`` URLs.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any
 
 from ...errors import InputError
 
-__all__ = ["parts_of"]
+__all__ = ["attachment_parts"]
 
-_AUDIO = {"mpeg": "mp3", "mp3": "mp3", "wave": "wav", "x-wav": "wav", "wav": "wav"}
+_AUDIO_FORMATS = {"mpeg": "mp3", "mp3": "mp3", "wave": "wav", "x-wav": "wav", "wav": "wav"}
 
 
-def parts_of(attachments: Any) -> list[dict[str, Any]]:
-    """Return the content parts of some attachments.
+def attachment_parts(attachments: Any) -> list[dict[str, Any]]:
+    """Return attachments as content parts.
 
     Args:
-        attachments: One, or a list of them; None is none.
+        attachments: One attachment, a list of them, or None.
 
     Raises:
-        InputError: One of them is of no known form or kind; the text names it.
+        InputError: An attachment has an unknown form or media type.
     """
     if attachments is None:
         return []
@@ -37,7 +37,7 @@ def _part(item: Any, place: str) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": item}}
     if not isinstance(item, Mapping):
         raise InputError(
-            f"{place} is a {type(item).__name__}; expected an image's address, a content part, or "
+            f"{place} is a {type(item).__name__}; expected an image's URL, a content part, or "
             "{'mime_type': ..., 'data': ...}"
         )
     mime, data = item.get("mime_type"), item.get("data")
@@ -53,18 +53,18 @@ def _part(item: Any, place: str) -> dict[str, Any]:
         body = _url(data, mime).partition(",")[2]
         if not body:
             raise InputError(f"{place}: audio must be given as bytes, base64 or a data: URL")
-        known = _AUDIO.get(subtype, subtype)
-        return {"type": "input_audio", "input_audio": {"data": body, "format": known}}
+        audio_format = _AUDIO_FORMATS.get(subtype, subtype)
+        return {"type": "input_audio", "input_audio": {"data": body, "format": audio_format}}
     if mime == "application/pdf":
         name = str(item.get("name") or "attachment.pdf")
         return {"type": "file", "file": {"filename": name, "file_data": _url(data, mime)}}
-    raise InputError(f"{place}: {mime!r} cannot be shown; images, audio and application/pdf can")
+    raise InputError(f"{place}: {mime!r} is not supported; give an image, audio or application/pdf")
 
 
 def _url(data: Any, mime: str) -> str:
-    """Return data as an address: its own if it is one, else a data: URL."""
+    """Return a URL as it is, and other data as a data: URL."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return f"data:{mime};base64,{base64.b64encode(bytes(data)).decode()}"
     text = str(data)
-    is_address = text.startswith(("data:", "http://", "https://", "gs://", "file:"))
-    return text if is_address else f"data:{mime};base64,{text}"
+    is_url = text.startswith(("data:", "http://", "https://", "gs://", "file:"))
+    return text if is_url else f"data:{mime};base64,{text}"

@@ -1,168 +1,154 @@
-"""What a judge can be: an OpenAI-compatible server, a LangChain model, or a function.
+"""What a judge can be: an OpenAI-compatible server, a LangChain model, or a Python function.
 
-A **backend** takes one `Request` and returns the `Reply`. It raises `FormatRefused` where the
-server does not take a request of that form, and `JudgeError`, in one line, for all else.
+A `Backend` turns a `CompletionRequest` into a `Completion`. This module holds the interface and the
+backend for functions; `openai_backend` and `langchain_backend` hold the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...errors import ConfigError, JudgeError
+from ...sync import IoCall
 from ..functions import call_with
-from .ladder import Reply, Request, Rung
+from .output_modes import Completion, CompletionRequest, OutputMode
 
-__all__ = ["Backend", "FunctionBackend", "is_async_callable", "one_line"]
+__all__ = [
+    "Backend",
+    "FunctionBackend",
+    "blocking_only_error",
+    "is_async_callable",
+    "one_line",
+    "timeout_error",
+]
 
 
 class Backend(Protocol):
     """Something that answers requests.
 
     Attributes:
-        rungs: The ways in which it can be asked.
+        modes: The output modes that it supports, from the strictest.
         model: The model's name, or "".
     """
 
-    rungs: tuple[Rung, ...]
+    modes: tuple[OutputMode, ...]
     model: str
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The server and the model."""
+    def endpoint(self) -> tuple[str, str]:
+        """The server's address and the model's name."""
         ...
 
     @property
     def answer_limit(self) -> int | None:
-        """The most tokens that an answer may have; None where requests set no limit."""
+        """The limit on answer tokens that requests set, or None."""
         ...
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return all of it that answers depend on; None where that cannot be told."""
+        """Return everything that answers depend on, or None if it cannot be determined.
+
+        It is part of the cache key and of the evaluator's version.
+        """
         ...
 
-    def send(self, request: Request) -> Reply:
-        """Return the reply to a request."""
-        ...
+    async def send(self, request: CompletionRequest) -> Completion:
+        """Send a request and return the reply. All I/O is an `IoCall`.
 
-    async def asend(self, request: Request) -> Reply:
-        """Return the reply to a request."""
+        Raises:
+            OutputModeRefused: The server does not support the request's output mode.
+            JudgeError: Any other failure, described in one line.
+        """
         ...
 
     def close(self) -> None:
-        """Close what it opened."""
+        """Close the connections that the backend opened."""
         ...
 
 
 def one_line(error: BaseException, length: int = 400) -> str:
-    """Return an exception as one line of text."""
+    """Return an exception's message as one line of limited length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
+def timeout_error(error: TimeoutError, timeout: float | None) -> JudgeError:
+    """Return the error for a judge that did not answer in time."""
+    return JudgeError(str(error) or f"no answer within {timeout or 0:g} s")
+
+
+def blocking_only_error(judge: str) -> ConfigError:
+    """Return the error for an asynchronous judge in a blocking evaluator."""
+    return ConfigError(
+        f"judge is {judge}; a blocking evaluator cannot await it: use the async form"
+    )
+
+
 def is_async_callable(function: Any) -> bool:
-    """Return whether calling something gives a coroutine."""
+    """Return whether calling an object returns a coroutine."""
     call = getattr(function, "__call__", None)  # noqa: B004  the method, not whether there is one
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 class FunctionBackend:
-    """A function ``(messages, schema) -> dict``.
+    """A judge that is a function ``(messages, schema) -> dict``.
 
     Args:
-        function: The function; it is given OpenAI messages and a JSON schema, and returns the
-            answer as a dict or as JSON text.
-        model: What to call it.
-        timeout: After how many seconds to give up on it; None waits.
+        function: Takes OpenAI messages and a JSON schema; returns the answer as a dict, a pydantic
+            model or JSON text. A function with a ``cache_key`` attribute can be cached by it.
+        model: The name to report.
+        timeout: In seconds; None waits without limit.
     """
 
-    rungs: tuple[Rung, ...] = ("function",)
+    modes: tuple[OutputMode, ...] = ("function",)
     answer_limit: int | None = None
 
     def __init__(self, function: Callable[..., Any], model: str, timeout: float | None) -> None:
         self.function, self.timeout = function, timeout
         self.model = model or getattr(function, "__qualname__", type(function).__qualname__)
-        self.place = ("function", self.model)
+        self.endpoint = ("function", self.model)
 
     def identity(self) -> Mapping[str, Any] | None:
-        """Return its ``cache_key`` attribute; without one nothing of it is cached."""
-        known = getattr(self.function, "cache_key", None)
-        return None if known is None else {"function": known}
+        """Return the function's ``cache_key`` attribute."""
+        key = getattr(self.function, "cache_key", None)
+        return None if key is None else {"function": key}
 
-    def send(self, request: Request) -> Reply:
+    async def send(self, request: CompletionRequest) -> Completion:
         """Call the function."""
-        messages, schema = _copies(request)
-        try:
-            returned = call_with(lambda: self.function(messages, schema), {}, self.timeout)
-        except (JudgeError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise _failed(error) from error
-        return _reply(returned)
+        messages = [dict(message) for message in request.messages]
+        schema = dict(request.schema.json)
 
-    async def asend(self, request: Request) -> Reply:
-        """Call the function, or await it; one that blocks has a thread of its own."""
-        messages, schema = _copies(request)
-        try:
+        def call() -> Any:
+            return call_with(lambda: self.function(messages, schema), {}, self.timeout)
+
+        async def call_async() -> Any:
             if is_async_callable(self.function):
-                call = self.function(messages, schema)
-                returned = await asyncio.wait_for(call, self.timeout)
-            else:
-                # The thread inside ends with its process; one of asyncio's would be waited for.
-                returned = await asyncio.to_thread(
-                    call_with, lambda: self.function(messages, schema), {}, self.timeout
-                )
+                return await asyncio.wait_for(self.function(messages, schema), self.timeout)
+            # `call_with` has a daemon thread of its own, so that a function that hangs does not
+            # keep the event loop's executor from shutting down.
+            return await asyncio.to_thread(call)
+
+        try:
+            returned = await IoCall(call, call_async)
         except JudgeError:
             raise
         except TimeoutError as error:
-            raise JudgeError(str(error) or f"no answer within {self.timeout:g} s") from error
+            raise timeout_error(error, self.timeout) from error
         except Exception as error:
-            raise _failed(error) from error
-        return _reply(returned)
+            raise JudgeError(f"{type(error).__name__}: {one_line(error)}") from error
+        return _read_returned(returned)
 
     def close(self) -> None:
-        """Do nothing: nothing was opened."""
+        """Do nothing; a function has no connections."""
 
 
-def _copies(request: Request) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    return [dict(message) for message in request.messages], dict(request.schema.json)
-
-
-def _failed(error: Exception) -> JudgeError:
-    if isinstance(error, TimeoutError) and str(error):
-        return JudgeError(str(error))
-    return JudgeError(f"{type(error).__name__}: {one_line(error)}")
-
-
-def _reply(returned: Any) -> Reply:
+def _read_returned(returned: Any) -> Completion:
     if hasattr(returned, "model_dump"):
         returned = returned.model_dump()
     if isinstance(returned, Mapping):
-        return Reply(None, value=dict(returned))
+        return Completion(None, value=dict(returned))
     if isinstance(returned, str):
-        return Reply(returned)
+        return Completion(returned)
     raise JudgeError(f"the function returned a {type(returned).__name__}; expected a dict")
-
-
-class Opened:
-    """Something made once, when it is first needed, by whichever thread needs it first."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self.value: Any = None
-
-    def get(self) -> Any:
-        """Return it."""
-        with self._lock:
-            if self.value is None:
-                self.value = self._make()
-            return self.value
-
-
-def refuse_async(what: str) -> ConfigError:
-    """Return the error of something asynchronous in a blocking evaluator."""
-    return ConfigError(f"judge is {what}; a blocking evaluator cannot await it: use the async form")

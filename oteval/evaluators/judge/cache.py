@@ -1,8 +1,8 @@
-"""Answers kept by the whole request, so that the same question is not paid for twice.
+"""Cached answers, so that the same question is paid for once.
 
-The key covers the server, the model, the messages, the schema, the request's settings and the
-number of the sample, and neither the nonce of the data's delimiters nor the rung that worked. Only
-answers that were verdicts are given again; failed calls are recorded for what they cost.
+The key covers the server, the model, the messages, the schema, the options of the request and the
+number of the sample. It excludes the random delimiters of the data and the output mode that worked.
+Only verdicts are reused; failed calls are recorded for their cost.
 """
 
 from __future__ import annotations
@@ -11,35 +11,38 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ...jsontext import canonical
 
-__all__ = ["AnswerCache", "JudgeCall", "MemoryCache", "key_of"]
+__all__ = ["AnswerCache", "JudgeCall", "MemoryCache", "PendingAnswers", "make_cache_key"]
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """A question to a judge, and what came of it.
+    """A question to a judge and its outcome.
 
     Attributes:
-        key: The hash of the whole request.
-        model: The model asked for.
-        base_url: The server's address, or what stands for it.
-        answer: The answer's JSON value; None where there was none.
-        error: Why there was none, or "".
-        rung: How the answer was asked for.
-        raw: What the model wrote.
-        requests: How many requests it took.
-        input_tokens: Tokens read, by all of them.
-        output_tokens: Tokens written.
-        cached_tokens: Tokens read from the provider's cache.
-        cost: US dollars; None where the model has no price.
+        key: The cache key.
+        model: The model that was asked for.
+        base_url: The server's address, or a name for another kind of judge.
+        answer: The answer as a JSON value; None if there is none.
+        error: Why there is none, or "".
+        rung: The output mode of the last request.
+        raw: The text that the model wrote.
+        requests: The number of requests sent.
+        input_tokens: The sum over all requests.
+        output_tokens: The sum over all requests.
+        cached_tokens: Input tokens that the provider read from its cache.
+        cost: US dollars; None if the model has no known price.
         latency: Seconds.
-        time_ns: When the answer was there.
-        answered_by: The model that said it answered.
-        cost_is_estimate: Whether the server left out counts that the cost rests on.
+        time_ns: When the answer arrived.
+        answered_by: The model's name as the server reports it.
+        cost_is_estimate: Whether the cost rests on estimated token counts.
     """
 
     key: str
@@ -61,22 +64,22 @@ class JudgeCall:
 
 
 class AnswerCache(Protocol):
-    """Where answers are kept. Both methods may be called from several threads at once."""
+    """A store of answers. Both methods must be thread-safe."""
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the call of a key that was answered, or None."""
+        """Return the call with a key if it was answered, or None."""
         ...
 
     def put(self, call: JudgeCall) -> None:
-        """Keep a call, answered or not."""
+        """Store a call, answered or not."""
         ...
 
 
 class MemoryCache:
-    """Answers kept for as long as this object is.
+    """A cache in memory that evicts the least recently used answers.
 
-    Attributes:
-        size: How many answers are kept; the ones not used for longest go first.
+    Args:
+        size: The maximum number of answers.
     """
 
     def __init__(self, size: int = 10_000) -> None:
@@ -85,11 +88,10 @@ class MemoryCache:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return how many answers there are."""
         return len(self._calls)
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the call of a key that was answered, or None."""
+        """Return the call with a key, or None."""
         with self._lock:
             found = self._calls.get(key)
             if found is not None:
@@ -97,7 +99,7 @@ class MemoryCache:
             return found
 
     def put(self, call: JudgeCall) -> None:
-        """Keep a call that was answered."""
+        """Store a call if it was answered."""
         if call.answer is None:
             return
         with self._lock:
@@ -106,9 +108,42 @@ class MemoryCache:
                 self._calls.popitem(last=False)
 
 
-def key_of(request: Mapping[str, Any], nonce: str) -> str:
-    """Return the key of a request: a hash of all of it but the nonce."""
+def make_cache_key(request: Mapping[str, Any], nonce: str) -> str:
+    """Return a hash of a request, excluding the nonce of its delimiters."""
     text = canonical(request)
     if nonce:
         text = text.replace(nonce, "0" * len(nonce))
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+class PendingAnswers(Generic[Answer]):
+    """Questions in flight by cache key, so that concurrent equal questions are asked once.
+
+    It is shared by all threads and event loops.
+    """
+
+    def __init__(self) -> None:
+        self._waiters: dict[str, list[Future[Answer | None]]] = {}
+        self._lock = threading.Lock()
+
+    def join(self, key: str) -> Future[Answer | None] | None:
+        """Return a future of the answer, or None if the caller is the first and has to ask.
+
+        Each caller gets its own future and can cancel it. The result is None if the caller that
+        asked gave up.
+        """
+        with self._lock:
+            if key not in self._waiters:
+                self._waiters[key] = []
+                return None
+            waiter: Future[Answer | None] = Future()
+            self._waiters[key].append(waiter)
+            return waiter
+
+    def finish(self, key: str, answer: Answer | None) -> None:
+        """Give an answer to all callers that wait for it; None makes them ask themselves."""
+        with self._lock:
+            waiters = self._waiters.pop(key, [])
+        for waiter in waiters:
+            if waiter.set_running_or_notify_cancel():
+                waiter.set_result(answer)

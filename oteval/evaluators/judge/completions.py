@@ -1,48 +1,51 @@
-"""The reply that a chat completion means, whole or streamed.
+"""Read replies from chat completions, whole or streamed.
 
-Servers differ: content may be a text or a list of parts, arguments of a call text or an object,
-and counts may be missing. All of it is read here, once, for every backend of this form.
+Servers differ: content may be a string or a list of parts, the arguments of a tool call a string or
+an object, and token counts may be missing. This module reads all of these for every backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import JudgeError
-from .ladder import Reply, Request
+from .output_modes import (
+    COMPLETE_FINISH_REASONS,
+    Completion,
+    CompletionRequest,
+    normalize_finish_reason,
+)
 
 __all__ = [
-    "Call",
-    "Counts",
-    "Said",
-    "completion_reply",
-    "count",
-    "counts_of",
-    "finish_of",
-    "get",
-    "read",
-    "reply_of",
+    "AnswerCall",
+    "AnswerText",
+    "StreamedCompletion",
+    "TokenCounts",
+    "attribute",
+    "finish_reason",
+    "make_completion",
+    "read_completion",
+    "read_content",
+    "token_count",
 ]
 
-_TEXTS = frozenset({"text", "output_text"})
-# Parts that hold a draft, and nothing of the answer.
-_NO_ANSWER = frozenset({"reasoning", "thinking", "redacted_thinking", "thought", "reasoning_text"})
-
-
-def get(value: Any, name: str) -> Any:
-    """Return a field of an object or a dict, or None."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+_TEXT_PARTS = frozenset({"text", "output_text"})
+# Parts that hold reasoning, which is a draft of the answer.
+_REASONING_PARTS = frozenset(
+    {"reasoning", "thinking", "redacted_thinking", "thought", "reasoning_text"}
+)
+_CALL_PARTS = frozenset({"tool_use", "tool_call", "function_call"})
 
 
 @dataclass(frozen=True)
-class Call:
-    """A tool call of an answer.
+class AnswerCall:
+    """A tool call in a reply.
 
     Attributes:
         name: The tool's name, or "".
-        arguments: Text or an object.
+        arguments: JSON text or an object.
     """
 
     name: str
@@ -50,13 +53,13 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Said:
-    """The text of a message's content.
+class AnswerText:
+    """The text of a reply's content.
 
     Attributes:
-        text: The text; None where there is none.
-        refusal: A refusal among its parts, or "".
-        problem: Why the content is of no use, or "".
+        text: None if the content has no text.
+        refusal: A refusal among the content's parts, or "".
+        problem: Why the content is unusable, or "".
     """
 
     text: str | None
@@ -65,131 +68,207 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Tokens as a server counts them; None where it does not."""
+class TokenCounts:
+    """Token counts as a server reports them; None if it does not."""
 
-    read: int | None = None
-    written: int | None = None
+    input: int | None = None
+    output: int | None = None
     cached: int = 0
 
 
-def read(content: Any) -> Said:
-    """Return the text of content that is a text, a list of parts, or missing.
+def attribute(value: Any, name: str) -> Any:
+    """Return a field of an object or a dict, or None."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
-    Parts that hold reasoning are left out: they are a draft of the answer.
-    """
+
+def read_content(content: Any) -> AnswerText:
+    """Read content that is a string, a list of parts, or None; skip parts that hold reasoning."""
     if content is None or isinstance(content, str):
-        return Said(content)
+        return AnswerText(content)
     if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
-        return Said(None, problem=f"the answer's content is a {type(content).__name__}")
+        return AnswerText(None, problem=f"the answer's content is a {type(content).__name__}")
     texts, refusals = [], []
     for part in content:
-        kind = "text" if isinstance(part, str) else get(part, "type")
-        if kind in _NO_ANSWER or get(part, "thought") is True:
+        kind = "text" if isinstance(part, str) else attribute(part, "type")
+        if kind in _REASONING_PARTS or attribute(part, "thought") is True:
             continue
         if kind == "refusal":
-            refusals.append(str(get(part, "refusal") or "it does not say why"))
-        elif kind in _TEXTS or kind is None:
-            said = part if isinstance(part, str) else get(part, "text")
-            texts.append(said if isinstance(said, str) else "")
-        elif kind not in ("tool_use", "tool_call", "function_call"):
-            return Said(None, problem=f"the answer has a part of the kind {kind!r}")
-    return Said("".join(texts) if texts else None, " ".join(refusals))
+            refusals.append(str(attribute(part, "refusal") or "no reason given"))
+        elif kind in _TEXT_PARTS or kind is None:
+            text = part if isinstance(part, str) else attribute(part, "text")
+            texts.append(text if isinstance(text, str) else "")
+        elif kind not in _CALL_PARTS:
+            return AnswerText(None, problem=f"the answer has a part of type {kind!r}")
+    return AnswerText("".join(texts) if texts else None, " ".join(refusals))
 
 
-def count(value: Any) -> int | None:
-    """Return a count of tokens; None for what cannot be one."""
-    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
-    return int(value) if whole and value < 1 << 53 else None
+def token_count(value: Any) -> int | None:
+    """Return a positive count of tokens as an int; None for any other value."""
+    is_count = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return int(value) if is_count and value < 1 << 53 else None
 
 
-def counts_of(usage: Any) -> Counts:
-    """Return the tokens that a ``usage`` counts; a prompt without tokens was not counted."""
-    read = count(get(usage, "prompt_tokens"))
-    cached = count(get(get(usage, "prompt_tokens_details"), "cached_tokens")) or 0
-    return Counts(read, count(get(usage, "completion_tokens")), min(cached, read or 0))
+def _read_usage(usage: Any) -> TokenCounts:
+    """Read OpenAI's ``usage``; 0 prompt tokens means that the server does not count them."""
+    prompt = token_count(attribute(usage, "prompt_tokens"))
+    details = attribute(usage, "prompt_tokens_details")
+    cached = token_count(attribute(details, "cached_tokens")) or 0
+    completion = token_count(attribute(usage, "completion_tokens"))
+    return TokenCounts(prompt, completion, min(cached, prompt or 0))
 
 
-def finish_of(*places: Any) -> str:
-    """Return why an answer ended, of the objects that may say so; "" where none does."""
-    for place in places:
-        if get(place, "status") == "incomplete" or get(place, "incomplete_details"):
-            reason = get(get(place, "incomplete_details"), "reason")
-            return str(reason or "incomplete")
-    return str(next((f for f in (get(place, "finish_reason") for place in places) if f), ""))
+def finish_reason(*sources: Any) -> str:
+    """Return the first finish reason that one of the objects states, or ""."""
+    for source in sources:
+        details = attribute(source, "incomplete_details")
+        if attribute(source, "status") == "incomplete" or details:
+            return str(attribute(details, "reason") or "incomplete")
+    reasons = (attribute(source, "finish_reason") for source in sources)
+    return str(next((reason for reason in reasons if reason), ""))
 
 
-def reply_of(
-    request: Request,
+def make_completion(
+    request: CompletionRequest,
     *,
-    said: Said,
-    calls: Sequence[Call],
+    content: AnswerText,
+    calls: Sequence[AnswerCall],
     refusal: str = "",
-    finish: str = "",
+    finish_reason: str = "",
     model: str = "",
-    counts: Counts | None = None,
+    counts: TokenCounts | None = None,
     choices: int = 1,
-) -> Reply:
-    """Return the reply that the parts of an answer make.
+) -> Completion:
+    """Return the reply made of the parts of a message.
 
     Args:
-        request: What was asked for; a call answers only where one was forced.
-        said: The content.
-        calls: The tool calls.
-        refusal: Why the model does not answer, or "".
-        finish: Why it stopped.
-        model: The model that answered.
+        request: The request; a tool call is the answer only if the request forced one.
+        content: The message's content.
+        calls: The message's tool calls.
+        refusal: The model's reason for refusing to answer, or "".
+        finish_reason: Why the model stopped.
+        model: The model that replied.
         counts: The tokens.
-        choices: How many answers came.
+        choices: The number of messages in the reply.
     """
-    text, value, problem = said.text, None, said.problem
-    if request.rung == "tool" and calls:
-        problem = problem or _problem_of(calls, request.schema.name)
+    text, value, problem = content.text, None, content.problem
+    if request.mode == "tool" and calls:
+        problem = problem or _call_problem(calls, request.schema.name)
         arguments = calls[0].arguments
         text = arguments if isinstance(arguments, str) else None
         value = dict(arguments) if isinstance(arguments, Mapping) else None
     if choices > 1:
-        problem = f"there are {choices} answers; one was asked for"
-    counted = counts or Counts()
-    return Reply(
+        problem = f"the reply has {choices} answers; expected one"
+    counts = counts or TokenCounts()
+    return Completion(
         text,
         value=value,
-        refusal=refusal or said.refusal,
-        finish=finish,
+        refusal=refusal or content.refusal,
+        finish_reason=finish_reason,
         model=model,
-        input_tokens=counted.read,
-        output_tokens=counted.written,
-        cached_tokens=counted.cached,
+        input_tokens=counts.input,
+        output_tokens=counts.output,
+        cached_tokens=counts.cached,
         problem=problem,
     )
 
 
-def _problem_of(calls: Sequence[Call], wanted: str) -> str:
+def _call_problem(calls: Sequence[AnswerCall], expected: str) -> str:
     if len(calls) > 1:
-        return f"there are {len(calls)} tool calls; one was asked for"
+        return f"the reply has {len(calls)} tool calls; expected one"
     name = calls[0].name
-    return f"the tool {name!r} was called, not {wanted!r}" if name and name != wanted else ""
+    if name and name != expected:
+        return f"the model called the tool {name!r} instead of {expected!r}"
+    return ""
 
 
-def completion_reply(given: Any, request: Request) -> Reply:
-    """Return the reply that a whole chat completion makes.
+def read_completion(response: Any, request: CompletionRequest) -> Completion:
+    """Return the reply in a whole chat completion, an object or a dict.
 
     Raises:
-        JudgeError: It is not a chat completion.
+        JudgeError: The response is not a chat completion.
     """
-    choices = get(given, "choices")
-    message = get(choices[0], "message") if isinstance(choices, list) and choices else None
+    choices = attribute(response, "choices")
+    message = attribute(choices[0], "message") if isinstance(choices, list) and choices else None
     if message is None:
-        shown = " ".join(str(given).split())[:300]
+        shown = " ".join(str(response).split())[:300]
         raise JudgeError(f"the server's reply is not a chat completion: {shown}")
-    functions = [get(call, "function") for call in get(message, "tool_calls") or ()]
-    return reply_of(
+    functions = [attribute(call, "function") for call in attribute(message, "tool_calls") or ()]
+    return make_completion(
         request,
-        said=read(get(message, "content")),
-        calls=[Call(get(f, "name") or "", get(f, "arguments")) for f in functions],
-        refusal=str(get(message, "refusal") or ""),
-        finish=finish_of(choices[0], given, message),
-        model=str(get(given, "model") or ""),
-        counts=counts_of(get(given, "usage")),
+        content=read_content(attribute(message, "content")),
+        calls=[
+            AnswerCall(attribute(f, "name") or "", attribute(f, "arguments")) for f in functions
+        ],
+        refusal=str(attribute(message, "refusal") or ""),
+        finish_reason=finish_reason(choices[0], response, message),
+        model=str(attribute(response, "model") or ""),
+        counts=_read_usage(attribute(response, "usage")),
         choices=len(choices),
     )
+
+
+@dataclass
+class _StreamedCall:
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass
+class StreamedCompletion:
+    """A chat completion assembled from the chunks of a stream."""
+
+    _content: list[Any] = field(default_factory=list)
+    _calls: dict[Any, _StreamedCall] = field(default_factory=dict)
+    _refusal: list[str] = field(default_factory=list)
+    _choices: set[Any] = field(default_factory=set)
+    _finish_reasons: list[str] = field(default_factory=list)
+    _model: str = ""
+    _usage: Any = None
+
+    def add(self, chunk: Any) -> None:
+        """Add a chunk, or a whole completion that the server sends as one."""
+        self._model = str(attribute(chunk, "model") or self._model)
+        self._usage = attribute(chunk, "usage") or self._usage
+        self._finish_reasons.append(finish_reason(chunk))
+        for choice in attribute(chunk, "choices") or ():
+            self._choices.add(attribute(choice, "index") or 0)
+            self._finish_reasons.append(finish_reason(choice))
+            delta = attribute(choice, "delta") or attribute(choice, "message")
+            content = attribute(delta, "content")
+            self._content += content if isinstance(content, list) else [content or ""]
+            self._refusal.append(str(attribute(delta, "refusal") or ""))
+            for call in attribute(delta, "tool_calls") or ():
+                self._add_call(call)
+
+    def _add_call(self, chunk: Any) -> None:
+        call = self._calls.setdefault(attribute(chunk, "index") or 0, _StreamedCall())
+        function = attribute(chunk, "function")
+        call.name = call.name or str(attribute(function, "name") or "")
+        call.arguments.append(str(attribute(function, "arguments") or ""))
+
+    def _finish_reason(self) -> str:
+        """Return why the model stopped, preferring a reason that means the answer is incomplete.
+
+        A stream without any reason was cut off.
+        """
+        reasons = [reason for reason in self._finish_reasons if reason]
+        incomplete = (
+            reason
+            for reason in reasons
+            if normalize_finish_reason(reason) not in COMPLETE_FINISH_REASONS
+        )
+        return next(incomplete, reasons[-1] if reasons else "end of the stream")
+
+    def completion(self, request: CompletionRequest) -> Completion:
+        """Return the reply."""
+        calls = self._calls.values()
+        return make_completion(
+            request,
+            content=read_content(self._content),
+            calls=[AnswerCall(call.name, "".join(call.arguments)) for call in calls],
+            refusal="".join(self._refusal),
+            finish_reason=self._finish_reason(),
+            model=self._model,
+            counts=_read_usage(self._usage),
+            choices=len(self._choices),
+        )

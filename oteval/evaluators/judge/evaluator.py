@@ -1,52 +1,65 @@
-"""The evaluator that asks judges, and what it returns.
+"""The evaluator that asks judges and turns their answers into one result.
 
-The result has exactly ``key``, ``score``, ``comment`` (the judge's reasoning) and ``metadata``. A
-judge that cannot be asked, refuses, or gives no verdict has score None, ``metadata["error"]`` says
-why, and ``metadata["status"]`` is ``error``, or ``not_evaluated`` where the budget was spent.
+A result has exactly ``key``, ``score``, ``comment`` (the judge's reasoning) and ``metadata``. If a
+judge cannot be reached, refuses or gives no verdict, the score is None, ``metadata["error"]``
+explains why, and ``metadata["status"]`` is ``error``, or ``not_evaluated`` if the budget is spent.
+
+Several answers, from repeated questions or a jury, are votes. A bool needs more than half of the
+votes to be true, so a tie fails. Of `choices` the most frequent score wins, and the middle one of
+all votes if several are equally frequent. Continuous scores are averaged. Failed votes are left
+out, and there is no verdict unless more than half of all votes succeeded.
 """
 
 from __future__ import annotations
 
-import asyncio
+import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ...errors import BudgetSpent, JudgeError
+from ...sync import drive, drive_async, gather
 from ..functions import code_version
 from ..observed import observed
-from .asking import Answer, Asker
-from .rendering import INSTRUCTIONS, Prompt, Rendered
-from .schema import Schema
-from .voting import share, verdict
+from .answer_schema import AnswerSchema
+from .client import JudgeAnswer, JudgeClient
+from .prompt import INSTRUCTION_VARIABLES, Prompt, RenderedPrompt
 
-__all__ = ["AsyncJudgeEvaluator", "JudgeEvaluator", "Prepare"]
+__all__ = [
+    "AsyncJudgeEvaluator",
+    "JudgeEvaluator",
+    "MakeVariables",
+    "as_async",
+    "combine_votes",
+    "vote_share",
+]
 
-Prepare = Callable[[Any, Any, Any, Mapping[str, Any]], dict[str, Any]]
-"""Makes a prompt's variables of outputs, reference_outputs, inputs and the other keywords."""
+MakeVariables = Callable[[Any, Any, Any, Mapping[str, Any]], dict[str, Any]]
+"""Makes a prompt's variables from outputs, reference_outputs, inputs and other keywords."""
 
 
 @dataclass(frozen=True)
 class JudgeEvaluator:
-    """Scores by asking a language model, or several.
+    """Scores outputs by asking one or several language models.
 
     Attributes:
-        key: The score's name.
-        prompt: What they are told.
-        schema: What they have to answer.
-        askers: The judges.
-        samples: How often each is asked.
-        continuous: Whether scores are averaged where there are several votes.
-        prepare: Makes the prompt's variables.
+        key: The name of the score.
+        prompt: The prompt.
+        schema: The form of the answers.
+        clients: A client for each judge.
+        samples: How often to ask each judge.
+        continuous: Whether to average the scores of several votes.
+        make_variables: Makes the prompt's variables.
     """
 
     key: str
     prompt: Prompt
-    schema: Schema
-    askers: tuple[Asker, ...]
+    schema: AnswerSchema
+    clients: tuple[JudgeClient, ...]
     samples: int
     continuous: bool
-    prepare: Prepare
+    make_variables: MakeVariables
 
     @property
     def __name__(self) -> str:
@@ -60,148 +73,162 @@ class JudgeEvaluator:
         inputs: Any = None,
         **extra: Any,
     ) -> Any:
-        """Ask about outputs.
+        """Score outputs.
 
         Args:
-            outputs: What is judged.
-            reference_outputs: What it should have been.
-            inputs: What was asked for.
+            outputs: The outputs to judge.
+            reference_outputs: The expected outputs.
+            inputs: The inputs that led to the outputs.
             **extra: More variables of the prompt, and ``attachments``.
 
         Returns:
-            ``key``, ``score``, ``comment`` and ``metadata``; with an output schema, the answer
-            itself.
+            ``key``, ``score``, ``comment`` and ``metadata``; or the answer itself if there is an
+            output schema.
 
         Raises:
-            InputError: What is to be judged is of no known form, or a variable that the prompt
-                shows has no value (`VariableMissing`).
-            JudgeError: There is an output schema, and no answer that fits it.
+            InputError: An argument has an unknown form, or a variable in the prompt has no value
+                (`VariableMissing`).
+            JudgeError: There is an output schema, and no answer fits it.
         """
-        rendered = self.told(outputs, reference_outputs, inputs, extra)
-        answers = [asker.ask(rendered, self.schema, n) for asker, n in self._votes()]
-        return observed(self.result(answers, rendered))
+        return drive(self._evaluate(outputs, reference_outputs, inputs, extra))
 
-    async def ask(
-        self,
-        *,
-        outputs: Any = None,
-        reference_outputs: Any = None,
-        inputs: Any = None,
-        **extra: Any,
-    ) -> Any:
-        """Do what calling it does, asynchronously, with all votes at once."""
-        rendered = self.told(outputs, reference_outputs, inputs, extra)
-        calls = (asker.aask(rendered, self.schema, n) for asker, n in self._votes())
-        return observed(self.result(await asyncio.gather(*calls), rendered))
-
-    def told(
+    async def _evaluate(
         self, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
-    ) -> Rendered:
-        """Return what the judges are told."""
-        more = {name: value for name, value in extra.items() if name != "attachments"}
-        values = self.prepare(outputs, reference_outputs, inputs, more)
-        return self.prompt.render(values, extra.get("attachments"))
+    ) -> Any:
+        """Score outputs, under `drive` or `drive_async`."""
+        variables = {name: value for name, value in extra.items() if name != "attachments"}
+        values = self.make_variables(outputs, reference_outputs, inputs, variables)
+        rendered = self.prompt.render(values, extra.get("attachments"))
+        answers = await gather(
+            client.ask(rendered, self.schema, sample)
+            for client in self.clients
+            for sample in range(self.samples)
+        )
+        return observed(self._result(answers, rendered))
 
-    def _votes(self) -> list[tuple[Asker, int]]:
-        return [(asker, number) for asker in self.askers for number in range(self.samples)]
-
-    def result(self, answers: Sequence[Answer], rendered: Rendered) -> Any:
-        """Return what the answers to a question come to."""
-        given = [answer for answer in answers if answer.error is None]
+    def _result(self, answers: Sequence[JudgeAnswer], rendered: RenderedPrompt) -> Any:
+        votes = [answer for answer in answers if answer.error is None]
         if self.schema.raw:
-            if not given:
+            if not votes:
                 raise answers[0].error or JudgeError("no answer")
-            return given[0].value
-        metadata = _figures(answers)
+            return votes[0].value
+        metadata = _call_metadata(answers)
         if rendered.left_out:
-            metadata["left_out"] = [asdict(one) for one in rendered.left_out]
-        if 2 * len(given) <= len(answers):
-            return self._failed(answers, metadata)
-        scores = [answer.value["score"] for answer in given]
-        score = verdict(scores, continuous=self.continuous) if len(answers) > 1 else scores[0]
+            metadata["left_out"] = [asdict(omitted) for omitted in rendered.left_out]
+        if 2 * len(votes) <= len(answers):
+            return self._failure(answers, metadata)
+        scores = [vote.value["score"] for vote in votes]
+        score = scores[0]
         if len(answers) > 1:
-            metadata["votes"] = [_vote(answer) for answer in answers]
-            metadata["failed_votes"] = len(answers) - len(given)
+            score = combine_votes(scores, continuous=self.continuous)
+            metadata.update(_vote_metadata(answers))
             if not self.continuous:
-                metadata["vote_share"] = share(scores, score)
+                metadata["vote_share"] = vote_share(scores, score)
         comment = next(
-            (a.value.get("reasoning") for a in given if a.value["score"] == score),
-            given[0].value.get("reasoning"),
+            (vote.value.get("reasoning") for vote in votes if vote.value["score"] == score),
+            votes[0].value.get("reasoning"),
         )
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
-    def _failed(self, answers: Sequence[Answer], metadata: dict[str, Any]) -> dict[str, Any]:
+    def _failure(self, answers: Sequence[JudgeAnswer], metadata: dict[str, Any]) -> dict[str, Any]:
         errors = [answer.error for answer in answers if answer.error is not None]
-        spent = all(isinstance(error, BudgetSpent) for error in errors)
-        metadata["status"] = "not_evaluated" if spent else "error"
+        is_budget_spent = all(isinstance(error, BudgetSpent) for error in errors)
+        metadata["status"] = "not_evaluated" if is_budget_spent else "error"
         metadata["error"] = str(errors[0])
         if len(answers) > 1:
-            metadata["votes"] = [_vote(answer) for answer in answers]
-            metadata["failed_votes"] = len(errors)
+            metadata.update(_vote_metadata(answers))
         return {"key": self.key, "score": None, "comment": str(errors[0]), "metadata": metadata}
 
     def describe(self) -> dict[str, Any]:
-        """Return all that verdicts depend on as JSON values, for the hash that is its version."""
-        template, own = self.prompt.template, self.prompt.instructions
-        return {
+        """Return everything that verdicts depend on as JSON values, to hash into a version."""
+        template, instructions = self.prompt.template, self.prompt.instructions
+        description = {
             "type": "judge",
             "prompt": template if isinstance(template, str) else code_version(template),
             "system": self.prompt.system,
             "few_shot": [dict(example) for example in self.prompt.few_shot],
             "harden": self.prompt.harden,
             "schema": [self.schema.name, self.schema.json],
-            "judges": [_identity(asker) for asker in self.askers],
+            "judges": [_describe_backend(client) for client in self.clients],
             "samples": self.samples,
-            **({} if own == INSTRUCTIONS else {"instructions": sorted(own)}),
         }
+        if instructions != INSTRUCTION_VARIABLES:
+            description["instructions"] = sorted(instructions)
+        return description
 
     def close(self) -> None:
-        """Close the connections that were opened."""
-        for asker in self.askers:
-            asker.backend.close()
+        """Close the connections that the evaluator opened."""
+        for client in self.clients:
+            client.backend.close()
 
 
-def _identity(asker: Asker) -> Any:
-    found = asker.backend.identity()
-    return list(asker.backend.place) if found is None else dict(found)
+def combine_votes(scores: Sequence[Any], *, continuous: bool = False) -> Any:
+    """Return the score that wins a vote.
+
+    Args:
+        scores: At least one.
+        continuous: Whether to average them.
+    """
+    if continuous:
+        return statistics.fmean(scores)
+    if isinstance(scores[0], bool):
+        return 2 * sum(scores) > len(scores)
+    counts = Counter(scores).most_common()
+    most_frequent = [score for score, count in counts if count == counts[0][1]]
+    return most_frequent[0] if len(most_frequent) == 1 else statistics.median_low(scores)
 
 
-def _vote(answer: Answer) -> dict[str, Any]:
-    said = answer.value if answer.error is None else {"error": str(answer.error)}
-    return {"model": answer.call.model, **said}
+def vote_share(scores: Sequence[Any], winner: Any) -> float:
+    """Return the share of votes for the winning score, from 0 to 1."""
+    return sum(bool(score == winner) for score in scores) / len(scores)
 
 
-def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what some calls took; what the cache gave cost nothing now."""
+def _describe_backend(client: JudgeClient) -> Any:
+    identity = client.backend.identity()
+    return list(client.backend.endpoint) if identity is None else dict(identity)
+
+
+def _vote_metadata(answers: Sequence[JudgeAnswer]) -> dict[str, Any]:
+    votes = []
+    for answer in answers:
+        verdict = answer.value if answer.error is None else {"error": str(answer.error)}
+        votes.append({"model": answer.call.model, **verdict})
+    failed = sum(answer.error is not None for answer in answers)
+    return {"votes": votes, "failed_votes": failed}
+
+
+def _call_metadata(answers: Sequence[JudgeAnswer]) -> dict[str, Any]:
+    """Return the metadata of the calls behind a result; cached answers cost nothing."""
     calls = [answer.call for answer in answers]
-    fresh = [answer.call for answer in answers if not answer.cached]
-    costs = [call.cost for call in fresh if call.cost is not None]
-    priced = len(costs) == len([call for call in fresh if call.requests])
-    one = calls[0]
-    raws = [call.raw for call in calls]
-    estimated = {"cost_is_estimate": True} if any(c.cost_is_estimate for c in fresh) else {}
+    new_calls = [answer.call for answer in answers if not answer.cached]
+    costs = [call.cost for call in new_calls if call.cost is not None]
+    all_have_cost = len(costs) == len([call for call in new_calls if call.requests])
+    estimated = any(call.cost_is_estimate for call in new_calls)
+    first = calls[0]
+    raw = [call.raw for call in calls]
     return {
-        "model": one.answered_by or one.model,
-        "asked_as": one.rung,
-        "requests": sum(call.requests for call in fresh),
+        "model": first.answered_by or first.model,
+        "asked_as": first.rung,
+        "requests": sum(call.requests for call in new_calls),
         "input_tokens": sum(call.input_tokens for call in calls),
         "output_tokens": sum(call.output_tokens for call in calls),
         "cached_tokens": sum(call.cached_tokens for call in calls),
-        "cost_usd": sum(costs) if priced else None,
-        **estimated,
+        "cost_usd": sum(costs) if all_have_cost else None,
+        **({"cost_is_estimate": True} if estimated else {}),
         "latency_s": max(call.latency for call in calls),
-        "cached": not fresh,
-        "raw": raws[0] if len(raws) == 1 else raws,
+        "cached": not new_calls,
+        "raw": raw[0] if len(raw) == 1 else raw,
     }
 
 
 class AsyncJudgeEvaluator(Protocol):
-    """A coroutine function that scores as a `JudgeEvaluator` does.
+    """The asynchronous form of a `JudgeEvaluator`, which asks for all votes concurrently.
 
-    It is a function, not an object, because frameworks ask `inspect.iscoroutinefunction`.
+    It is a coroutine function, because frameworks recognise those with
+    `inspect.iscoroutinefunction`.
 
     Attributes:
-        evaluator: The configuration, with `describe()`.
+        evaluator: The blocking form.
     """
 
     evaluator: JudgeEvaluator
@@ -214,5 +241,23 @@ class AsyncJudgeEvaluator(Protocol):
         inputs: Any = None,
         **extra: Any,
     ) -> Any:
-        """Ask about outputs."""
+        """Score outputs; see `JudgeEvaluator`."""
         ...
+
+
+def as_async(evaluator: JudgeEvaluator) -> AsyncJudgeEvaluator:
+    """Return the asynchronous form of an evaluator."""
+
+    async def evaluate(
+        *,
+        outputs: Any = None,
+        reference_outputs: Any = None,
+        inputs: Any = None,
+        **extra: Any,
+    ) -> Any:
+        return await drive_async(evaluator._evaluate(outputs, reference_outputs, inputs, extra))
+
+    evaluate.__name__ = evaluate.__qualname__ = evaluator.key
+    evaluate.__doc__ = JudgeEvaluator.__call__.__doc__
+    evaluate.evaluator = evaluator  # type: ignore[attr-defined]
+    return evaluate  # type: ignore[return-value]

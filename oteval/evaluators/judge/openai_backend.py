@@ -1,52 +1,60 @@
-"""A judge behind an OpenAI-compatible server, asked with the ``openai`` package.
+"""Judges behind OpenAI-compatible servers, called with the ``openai`` package.
 
-The package is imported when a judge is first asked: importing it takes about a second. Retries
-with backoff, and waiting as long as Retry-After says, are the client's own.
+The package takes about a second to import, so it is imported with the first request. Its clients
+retry failed requests with backoff and honour the Retry-After header.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import json
 import os
+import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import JudgeError
+from ...sync import BackgroundLoop, IoCall, drive
 from ..functions import call_with
-from . import background
-from .backends import Opened, one_line, refuse_async
-from .completions import completion_reply, count
-from .ladder import RUNGS, FormatRefused, Reply, Request, Rung
-from .streams import Gathered
+from .backends import blocking_only_error, one_line
+from .completions import StreamedCompletion, read_completion, token_count
+from .output_modes import (
+    OUTPUT_MODES,
+    Completion,
+    CompletionRequest,
+    OutputMode,
+    OutputModeRefused,
+)
 
-__all__ = ["DEFAULT_TIMEOUT", "OpenAIBackend", "Server", "is_client"]
+__all__ = ["DEFAULT_TIMEOUT", "ModelServer", "OpenAIBackend", "is_openai_client"]
 
 DEFAULT_TIMEOUT = 60.0
-_FORM = (400, 422, 500, 501)
-# A server that is busy or broken answers so; some do whenever they meet a form they do not take.
-_OUTAGE = 500
-# Codes of a 400 that no other form of the request would change.
-_FINAL = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
+# Statuses with which servers answer requests in an output mode that they do not support.
+_MODE_STATUSES = (400, 422, 500, 501)
+# A busy server also answers so.
+_OUTAGE_STATUS = 500
+# Error codes that mean the same in every output mode.
+_FINAL_CODES = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
+
+_loop = BackgroundLoop("oteval judge requests")
 
 
 @dataclass(frozen=True)
-class Server:
-    """How a model is reached and asked.
+class ModelServer:
+    """A model on a server, and the options of requests to it.
 
     Attributes:
         model: The model's name.
-        base_url: The server's address; None leaves it to ``OPENAI_BASE_URL``.
-        api_key: The key; None leaves it to ``OPENAI_API_KEY``.
-        timeout: Seconds that a request may take, its retries included; None leaves it to a
-            client of the user's, and is 60 otherwise.
-        max_retries: How often the client tries again; None leaves it to the client (twice).
-        stream: Whether the answer is streamed, which keeps slow ones alive behind proxies.
-        options: More of the request, such as ``temperature``, ``seed`` or ``max_tokens``.
+        base_url: The server's address; None means ``OPENAI_BASE_URL``.
+        api_key: The key; None means ``OPENAI_API_KEY``.
+        timeout: The limit for a request and its retries, in seconds. None means the timeout of the
+            user's client, or 60.
+        max_retries: None means the client's default.
+        stream: Whether to stream answers, which keeps slow ones alive behind proxies.
+        options: More fields of the request, such as ``temperature``, ``seed`` or ``max_tokens``.
     """
 
     model: str
@@ -58,194 +66,202 @@ class Server:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def is_client(judge: Any) -> bool:
-    """Return whether something is an OpenAI client, or looks like one."""
+def is_openai_client(judge: Any) -> bool:
+    """Return whether an object is an OpenAI client, or has the same interface."""
     completions = getattr(getattr(judge, "chat", None), "completions", None)
     return callable(getattr(completions, "create", None))
 
 
 def _is_async(client: Any) -> bool:
-    named = any(cls.__name__.startswith("Async") for cls in type(client).__mro__)
-    return named or inspect.iscoroutinefunction(client.chat.completions.create)
+    is_named_async = any(cls.__name__.startswith("Async") for cls in type(client).__mro__)
+    return is_named_async or inspect.iscoroutinefunction(client.chat.completions.create)
 
 
 class OpenAIBackend:
-    """A model behind a server.
+    """A model behind an OpenAI-compatible server.
 
-    A request takes no longer than the timeout, with its retries and however slowly the server
-    sends bytes. So a blocking evaluator's own client is asynchronous too, on the event loop of
-    `background`: only there a request can be cancelled.
+    The timeout covers a request with all its retries, however slowly the server sends bytes. Only
+    an asynchronous request can be cancelled at that point, so blocking evaluators send theirs on a
+    background event loop.
 
     Args:
-        server: How it is reached and asked.
-        client: The user's client; None makes one.
+        server: The model and the options of requests.
+        client: The user's client; None creates one.
         is_async: Whether the evaluator is asynchronous.
 
     Raises:
-        ConfigError: The client is asynchronous, and the evaluator is not.
+        ConfigError: The client is asynchronous and the evaluator is not.
     """
 
-    rungs: tuple[Rung, ...] = RUNGS
+    modes: tuple[OutputMode, ...] = OUTPUT_MODES
 
-    def __init__(self, server: Server, client: Any = None, *, is_async: bool = False) -> None:
+    def __init__(self, server: ModelServer, client: Any = None, *, is_async: bool = False) -> None:
         if client is not None and _is_async(client) and not is_async:
-            raise refuse_async("an asynchronous OpenAI client")
+            raise blocking_only_error("an asynchronous OpenAI client")
         self.server, self.model = server, server.model
-        self._given = client
+        self._user_client = client
         self._opened_at: str | None = None
-        self._own = Opened(self._open_own)
+        self._lock = threading.Lock()
+        self._background_client: Any = None
         # A client's connections belong to the event loop that opened them.
-        self._by_loop: dict[Any, tuple[Any, AsyncGenerator[Any, None]]] = {}
+        self._loop_clients: dict[Any, tuple[Any, AsyncGenerator[Any, None]]] = {}
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The server's address, "" for OpenAI's own, and the model."""
-        address = getattr(self._given, "base_url", None) if self._given is not None else None
+    def endpoint(self) -> tuple[str, str]:
+        """The server's address, "" for OpenAI's own, and the model's name."""
+        address = getattr(self._user_client, "base_url", None)
         address = address or self.server.base_url or self._opened_at
-        if address is None and self._given is None:
+        if address is None and self._user_client is None:
             address = os.environ.get("OPENAI_BASE_URL")
         return str(address or "").rstrip("/"), self.model
 
     @property
     def answer_limit(self) -> int | None:
-        """The request's own limit on tokens of the answer."""
+        """The ``max_completion_tokens`` or ``max_tokens`` of requests."""
         options = self.server.options
-        limits = [count(options.get(key)) for key in ("max_completion_tokens", "max_tokens")]
+        limits = [token_count(options.get(key)) for key in ("max_completion_tokens", "max_tokens")]
         return next((limit for limit in limits if limit), None)
 
     def identity(self) -> Mapping[str, Any]:
-        """Return the server's address, the model and the request's options."""
-        address, model = self.place
+        """Return the server's address, the model and the options of requests."""
+        address, model = self.endpoint
         return {"server": address, "model": model, "options": dict(self.server.options)}
 
-    def send(self, request: Request) -> Reply:
-        """Return the reply to a request."""
-        if self._given is None:
-            client = self._made(self._own.get)
-            return background.run(self._bounded(self._ask(client, request)))
-        context = contextvars.copy_context()
-        try:
-            reply: Reply = call_with(lambda: context.run(self._send, request), {}, self._seconds())
-            return reply
-        except TimeoutError:
-            raise self._too_slow() from None
-
-    async def asend(self, request: Request) -> Reply:
-        """Return the reply to a request; a blocking client has a thread of its own."""
-        if self._given is None:
-            client = await self._of_loop()
-        elif _is_async(self._given):
-            client = self._configured(self._given)
-        else:
-            return await asyncio.to_thread(self.send, request)
-        return await self._bounded(self._ask(client, request))
+    async def send(self, request: CompletionRequest) -> Completion:
+        """Request a chat completion."""
+        if self._user_client is None:
+            return await IoCall[Completion](
+                lambda: self._send_in_background(request), lambda: self._send_on_loop(request)
+            )
+        if _is_async(self._user_client):
+            client = self._with_retries(self._user_client)
+            return await IoCall[Completion](
+                lambda: _loop.run(self._send_with(client, request)),
+                lambda: self._send_with(client, request),
+            )
+        return await IoCall[Completion](
+            lambda: self._send_in_thread(request),
+            lambda: asyncio.to_thread(self._send_in_thread, request),
+        )
 
     def close(self) -> None:
-        """Close the connections that were opened here; a client of the user's is left alone."""
-        client, self._own.value = self._own.value, None
+        """Close the connections that the backend opened; the user's client stays open."""
+        with self._lock:
+            client, self._background_client = self._background_client, None
         if client is not None:
-            background.run(client.close())
+            _loop.run(client.close())
 
-    def _send(self, request: Request) -> Reply:
-        """Ask with the user's blocking client."""
-        try:
-            client = self._configured(self._given)
-            given = client.chat.completions.create(**self._body(request))
-            if hasattr(given, "choices"):
-                return completion_reply(given, request)
-            if _is_whole(given):
-                return completion_reply(_parsed(given.response.read()), request)
-            gathered = Gathered()
-            for chunk in given:
-                gathered.add(chunk)
-            return gathered.reply(request)
-        except Exception as error:
-            raise self._explained(error) from error
+    def _send_in_background(self, request: CompletionRequest) -> Completion:
+        """Send a request with the client of the background event loop."""
+        with self._lock:
+            if self._background_client is None:
+                client = self._open_client()
+                # An evaluator that nobody closes leaves no connection open.
+                weakref.finalize(self, lambda: _loop.start(client.close())).atexit = False
+                self._background_client = client
+            client = self._background_client
+        return _loop.run(self._send_with(client, request))
 
-    async def _ask(self, client: Any, request: Request) -> Reply:
-        """Ask with an asynchronous client."""
-        try:
-            given = await client.chat.completions.create(**self._body(request))
-            if hasattr(given, "choices"):
-                return completion_reply(given, request)
-            if _is_whole(given):
-                return completion_reply(_parsed(await given.response.aread()), request)
-            gathered = Gathered()
-            async for chunk in given:
-                gathered.add(chunk)
-            return gathered.reply(request)
-        except Exception as error:
-            raise self._explained(error) from error
+    async def _send_on_loop(self, request: CompletionRequest) -> Completion:
+        """Send a request with the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loop_clients:
+            client = self._open_client()
+            closing = _close_with_loop(client, lambda: self._loop_clients.pop(loop, None))
+            self._loop_clients[loop] = client, closing
+            await anext(closing)
+        return await self._send_with(self._loop_clients[loop][0], request)
 
-    async def _bounded(self, asked: Coroutine[Any, Any, Reply]) -> Reply:
+    async def _send_with(self, client: Any, request: CompletionRequest) -> Completion:
+        """Send a request with an asynchronous client, within the timeout."""
+        return await self._limit_time(self._complete(client, request))
+
+    def _send_in_thread(self, request: CompletionRequest) -> Completion:
+        """Send a request with the user's blocking client, within the timeout."""
         try:
-            return await asyncio.wait_for(asked, self._seconds())
+            client = self._with_retries(self._user_client)
+            reply: Completion = call_with(
+                lambda: drive(self._complete(client, request)), {}, self._timeout()
+            )
+            return reply
         except TimeoutError:
-            raise self._too_slow() from None
+            raise self._timeout_error() from None
 
-    def _seconds(self) -> float | None:
-        """Return how long a request may take; None where the user's client sets no limit."""
+    async def _complete(self, client: Any, request: CompletionRequest) -> Completion:
+        """Send a request and read the response; awaits nothing if the client is blocking."""
+        is_async = _is_async(client)
+        try:
+            response = client.chat.completions.create(**self._body(request))
+            if is_async:
+                response = await response
+            if hasattr(response, "choices"):
+                return read_completion(response, request)
+            if _is_json(response):
+                raw = response.response
+                return read_completion(
+                    _parse(await raw.aread() if is_async else raw.read()), request
+                )
+            streamed = StreamedCompletion()
+            if is_async:
+                async for chunk in response:
+                    streamed.add(chunk)
+            else:
+                for chunk in response:
+                    streamed.add(chunk)
+            return streamed.completion(request)
+        except Exception as error:
+            raise self._explain(error) from error
+
+    async def _limit_time(self, request: Coroutine[Any, Any, Completion]) -> Completion:
+        try:
+            return await asyncio.wait_for(request, self._timeout())
+        except TimeoutError:
+            raise self._timeout_error() from None
+
+    def _timeout(self) -> float | None:
+        """Return the limit for a request in seconds; None if the user's client sets none."""
         if self.server.timeout is not None:
             return self.server.timeout
-        if self._given is None:
+        if self._user_client is None:
             return DEFAULT_TIMEOUT
-        own = getattr(self._given, "timeout", None)
-        found = getattr(own, "read", own)
-        return float(found) if isinstance(found, (int, float)) else None
+        timeout = getattr(self._user_client, "timeout", None)
+        seconds = getattr(timeout, "read", timeout)
+        return float(seconds) if isinstance(seconds, (int, float)) else None
 
-    def _too_slow(self) -> JudgeError:
-        return JudgeError(f"no answer from {self._where} within {self._seconds() or 0:g} s")
+    def _timeout_error(self) -> JudgeError:
+        return JudgeError(f"no answer from {self._address} within {self._timeout() or 0:g} s")
 
     @property
-    def _where(self) -> str:
-        return self.place[0] or "https://api.openai.com/v1"
+    def _address(self) -> str:
+        return self.endpoint[0] or "https://api.openai.com/v1"
 
-    def _made(self, make: Callable[[], Any]) -> Any:
+    def _open_client(self) -> Any:
+        address = self.endpoint[0]
         try:
-            return make()
+            client = _make_client(self.server, address or None)
         except Exception as error:
-            raise self._explained(error) from error
-
-    def _open(self) -> Any:
-        address = self.place[0]
-        client = _make(self.server, address or None)
+            raise self._explain(error) from error
         self._opened_at = address
         return client
 
-    def _open_own(self) -> Any:
-        client = self._open()
-        # An evaluator that nobody closed leaves no connection open.
-        weakref.finalize(self, lambda: background.start(client.close())).atexit = False
-        return client
-
-    async def _of_loop(self) -> Any:
-        """Return the client of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            made = self._made(self._open)
-            held = _held(made, lambda: self._by_loop.pop(loop, None))
-            self._by_loop[loop] = made, held
-            await anext(held)
-        return self._by_loop[loop][0]
-
-    def _configured(self, client: Any) -> Any:
+    def _with_retries(self, client: Any) -> Any:
         if self.server.max_retries is not None:
             return client.with_options(max_retries=self.server.max_retries)
         return client
 
-    def _body(self, request: Request) -> dict[str, Any]:
-        """Return the keywords of a chat completion."""
+    def _body(self, request: CompletionRequest) -> dict[str, Any]:
+        """Return the keyword arguments of the client's ``create``."""
         body: dict[str, Any] = {"model": self.model, "messages": list(request.messages)}
         body.update(self.server.options)
-        if self._given is not None and self.server.timeout is not None:
+        if self._user_client is not None and self.server.timeout is not None:
             body["timeout"] = self.server.timeout
         if self.server.stream:
             body.update(stream=True, stream_options={"include_usage": True})
         schema = request.schema
-        if request.rung == "json_schema":
+        if request.mode == "json_schema":
             named = {"name": schema.name, "schema": dict(schema.json), "strict": schema.strict}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
-        elif request.rung == "tool":
+        elif request.mode == "tool":
             function: dict[str, Any] = {
                 "name": schema.name,
                 "description": "Hand in the answer.",
@@ -253,55 +269,57 @@ class OpenAIBackend:
             }
             body["tools"] = [{"type": "function", "function": function}]
             body["tool_choice"] = {"type": "function", "function": {"name": schema.name}}
-        elif request.rung == "json_object":
+        elif request.mode == "json_object":
             body["response_format"] = {"type": "json_object"}
         return body
 
-    def _explained(self, error: Exception) -> JudgeError:
-        """Return a client's exception as one of ours, in one line that says what to do."""
+    def _explain(self, error: Exception) -> JudgeError:
+        """Return the `JudgeError` for a client's exception, in one line with the remedy."""
         import openai
 
         if isinstance(error, JudgeError):
             return error
         if isinstance(error, openai.APITimeoutError):
-            return self._too_slow()
+            return self._timeout_error()
         if isinstance(error, openai.APIStatusError):
-            text = f"{self._where} answered {error.status_code}: {_said(error)}"
+            text = f"{self._address} answered {error.status_code}: {_server_message(error)}"
             code = str(getattr(error, "code", "") or "")
-            if error.status_code in _FORM and code not in _FINAL:
-                return FormatRefused(text, is_outage=error.status_code == _OUTAGE)
+            if error.status_code in _MODE_STATUSES and code not in _FINAL_CODES:
+                return OutputModeRefused(text, is_outage=error.status_code == _OUTAGE_STATUS)
             return JudgeError(text)
         if isinstance(error, openai.APIConnectionError):
             cause = one_line(error.__cause__ or error, 200)
-            return JudgeError(f"cannot reach {self._where}: {cause}")
+            return JudgeError(f"cannot reach {self._address}: {cause}")
         text = one_line(error)
         if isinstance(error, openai.OpenAIError) and "api_key" in text:
             return JudgeError("no API key: set OPENAI_API_KEY, or give api_key")
         return JudgeError(f"{type(error).__name__}: {text}")
 
 
-def _said(error: Any) -> str:
+def _server_message(error: Any) -> str:
     body = error.body
     inner = body.get("error", body) if isinstance(body, Mapping) else body
-    said = inner.get("message") if isinstance(inner, Mapping) else inner
-    text = " ".join(str(said or error).split())
+    message = inner.get("message") if isinstance(inner, Mapping) else inner
+    text = " ".join(str(message or error).split())
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def _make(server: Server, address: str | None) -> Any:
-    """Return a client; a server of the user's own needs no key."""
+def _make_client(server: ModelServer, address: str | None) -> Any:
+    """Return an asynchronous client; a server other than OpenAI's needs no key."""
     import openai
 
-    more: dict[str, Any] = {} if server.max_retries is None else {"max_retries": server.max_retries}
-    more["timeout"] = DEFAULT_TIMEOUT if server.timeout is None else server.timeout
+    options: dict[str, Any] = {}
+    if server.max_retries is not None:
+        options["max_retries"] = server.max_retries
+    options["timeout"] = DEFAULT_TIMEOUT if server.timeout is None else server.timeout
     key = server.api_key
     if key is None and server.base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         key = "none"
-    return openai.AsyncOpenAI(base_url=address, api_key=key, **more)
+    return openai.AsyncOpenAI(base_url=address, api_key=key, **options)
 
 
-async def _held(client: Any, forget: Callable[[], Any]) -> AsyncGenerator[Any, None]:
-    """Hold a client until its event loop ends, which closes the generators that are not done."""
+async def _close_with_loop(client: Any, forget: Callable[[], Any]) -> AsyncGenerator[Any, None]:
+    """Close a client when its event loop ends, which closes all unfinished async generators."""
     try:
         yield client
     finally:
@@ -309,13 +327,13 @@ async def _held(client: Any, forget: Callable[[], Any]) -> AsyncGenerator[Any, N
         await client.close()
 
 
-def _is_whole(stream: Any) -> bool:
-    """Return whether a server answered with a whole completion where a stream was asked for."""
+def _is_json(stream: Any) -> bool:
+    """Return whether a server sent a whole completion instead of the requested stream."""
     headers = getattr(getattr(stream, "response", None), "headers", None) or {}
     return "json" in str(headers.get("content-type", "")).lower()
 
 
-def _parsed(body: bytes) -> Any:
+def _parse(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Judges that say which of two outputs is better, for `evaluate_comparative`."""
+"""Judges that compare two outputs, for `evaluate_comparative`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, Unpack
 
 from ...errors import InputError
 from .evaluator import JudgeEvaluator
-from .factory import create_llm_as_judge
-from .making import Options
+from .factory import create_llm_as_judge, show_options
+from .options import ModelOptions
 
 __all__ = ["PAIRWISE_PROMPT", "PairwiseJudge", "create_pairwise_llm_as_judge"]
 
 PAIRWISE_PROMPT = resources.files(__package__).joinpath("prompts/pairwise.txt").read_text("utf-8")
 
-# In this order, so that the middle one of several votes is what lies between.
+# The score of each output by verdict. A tie is in the middle, so that it is the median of a vote
+# that is split between the two outputs.
 _SCORES: Mapping[float, tuple[float, float]] = {1: (1.0, 0.0), 2: (0.5, 0.5), 3: (0.0, 1.0)}
 
 
@@ -25,8 +26,8 @@ class PairwiseJudge:
     """Asks a language model which of two outputs is better.
 
     Attributes:
-        evaluator: What asks it.
-        only_pairs: That it can tell two apart, and no more.
+        evaluator: The evaluator that asks.
+        only_pairs: Whether it compares exactly two outputs; always True.
     """
 
     evaluator: JudgeEvaluator
@@ -34,11 +35,11 @@ class PairwiseJudge:
 
     @property
     def key(self) -> str:
-        """The question's name."""
+        """The name of the score."""
         return self.evaluator.key
 
     def describe(self) -> dict[str, Any]:
-        """Return all that its answers depend on, for the hash that is its version."""
+        """Return everything that answers depend on, to hash into a version."""
         return {**self.evaluator.describe(), "type": "pairwise_judge"}
 
     def __call__(
@@ -49,70 +50,56 @@ class PairwiseJudge:
         reference_outputs: Any = None,
         **extra: Any,
     ) -> dict[str, Any]:
-        """Ask which of two outputs is better.
+        """Compare two outputs.
 
         Args:
-            outputs: The two.
-            inputs: What was asked for.
-            reference_outputs: What it should have been.
+            outputs: The two outputs.
+            inputs: The inputs that led to them.
+            reference_outputs: The expected outputs.
             **extra: More variables of the prompt.
 
         Returns:
-            ``key``, ``scores`` (1 for the better one, 0.5 each where neither is; None where there
-            is no answer), ``comment`` and ``metadata``.
+            ``key``, ``scores`` (1 for the better output and 0 for the other, 0.5 each for a tie,
+            None without an answer), ``comment`` and ``metadata``.
 
         Raises:
-            InputError: There are not two outputs.
+            InputError: There are not exactly two outputs.
         """
         if len(outputs) != 2:
-            raise InputError(f"outputs: two are compared, not {len(outputs)}")
-        found = self.evaluator(
+            raise InputError(f"outputs has {len(outputs)} items; expected two to compare")
+        result = self.evaluator(
             inputs=inputs,
             reference_outputs=reference_outputs,
             **{**extra, "output_a": outputs[0], "output_b": outputs[1]},
         )
-        scores = None if found["score"] is None else list(_SCORES[found["score"]])
+        score = result["score"]
         return {
             "key": self.key,
-            "scores": scores,
-            "comment": found["comment"],
-            "metadata": found["metadata"],
+            "scores": None if score is None else list(_SCORES[score]),
+            "comment": result["comment"],
+            "metadata": result["metadata"],
         }
 
 
+@show_options(ModelOptions)
 def create_pairwise_llm_as_judge(
     *,
     prompt: Any = PAIRWISE_PROMPT,
-    model: str | None = None,
     feedback_key: str = "preference",
-    judge: Any = None,
-    system: str | None = None,
-    use_reasoning: bool = True,
-    **options: Unpack[Options],
+    **options: Unpack[ModelOptions],
 ) -> PairwiseJudge:
     """Create an evaluator that asks a language model which of two outputs is better.
 
     Args:
-        prompt: As for `create_llm_as_judge`, with ``{output_a}`` and ``{output_b}`` for the
-            outputs; the score it asks for is 1 if A is better, 3 if B is, 2 if neither.
-        model: As there.
-        feedback_key: The question's name.
-        judge: As there.
-        system: As there.
-        use_reasoning: As there.
-        **options: As there.
+        prompt: As for `create_llm_as_judge`, with ``{output_a}`` and ``{output_b}``. It asks for a
+            score of 1 if A is better, 3 if B is better, and 2 for a tie.
+        feedback_key: The name of the score.
+        **options: See `ModelOptions`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it.
+        ConfigError: An option is wrong; the message names it and the remedy.
     """
-    made = create_llm_as_judge(
-        prompt=prompt,
-        model=model,
-        system=system,
-        feedback_key=feedback_key,
-        judge=judge,
-        choices=list(_SCORES),
-        use_reasoning=use_reasoning,
-        **options,
+    judge = create_llm_as_judge(
+        prompt=prompt, feedback_key=feedback_key, choices=list(_SCORES), **options
     )
-    return PairwiseJudge(made)
+    return PairwiseJudge(judge)

@@ -1,9 +1,9 @@
-"""Prompt templates: `str.format`, but harmless to braces that are no variables.
+"""Prompt templates: `str.format`, but tolerant of literal braces.
 
-A template whose every field is a plain name is one of `str.format`, with its ``{{`` and ``}}``,
-conversions and format specs. In any other, one with a JSON example for instance, only the known
-variables in braces are replaced, and all other braces stay. Doubled braces around a name are text
-in both. `problem_of` finds the variables that cannot be filled in.
+If every field of a template is a plain name, the template follows `str.format`, with ``{{`` and
+``}}``, conversions and format specs. In any other template, such as one with a JSON example, only
+names in braces are replaced, and all other braces stay. Doubled braces around a name are literal in
+both. `template_problem` finds variables that cannot be filled in.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from string import Formatter
 
-__all__ = ["STANDARD", "closest", "fields_of", "fill", "missing", "problem_of"]
+__all__ = [
+    "STANDARD_VARIABLES",
+    "closest_name",
+    "fill_template",
+    "missing_value_message",
+    "template_problem",
+    "template_variables",
+]
 
-STANDARD = (
+STANDARD_VARIABLES = (
     "inputs",
     "outputs",
     "reference_outputs",
@@ -25,32 +32,32 @@ STANDARD = (
     "rubric",
     "attachments",
 )
-"""The variables that prompts commonly have."""
+"""Variables that are common in prompts."""
 
 _FIELD = re.compile(r"\{\{[A-Za-z_]\w*\}\}|\{(?P<name>[A-Za-z_]\w*)\}")
-# Names in doubled braces, and with what `str.format` would look up or what it takes for a name.
+# Names in doubled braces, and names followed by a lookup, a conversion or a space.
 _DOUBLED = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _ODD = re.compile(r"(?<!\{)\{\s*([A-Za-z_]\w*)\s*(?:[.\[!][^{}]*|\s)\}")
 
 
-def fields_of(template: str) -> set[str]:
-    """Return the names in braces that a template may have filled in."""
-    parsed = _parsed(template)
+def template_variables(template: str) -> set[str]:
+    """Return the variables in a template."""
+    parsed = _parse(template)
     if parsed is None:
         return {found["name"] for found in _FIELD.finditer(template) if found["name"]}
     return {name for _, name, _, _ in parsed if name is not None}
 
 
-def fill(template: str, values: Mapping[str, str | Callable[[], str]]) -> str:
+def fill_template(template: str, values: Mapping[str, str | Callable[[], str]]) -> str:
     """Return a template with its variables filled in.
 
     Args:
         template: The template.
-        values: The text of each variable, or what makes it once it is needed.
+        values: The text of each variable, or a function that returns it.
     """
-    parsed = _parsed(template)
+    parsed = _parse(template)
     if parsed is None:
-        return _FIELD.sub(lambda found: _replaced(found, values), template)
+        return _FIELD.sub(lambda found: _replacement(found, values), template)
     out: list[str] = []
     for literal, name, spec, conversion in parsed:
         out.append(literal)
@@ -64,50 +71,50 @@ def fill(template: str, values: Mapping[str, str | Callable[[], str]]) -> str:
     return "".join(out)
 
 
-def problem_of(template: str, given: Collection[str], optional: Collection[str] = ()) -> str:
-    """Return which variable of a template cannot be filled in, and what to do, or "".
+def template_problem(template: str, given: Collection[str], optional: Collection[str] = ()) -> str:
+    """Return a message about the first variable that cannot be filled in, or "".
 
     Args:
         template: The template.
         given: The variables that have a value.
-        optional: Those that may be empty.
+        optional: The variables that need no value.
     """
-    shown = fields_of(template)
-    lacking = sorted(shown - {*given, *optional}, key=lambda name: template.index(f"{{{name}"))
-    if lacking:
-        return missing(lacking[0], given)
-    known = {*given, *STANDARD}
+    shown = template_variables(template)
+    missing = sorted(shown - {*given, *optional}, key=lambda name: template.index(f"{{{name}"))
+    if missing:
+        return missing_value_message(missing[0], given)
+    known = {*given, *STANDARD_VARIABLES}
     for odd in _ODD.finditer(template):
-        if odd[1] in known and odd[0] not in _filled(template):
+        if odd[1] in known and odd[0] not in _format_fields(template):
             return f"the prompt shows {odd[0]}, which is not filled in: write {{{odd[1]}}}"
     for doubled in _DOUBLED.findall(template):
-        if doubled in STANDARD and doubled not in shown:
+        if doubled in STANDARD_VARIABLES and doubled not in shown:
             return f"the prompt shows {{{{{doubled}}}}}, which is text: write {{{doubled}}}"
     return ""
 
 
-def closest(name: str, known: Collection[str]) -> str:
-    """Return the variable that a misspelt name probably means, or ""."""
+def closest_name(name: str, known: Collection[str]) -> str:
+    """Return the known name that a misspelt one probably means, or ""."""
     return next(iter(get_close_matches(name, sorted(known), 1, 0.7)), "")
 
 
-def missing(name: str, known: Collection[str]) -> str:
-    """Return the message about a variable that has no value."""
+def missing_value_message(name: str, known: Collection[str]) -> str:
+    """Return the error message for a variable without a value."""
     where = f"the prompt shows {{{name}}}, which has no value: "
-    if name in STANDARD:
+    if name in STANDARD_VARIABLES:
         return f'{where}give {name}=, or {name}="" if it is empty'
-    meant = closest(name, {*known, *STANDARD})
+    meant = closest_name(name, {*known, *STANDARD_VARIABLES})
     advice = f"did you mean {{{meant}}}?" if meant else f"give {name}=."
     return f"{where}{advice} Write {{{{{name}}}}} for braces that are text"
 
 
-def _filled(template: str) -> set[str]:
-    """Return the fields of a template of `str.format` as they are written."""
-    parsed = _parsed(template) or ()
+def _format_fields(template: str) -> set[str]:
+    """Return the replacement fields of a `str.format` template, including their braces."""
+    parsed = _parse(template) or ()
     return {f"{{{n}{f'!{c}' if c else ''}{f':{s}' if s else ''}}}" for _, n, s, c in parsed if n}
 
 
-def _replaced(found: re.Match[str], values: Mapping[str, str | Callable[[], str]]) -> str:
+def _replacement(found: re.Match[str], values: Mapping[str, str | Callable[[], str]]) -> str:
     name = found["name"]
     return _value(name, values, found[0]) if name else found[0][1:-1]
 
@@ -116,7 +123,7 @@ def _value(name: str, values: Mapping[str, str | Callable[[], str]], otherwise: 
     if name in values:
         found = values[name]
         return found if isinstance(found, str) else found()
-    return "" if name in STANDARD else otherwise
+    return "" if name in STANDARD_VARIABLES else otherwise
 
 
 def _formatted(text: str, conversion: str | None, spec: str) -> str:
@@ -124,8 +131,8 @@ def _formatted(text: str, conversion: str | None, spec: str) -> str:
     return format(converted, spec)
 
 
-def _parsed(template: str) -> list[tuple[str, str | None, str | None, str | None]] | None:
-    """Return the parts of a template of `str.format`; None where it is not quite one."""
+def _parse(template: str) -> list[tuple[str, str | None, str | None, str | None]] | None:
+    """Return the parts of a `str.format` template with plain names; None for any other."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
-from ...evaluators.judge.prices import make_prices
+from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...pipeline import check_gates
 from ..text import clean, clock, duration

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oteval.evaluators.judge.asking import MEMORY
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
 from .server import Server, serving
 
@@ -16,6 +16,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a running server that gives a passing verdict until its script is changed."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    MEMORY.clear()
+    OUTPUT_MODE_MEMORY.clear()
     with serving() as running:
         yield running

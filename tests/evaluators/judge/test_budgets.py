@@ -19,8 +19,7 @@ from oteval import (
     create_async_llm_as_judge,
     create_llm_as_judge,
 )
-from oteval.evaluators.judge.budget import Budget
-from oteval.evaluators.judge.estimates import text_tokens
+from oteval.evaluators.judge.costs import Budget, estimate_tokens
 
 from .server import Server, completion, error, streamed, verdict
 
@@ -91,7 +90,7 @@ def test_replies_without_usage_are_paid_by_their_length(server: Server, stream: 
     assert 5 <= len(given) <= 15
     assert len(server.requests) == len(given)
     assert given[0]["metadata"]["cost_is_estimate"] is True
-    assert given[0]["metadata"]["cost_usd"] == pytest.approx(text_tokens(long) * 100 / 1e6)
+    assert given[0]["metadata"]["cost_usd"] == pytest.approx(estimate_tokens(long) * 100 / 1e6)
 
 
 @pytest.mark.parametrize("usage", [(0, 0), (-5, -5)])
@@ -141,7 +140,7 @@ def test_texts_of_any_script_are_counted(text: str):
     """The estimate is not below common tokenizers' averages, and not far above."""
     shortest = len(text) / 5 if text.isascii() else len(text) * 0.6
 
-    assert shortest <= text_tokens(text) <= len(text)
+    assert shortest <= estimate_tokens(text) <= len(text)
 
 
 def test_threads_reserve_together():

@@ -15,8 +15,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from oteval import MemoryCache, create_async_llm_as_judge, create_llm_as_judge
-from oteval.evaluators.judge.asking import _UNDER_WAY
-from oteval.evaluators.judge.gate import Gate
+from oteval.evaluators.judge.client import _PENDING
 
 from .server import Body, Reply, Server, asked_as, completion, error, serving, streamed, verdict
 
@@ -75,60 +74,6 @@ def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
 
     assert [one["score"] for three in found for one in three] == [True] * 15
     assert server.busiest <= 2
-
-
-def test_threads_and_loops_pass_one_gate():
-    """A blocking caller waits for an asynchronous one and the other way round."""
-    gate = Gate(1)
-    inside, most, lock = 0, 0, threading.Lock()
-
-    def enter() -> None:
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        time.sleep(0.001)
-        with lock:
-            inside -= 1
-
-    def blocking(_number: int) -> None:
-        for _ in range(10):
-            with gate.turn():
-                enter()
-
-    async def awaiting() -> None:
-        for _ in range(10):
-            async with gate.aturn():
-                enter()
-
-    with ThreadPoolExecutor(6) as threads:
-        done = [threads.submit(blocking, n) for n in range(3)]
-        done += [threads.submit(lambda: asyncio.run(awaiting())) for _ in range(3)]
-        for one in done:
-            one.result(30)
-
-    assert most == 1
-
-
-async def test_a_caller_that_gives_up_leaves_its_place_to_the_next():
-    """Cancelled waiters neither keep a place nor lose one."""
-    gate = Gate(1)
-    entered = asyncio.Event()
-
-    async def wait() -> None:
-        async with gate.aturn():
-            entered.set()
-
-    async with gate.aturn():
-        waiting = [asyncio.create_task(wait()) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-    waiting[1].cancel()  # just as the place is passed on to it
-
-    await asyncio.wait_for(entered.wait(), 10)
-    await asyncio.gather(*waiting, return_exceptions=True)
-    async with gate.aturn():
-        pass
 
 
 def test_equal_questions_of_threads_are_asked_once(server: Server):
@@ -342,9 +287,9 @@ def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
         first = pool.submit(poor, outputs="first")
         begun.wait(60)
         second = pool.submit(poor, outputs="both ask this")
-        _until(lambda: len(_UNDER_WAY._waiting) == 2)
+        _until(lambda: len(_PENDING._waiters) == 2)
         other = pool.submit(rich, outputs="both ask this")
-        _until(lambda: any(_UNDER_WAY._waiting.values()))
+        _until(lambda: any(_PENDING._waiters.values()))
         held.set()
 
         assert first.result()["score"] is True

@@ -176,7 +176,7 @@ def test_a_function_is_given_messages_and_a_schema():
         ({"score": True}, "reasoning: field required"),
         ({"reasoning": "r", "score": 0.5}, "score: input should be a valid boolean"),
         (None, "returned a NoneType"),
-        ("no JSON", "no JSON object"),
+        ("no JSON", "not a JSON object"),
     ],
 )
 def test_a_function_that_gives_no_verdict_is_an_error(returned: Any, reason: str):

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from oteval import ConfigError, MemoryCache, create_llm_as_judge
-from oteval.evaluators.judge.answers import parse_answer
-from oteval.evaluators.judge.cache import JudgeCall, key_of
-from oteval.evaluators.judge.ladder import Memory
-from oteval.evaluators.judge.prices import Price, make_prices
-from oteval.evaluators.judge.schema import Unusable, custom_schema, verdict_schema
-from oteval.evaluators.judge.shapes import problem_of
-from oteval.evaluators.judge.voting import share, verdict
+from oteval.evaluators.judge.answer_schema import InvalidAnswer, custom_schema, verdict_schema
+from oteval.evaluators.judge.answer_text import parse_answer
+from oteval.evaluators.judge.cache import JudgeCall, make_cache_key
+from oteval.evaluators.judge.costs import Price, make_prices
+from oteval.evaluators.judge.evaluator import combine_votes, vote_share
+from oteval.evaluators.judge.output_modes import OutputModeMemory
 
 GOOD = '{"reasoning": "r", "score": true}'
 
@@ -79,7 +78,7 @@ def test_an_object_is_found_where_models_put_it(text: str):
 )
 def test_what_is_no_one_object_is_unusable(text: str | None):
     """Nothing is guessed, least of all which of two objects was meant."""
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidAnswer):
         parse_answer(text)
 
 
@@ -104,7 +103,7 @@ def test_a_verdict_in_any_noise_is_not_taken(before: str, after: str):
 
     try:
         found = parse_answer(text)
-    except Unusable:
+    except InvalidAnswer:
         found = None
 
     assert (found is not None) is is_whole
@@ -120,7 +119,7 @@ def test_an_endless_answer_is_read_in_a_moment():
         ("", "`"),
         ("", "<think>"),
     ):
-        with pytest.raises(Unusable):
+        with pytest.raises(InvalidAnswer):
             parse_answer(begin + more * 100_000)
 
     assert time.process_time() - start < 5
@@ -129,7 +128,7 @@ def test_an_endless_answer_is_read_in_a_moment():
 @given(st.text())
 def test_any_text_is_an_object_or_unusable(text: str):
     """No answer, however odd, raises anything else."""
-    with suppress(Unusable):
+    with suppress(InvalidAnswer):
         assert isinstance(parse_answer(text), dict)
 
 
@@ -218,7 +217,7 @@ def test_a_typed_dict_is_described_with_its_notes():
 )
 def test_answers_that_do_not_fit_are_unusable(kind: Any, answer: Any):
     """Whatever form it was asked for in."""
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidAnswer):
         custom_schema(kind).read(answer)
 
 
@@ -229,41 +228,69 @@ def test_what_is_no_schema_is_refused(kind: Any):
         custom_schema(kind)
 
 
+def problem_of(value: Any, schema: Any) -> str:
+    """Return why a value is unusable as the field ``v`` of an answer, or ""."""
+    whole = {"properties": {"v": schema}, "$defs": schema.get("$defs", {})}
+    try:
+        custom_schema(whole).read({"v": value})
+    except InvalidAnswer as problem:
+        return str(problem)
+    return ""
+
+
 @pytest.mark.parametrize(
     ("value", "schema", "problem"),
     [
-        ({"a": 1}, {"properties": {"a": {"type": "string"}}}, "a: expected string, got 1"),
-        ({}, {"required": ["a"]}, "the answer: 'a' is missing"),
-        ({"b": 1}, {"additionalProperties": False}, "b: nothing may stand here"),
-        ([1, "x"], {"items": {"type": "integer"}}, "[1]: expected integer"),
-        (3, {"minimum": 4}, "3 is out of range"),
-        (3, {"exclusiveMaximum": 3}, "3 is out of range"),
+        ({"a": 1}, {"properties": {"a": {"type": "string"}}}, "v.a: 1 is not of type 'string'"),
+        ({}, {"required": ["a"]}, "v: 'a' is a required property"),
+        ({"b": 1}, {"additionalProperties": False}, "v: Additional properties are not allowed"),
+        ([1, "x"], {"items": {"type": "integer"}}, "v[1]: 'x' is not of type 'integer'"),
+        ((1, "x"), {"items": {"type": "integer"}}, "v[1]: 'x' is not of type 'integer'"),
+        (3, {"minimum": 4}, "3 is less than the minimum"),
+        (3, {"exclusiveMaximum": 3}, "3 is greater than or equal to the maximum"),
         ("ab", {"pattern": "^b"}, "does not match"),
-        ("ab", {"maxLength": 1}, "has 2 characters"),
-        ([], {"minItems": 1}, "has 0 items"),
-        (1, {"const": 2}, "is none of"),
-        (True, {"type": ["integer", "null"]}, "expected integer or null, got true"),
-        (1, {"anyOf": [{"type": "string"}, {"type": "null"}]}, "expected string"),
-        (1, {"allOf": [{"type": "integer"}, {"minimum": 2}]}, "out of range"),
+        ("aa", {"pattern": r"(a)\1"}, "does not match"),
+        ("ab", {"maxLength": 1}, "is too long"),
+        ([], {"minItems": 1}, "should be non-empty"),
+        (1, {"const": 2}, "2 was expected"),
+        (True, {"type": ["integer", "null"]}, "True is not of type 'integer', 'null'"),
+        (1, {"anyOf": [{"type": "string"}, {"type": "null"}]}, "not valid under any"),
+        (1, {"allOf": [{"type": "integer"}, {"minimum": 2}]}, "less than the minimum"),
         ({"a": 1}, {"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"const": "x"}}},
-         "a: 1 is none of"),
-        (1, {"$ref": "#"}, "nested too deep"),
+         "v.a: 'x' was expected"),
+        (1, {"$ref": "#/properties/v"}, "nested too deep"),
+        (1, {"$ref": "#/nowhere"}, "refers to '/nowhere', which does not exist"),
+        ("word " * 1000, {"type": "integer"}, "is not of type 'integer'"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_a_json_schema_is_named(value: Any, schema: Any, problem: str):
-    """With its place."""
-    assert problem in problem_of(value, schema)
+def test_an_answer_that_does_not_fit_a_json_schema_is_explained(
+    value: Any, schema: Any, problem: str
+):
+    """With its place, in a short line."""
+    found = problem_of(value, schema)
+
+    assert problem in found
+    assert found.startswith("v") or "the answer" in found or "the schema" in found
+    assert len(found) < 200
 
 
-def test_what_fits_a_json_schema_has_no_problem():
-    """Whole numbers are integers, and unknown keywords say nothing."""
+def test_an_answer_that_fits_a_json_schema_is_returned():
+    """Whole floats are integers, and unknown keywords and formats are ignored."""
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer", "minimum": 0, "format": "odd"}, "x": True},
         "required": ["n"],
+        "unheard-of": 1,
     }
 
-    assert problem_of({"n": 3.0, "x": [1]}, schema) == ""
+    assert custom_schema(schema).read({"n": 3.0, "x": [1]}) == {"n": 3.0, "x": [1]}
+
+
+@pytest.mark.parametrize("wrong", [{"type": "nonsense"}, {"required": "a"}, {"minimum": "1"}])
+def test_an_invalid_json_schema_is_refused(wrong: dict[str, Any]):
+    """When the evaluator is created, with the place of the error."""
+    with pytest.raises(ConfigError, match=r"output_schema: invalid JSON schema: properties\.a"):
+        custom_schema({"properties": {"a": wrong}})
 
 
 @pytest.mark.parametrize(
@@ -280,16 +307,16 @@ def test_what_fits_a_json_schema_has_no_problem():
 )
 def test_votes_come_to_a_verdict(scores: list[Any], continuous: bool, expected: Any):
     """A tie is no pass; the middle choice stands for a split one; continuous scores average."""
-    assert verdict(scores, continuous=continuous) == expected
+    assert combine_votes(scores, continuous=continuous) == expected
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9))
 def test_a_bool_passes_with_more_than_half(votes: list[bool]):
     """And its share is that of the votes for it."""
-    chosen = verdict(votes)
+    winner = combine_votes(votes)
 
-    assert chosen == (votes.count(True) > votes.count(False))
-    assert share(votes, chosen) == votes.count(chosen) / len(votes)
+    assert winner == (votes.count(True) > votes.count(False))
+    assert vote_share(votes, winner) == votes.count(winner) / len(votes)
 
 
 def test_prices_are_found_by_name_date_and_maker():
@@ -337,24 +364,24 @@ def test_a_cache_in_memory_forgets_what_was_not_used_for_longest():
 
 def test_a_key_covers_everything_but_the_nonce():
     """Two nonces make the same key; another word makes another."""
-    one = key_of({"m": "[[data x 1111111111111111]] a"}, "1" * 16)
-    two = key_of({"m": "[[data x 2222222222222222]] a"}, "2" * 16)
+    one = make_cache_key({"m": "[[data x 1111111111111111]] a"}, "1" * 16)
+    two = make_cache_key({"m": "[[data x 2222222222222222]] a"}, "2" * 16)
 
     assert one == two
-    assert one != key_of({"m": "[[data x 1111111111111111]] b"}, "1" * 16)
+    assert one != make_cache_key({"m": "[[data x 1111111111111111]] b"}, "1" * 16)
 
 
 def test_the_first_way_that_worked_is_remembered():
     """One odd answer does not make a server a plain one; a refusal does."""
-    memory, place = Memory(), ("url", "m")
-    memory.worked(place, "json_schema")
-    memory.worked(place, "text")
-    assert memory.get(place) == "json_schema"
+    memory, endpoint = OutputModeMemory(), ("url", "m")
+    memory.record_success(endpoint, "json_schema")
+    memory.record_success(endpoint, "text")
+    assert memory.get(endpoint) == "json_schema"
 
-    memory.refused(place, "tool")
-    assert memory.get(place) == "json_schema"
-    memory.refused(place, "json_schema")
-    assert memory.get(place) is None
+    memory.record_refusal(endpoint, "tool")
+    assert memory.get(endpoint) == "json_schema"
+    memory.record_refusal(endpoint, "json_schema")
+    assert memory.get(endpoint) is None
 
 
 def test_prices_have_a_date():

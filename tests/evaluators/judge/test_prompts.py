@@ -18,8 +18,8 @@ from oteval import (
     create_trajectory_llm_as_judge,
 )
 from oteval.evaluators.judge import PROMPTS
-from oteval.evaluators.judge.prompts import optional_of
-from oteval.evaluators.judge.templates import fields_of, fill
+from oteval.evaluators.judge.prompts import optional_variables
+from oteval.evaluators.judge.templates import fill_template, template_variables
 
 
 class Heard:
@@ -75,7 +75,7 @@ def told(prompt: Any, call: dict[str, Any], **options: Any) -> Heard:
 )
 def test_templates_are_filled_in(template: str, values: dict[str, str], expected: str):
     """Known variables are replaced once, missing ones are empty, other braces stay."""
-    assert fill(template, values) == expected
+    assert fill_template(template, values) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,20 +175,20 @@ def test_a_prompt_says_which_of_its_variables_are_optional():
     """A line that says "if it is known" and the like makes the variable after it optional."""
     both = oteval.TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
 
-    assert optional_of(both) == {"rubric", "inputs"}
-    assert optional_of(f"{both} And mind {{tone}}.") == {"rubric", "inputs"}
-    assert optional_of(oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT) == {
+    assert optional_variables(both) == {"rubric", "inputs"}
+    assert optional_variables(f"{both} And mind {{tone}}.") == {"rubric", "inputs"}
+    assert optional_variables(oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT) == {
         "rubric",
         "inputs",
         "reference_outputs",
     }
-    assert optional_of("The request, if it is known:\n\n{inputs}") == set()
+    assert optional_variables("The request, if it is known:\n\n{inputs}") == set()
 
 
 def test_the_variables_of_a_template_are_known():
     """In either kind of template the names are found."""
-    assert fields_of("{a} {{b}} {c!r}") == {"a", "c"}
-    assert fields_of('{"x": 1} {outputs}') == {"outputs"}
+    assert template_variables("{a} {{b}} {c!r}") == {"a", "c"}
+    assert template_variables('{"x": 1} {outputs}') == {"outputs"}
 
 
 def test_values_that_are_no_text_are_json():
@@ -342,7 +342,7 @@ def test_several_attachments_stand_behind_a_prompt_without_a_place_for_them():
     [
         (7, r"attachments\[0\] is a int"),
         ({"data": "x"}, "'mime_type' and 'data' are needed"),
-        ({"mime_type": "video/mp4", "data": "x"}, "'video/mp4' cannot be shown"),
+        ({"mime_type": "video/mp4", "data": "x"}, "'video/mp4' is not supported"),
         ({"mime_type": "audio/wav", "data": "https://x/y.wav"}, "audio must be given as bytes"),
     ],
 )
@@ -394,9 +394,9 @@ def test_the_prompts_are_files_one_can_read_and_public_names():
     assert PROMPTS["graph_trajectory_accuracy"] == oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT
     with_reference = oteval.TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
     base = {"inputs", "rubric"}
-    assert fields_of(oteval.TRAJECTORY_ACCURACY_PROMPT) == base | {"outputs"}
-    assert fields_of(with_reference) == base | {"outputs", "reference_outputs"}
-    assert fields_of(oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT) == base | {
+    assert template_variables(oteval.TRAJECTORY_ACCURACY_PROMPT) == base | {"outputs"}
+    assert template_variables(with_reference) == base | {"outputs", "reference_outputs"}
+    assert template_variables(oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT) == base | {
         "thread",
         "reference_outputs",
     }

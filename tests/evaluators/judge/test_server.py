@@ -193,7 +193,7 @@ def test_an_answer_that_stays_malformed_is_an_error(judge: Judge, server: Server
     found = judge()
 
     assert (found["score"], found["metadata"]["status"]) == (None, "error")
-    assert "after a repair turn: the answer is no JSON object" in found["metadata"]["error"]
+    assert "after a repair turn: the answer is not a JSON object" in found["metadata"]["error"]
     assert server.rungs == ["json_schema", "tool", "json_object", "text", "text"]
     assert found["metadata"]["input_tokens"] == 500
 

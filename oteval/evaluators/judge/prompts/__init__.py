@@ -1,8 +1,8 @@
-"""The prompts that come with oteval, a text file each, in this folder.
+"""The bundled prompts, each a text file in this folder.
 
-Each shows ``{inputs}``, ``{outputs}`` (graphs: ``{thread}``), ``{reference_outputs}`` where it has
-one, and ``{rubric}``. A variable is optional, and empty where it has no value, if the line before
-it says so ("if it is known"); ``{rubric}`` always is.
+Each prompt shows ``{inputs}``, ``{outputs}`` (graphs: ``{thread}``) and ``{rubric}``, and some show
+``{reference_outputs}``. A variable is optional if the line before it says so ("if it is known");
+``{rubric}`` always is. An optional variable without a value is empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "TRAJECTORY_ACCURACY_PROMPT",
     "TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE",
     "USER_SATISFACTION_PROMPT",
-    "optional_of",
+    "optional_variables",
 ]
 
 
@@ -66,17 +66,16 @@ PROMPTS = {
     "trajectory_accuracy_with_reference": TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE,
     "user_satisfaction": USER_SATISFACTION_PROMPT,
 }
-"""The prompts by the name that ``prompt:`` in oteval.yaml takes."""
+"""The prompts by their name in oteval.yaml (``prompt:``)."""
 
 
 _OPTIONAL = re.compile(r"\bif (?:it|that|there) is\b[^\n]*:\n\n\{(\w+)\}")
 
 
-def optional_of(prompt: str) -> frozenset[str]:
-    """Return the variables of a prompt that may have no value.
+def optional_variables(prompt: str) -> frozenset[str]:
+    """Return the variables of a prompt that need no value.
 
-    Args:
-        prompt: A text; one that is built around a prompt of this folder has its optional variables.
+    Only bundled prompts, and prompts that contain one, have optional variables.
     """
     if not any(bundled in prompt for bundled in _bundled()):
         return frozenset()

@@ -1,0 +1,345 @@
+"""The form of a judge's answer: the JSON schema that the model sees, and the check of its answer.
+
+A **verdict** has ``reasoning`` before ``score``, so that the score follows from the reasoning.
+Types are strict: the text "true" is not a bool, and true is not a number. An answer of the wrong
+form is an `InvalidAnswer`, and the model may be asked again in another way. A score of the right
+type that the scale does not contain is a `ScoreOutOfRange`, which is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import typing_extensions
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+
+from ...errors import ConfigError, JudgeError
+from ...patterns import PatternError, compile_pattern
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+__all__ = ["AnswerSchema", "InvalidAnswer", "ScoreOutOfRange", "custom_schema", "verdict_schema"]
+
+
+class InvalidAnswer(Exception):
+    """An answer does not have the form that was asked for."""
+
+
+class ScoreOutOfRange(JudgeError):
+    """A score is outside the scale."""
+
+
+@dataclass(frozen=True)
+class AnswerSchema:
+    """The form of an answer.
+
+    Attributes:
+        name: A name for tools and response formats.
+        json: The JSON schema.
+        strict: Whether the schema meets the requirements of strict structured output.
+        read: Checks a parsed answer and returns its value; raises `InvalidAnswer` or
+            `ScoreOutOfRange`.
+        raw: Whether the evaluator returns the value itself instead of a result with a score.
+    """
+
+    name: str
+    json: Mapping[str, Any]
+    strict: bool
+    read: Callable[[Any], Any]
+    raw: bool = False
+
+
+def verdict_schema(
+    *, continuous: bool = False, choices: Sequence[float] | None = None, use_reasoning: bool = True
+) -> AnswerSchema:
+    """Return the schema of a verdict.
+
+    Args:
+        continuous: Whether the score is a number from 0 to 1 instead of a bool.
+        choices: The numbers that the score must be one of.
+        use_reasoning: Whether the answer starts with its reasoning.
+
+    Raises:
+        ConfigError: `choices` holds something other than numbers, or is combined with
+            `continuous`.
+    """
+    scale = _checked_choices(choices)
+    if scale and continuous:
+        raise ConfigError("continuous and choices exclude each other; give one of them")
+    score_type: Any = StrictInt | StrictFloat if scale is not None or continuous else StrictBool
+    fields: dict[str, Any] = {"reasoning": (str, ...)} if use_reasoning else {}
+    model = create_model("Verdict", **fields, score=(score_type, ...))
+    properties: dict[str, Any] = {}
+    if use_reasoning:
+        properties["reasoning"] = {
+            "type": "string",
+            "description": "The grounds for the score, step by step, ending in what it must be.",
+        }
+    properties["score"] = _score_schema(continuous, scale)
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+    def read(value: Any) -> dict[str, Any]:
+        try:
+            verdict = model.model_validate(value).model_dump()
+        except ValidationError as error:
+            raise InvalidAnswer(_first_problem(error)) from None
+        _check_scale(verdict["score"], scale, continuous)
+        return verdict
+
+    return AnswerSchema("verdict", schema, True, read)
+
+
+def _checked_choices(choices: Sequence[float] | None) -> list[float] | None:
+    if choices is None:
+        return None
+    found = list(choices)
+    if not found or any(isinstance(c, bool) or not isinstance(c, (int, float)) for c in found):
+        raise ConfigError(f"choices is {choices!r}; expected a list of numbers")
+    return found
+
+
+def _score_schema(continuous: bool, scale: list[float] | None) -> dict[str, Any]:
+    if scale is not None:
+        return {
+            "type": "number",
+            "enum": scale,
+            "description": "The one of these numbers that says best how far the criteria are met.",
+        }
+    if continuous:
+        return {
+            "type": "number",
+            "description": "How far the criteria are met, from 0.0 (not at all) to 1.0 (fully).",
+        }
+    return {"type": "boolean", "description": "true if the criteria are met, false if not."}
+
+
+def _check_scale(score: Any, scale: list[float] | None, continuous: bool) -> None:
+    if scale is not None and score not in scale:
+        choices = ", ".join(f"{choice:g}" for choice in scale)
+        raise ScoreOutOfRange(f"the score {score!r} is not one of the choices {choices}")
+    if continuous and not 0 <= score <= 1:
+        raise ScoreOutOfRange(f"the score {score!r} is not between 0 and 1")
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"][:1])) or "the answer"
+    return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+def custom_schema(output_schema: Any) -> AnswerSchema:
+    """Return the schema that a user gives as a TypedDict, pydantic model or JSON schema.
+
+    Args:
+        output_schema: One of these. A JSON schema may be wrapped as in OpenAI's structured output:
+            ``{"name": ..., "schema": ..., "strict": ...}``.
+
+    Raises:
+        ConfigError: It is something else, or an invalid JSON schema.
+    """
+    if isinstance(output_schema, Mapping):
+        return _from_json_schema(output_schema)
+    if isinstance(output_schema, type) and issubclass(output_schema, BaseModel):
+        return _from_type(output_schema, output_schema.__name__)
+    if _is_typed_dict(output_schema):
+        return _from_type(_pydantic_compatible(output_schema), output_schema.__name__)
+    raise ConfigError(
+        f"output_schema is {output_schema!r}; expected a TypedDict, a pydantic model or a "
+        "JSON schema"
+    )
+
+
+def _from_json_schema(given: Mapping[str, Any]) -> AnswerSchema:
+    inner = given.get("schema")
+    schema = inner if isinstance(inner, Mapping) and "properties" not in given else given
+    if not isinstance(schema.get("properties"), Mapping):
+        raise ConfigError("output_schema: a JSON schema of an object with 'properties' is needed")
+    name = str(given.get("name") or schema.get("title") or "answer")
+    closed = _closed(schema)
+    strict = bool(given.get("strict", True)) and _is_strict(closed)
+    validator = _make_validator(schema)
+
+    def read(value: Any) -> Any:
+        problem = _find_problem(validator, value)
+        if problem:
+            raise InvalidAnswer(problem)
+        return value
+
+    return AnswerSchema(_tool_name(name), closed, strict, read, raw=True)
+
+
+def _make_validator(schema: Mapping[str, Any]) -> Validator:
+    """Return a validator that matches patterns in linear time and accepts tuples as arrays.
+
+    Raises:
+        ConfigError: The schema is invalid.
+    """
+    # jsonschema takes a tenth of a second to import, and few judges need it.
+    from jsonschema.exceptions import SchemaError, ValidationError
+    from jsonschema.validators import Draft202012Validator, extend, validator_for
+    from referencing import Registry
+
+    def pattern(_validator: Any, regex: str, value: Any, _schema: Any) -> Any:
+        if isinstance(value, str) and not _matches(regex, value):
+            yield ValidationError(f"{value!r} does not match {regex!r}")
+
+    draft = validator_for(schema, default=Draft202012Validator)
+    try:
+        draft.check_schema(dict(schema))
+    except SchemaError as error:
+        place = error.json_path.removeprefix("$").removeprefix(".") or "the schema"
+        problem = _one_line(error.message)
+        raise ConfigError(f"output_schema: invalid JSON schema: {place}: {problem}") from None
+    types = draft.TYPE_CHECKER.redefine("array", lambda _, value: isinstance(value, (list, tuple)))
+    # The empty registry keeps jsonschema from fetching references over the network.
+    make: Any = extend  # it has no type hints
+    validator: Validator = make(draft, {"pattern": pattern}, type_checker=types)(
+        schema, registry=Registry()
+    )
+    return validator
+
+
+def _matches(regex: str, text: str) -> bool:
+    """Return whether a regular expression matches; one that RE2 does not support never does."""
+    try:
+        return compile_pattern(regex).search(text) is not None
+    except PatternError:
+        return False
+
+
+def _find_problem(validator: Validator, value: Any) -> str:
+    """Return why a value does not fit the validator's schema, or ""."""
+    from jsonschema.exceptions import best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        error = best_match(validator.iter_errors(value))
+    except Unresolvable as unresolvable:
+        return f"the schema refers to {unresolvable.ref!r}, which does not exist"
+    except RecursionError:
+        return "the answer: nested too deep"
+    if error is None:
+        return ""
+    place = error.json_path.removeprefix("$").removeprefix(".") or "the answer"
+    return f"{place}: {_one_line(error.message)}"
+
+
+def _one_line(message: str, length: int = 120) -> str:
+    """Return a message of jsonschema without the beginning of a long value that it quotes."""
+    line = " ".join(message.split())
+    return line if len(line) <= length else f"...{line[-length:]}"
+
+
+def _from_type(kind: Any, name: str) -> AnswerSchema:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    schema = _closed(adapter.json_schema())
+
+    def read(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            raise InvalidAnswer(_first_problem(error)) from None
+
+    return AnswerSchema(_tool_name(name), schema, _is_strict(schema), read, raw=True)
+
+
+def _tool_name(name: str) -> str:
+    """Replace the characters that OpenAI does not allow in names of schemas and tools."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64]
+
+
+def _closed(schema: Any) -> Any:
+    """Return a schema whose objects allow only the properties that they list."""
+    if isinstance(schema, Mapping):
+        found = {key: _closed(value) for key, value in schema.items()}
+        if isinstance(found.get("properties"), dict) and "type" in found:
+            found.setdefault("additionalProperties", False)
+        return found
+    if isinstance(schema, (list, tuple)):
+        return [_closed(item) for item in schema]
+    return schema
+
+
+def _is_strict(schema: Any) -> bool:
+    """Return whether every object requires all its properties and allows no others."""
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and "type" in schema:
+            required = schema.get("required") or []
+            if set(required) != set(properties) or schema.get("additionalProperties") is not False:
+                return False
+        return all(_is_strict(value) for value in schema.values())
+    if isinstance(schema, (list, tuple)):
+        return all(_is_strict(item) for item in schema)
+    return True
+
+
+def _is_typed_dict(value: Any) -> bool:
+    return is_typeddict(value) or typing_extensions.is_typeddict(value)
+
+
+def _pydantic_compatible(kind: Any) -> Any:
+    """Replace TypedDicts of `typing`, at any depth, by those of `typing_extensions`.
+
+    Before Python 3.12 pydantic accepts only the latter. A string at the end of ``Annotated[...]``,
+    LangChain's way of describing a field, becomes the field's description.
+    """
+    if _is_typed_dict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        required: frozenset[str] = getattr(kind, "__required_keys__", frozenset(hints))
+        fields = {
+            name: _pydantic_compatible(_without_qualifiers(hint))
+            if name in required
+            else typing_extensions.NotRequired[_pydantic_compatible(_without_qualifiers(hint))]
+            for name, hint in hints.items()
+        }
+        make: Any = typing_extensions.TypedDict
+        converted = make(kind.__name__, fields)
+        converted.__doc__ = kind.__doc__
+        return converted
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        inner, *notes = arguments
+        metadata = [Field(description=notes[-1])] if isinstance(notes[-1], str) else notes
+        return Annotated[(_pydantic_compatible(inner), *metadata)]
+    if not arguments or origin is None:
+        return kind
+    converted_arguments = tuple(_pydantic_compatible(argument) for argument in arguments)
+    if converted_arguments == arguments:
+        return kind
+    if origin is Union or getattr(origin, "__name__", "") == "UnionType":
+        return Union[converted_arguments]  # noqa: UP007  built at run time
+    return origin[converted_arguments]
+
+
+def _without_qualifiers(hint: Any) -> Any:
+    """Return a type hint without Required, NotRequired and ReadOnly."""
+    while getattr(get_origin(hint), "_name", "") in ("Required", "NotRequired", "ReadOnly"):
+        (hint,) = get_args(hint)
+    return hint

@@ -1,0 +1,294 @@
+"""What language model calls cost: prices, estimates of tokens, and a budget that holds.
+
+A budget must know the cost of a request before sending it, and some servers never report token
+counts. `TokenEstimator` fills both gaps, and errs towards more tokens. A model without a known
+price has cost None, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import string
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from ...errors import BudgetSpent, ConfigError
+from ...jsontext import dumps
+from .output_modes import Completion, CompletionRequest
+
+__all__ = [
+    "DEFAULT_ANSWER_TOKENS",
+    "Budget",
+    "Price",
+    "Prices",
+    "TokenEstimator",
+    "estimate_tokens",
+    "make_prices",
+    "require_price",
+]
+
+# "gpt-4o-2024-08-06" and "gpt-4o-latest" have the price of "gpt-4o".
+_DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Price:
+    """The price of a model, in US dollars per million tokens.
+
+    Attributes:
+        input: The price of input tokens.
+        output: The price of output tokens.
+        cached_input: The price of input tokens read from the provider's cache; None means `input`.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def __post_init__(self) -> None:
+        """Reject prices that are negative, infinite or NaN.
+
+        Raises:
+            ValueError: One of them is.
+        """
+        for figure in (self.input, self.output, self.cached_input):
+            if figure is not None and not 0 <= figure < math.inf:
+                raise ValueError(f"invalid price {figure}")
+
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
+        """Return the cost in US dollars; `cached_tokens` are part of `input_tokens`."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        uncached_tokens = max(input_tokens - cached_tokens, 0)
+        total = uncached_tokens * self.input + cached_tokens * cached + output_tokens * self.output
+        return total / _MILLION
+
+
+@dataclass(frozen=True)
+class Prices:
+    """A price list: the user's prices first, then the bundled table.
+
+    Attributes:
+        own: The user's prices by model name.
+    """
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+
+    def of(self, *models: str) -> Price | None:
+        """Return the price of the first model name that has one, or None.
+
+        A name also matches without its provider prefix ("openai/") and its date suffix.
+        """
+        for table in (self.own, _bundled_prices()):
+            for model in models:
+                for name in (model, model.rpartition("/")[2]):
+                    found = table.get(name) or table.get(_DATE_SUFFIX.sub("", name))
+                    if found is not None:
+                        return found
+        return None
+
+
+@cache
+def _bundled_prices() -> Mapping[str, Price]:
+    text = resources.files(__package__ or "").joinpath("prices.json").read_text("utf-8")
+    return {name: Price(**price) for name, price in json.loads(text)["models"].items()}
+
+
+def make_prices(given: Mapping[str, Any] | None) -> Prices:
+    """Return a price list with prices that a user gives.
+
+    Args:
+        given: For each model ``{"input": 0.25, "output": 2.0}``, optionally with
+            ``cached_input``, or ``(input, output)``, in US dollars per million tokens.
+
+    Raises:
+        ConfigError: A price has another form.
+    """
+    return Prices({name: _make_price(name, price) for name, price in (given or {}).items()})
+
+
+def _make_price(name: str, given: Any) -> Price:
+    try:
+        if isinstance(given, Price):
+            return given
+        if isinstance(given, Mapping):
+            return Price(**{key: float(value) for key, value in given.items()})
+        if isinstance(given, Sequence) and len(given) == 2:
+            return Price(float(given[0]), float(given[1]))
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(
+        f"prices[{name!r}] is {given!r}; expected {{'input': ..., 'output': ...}} in US dollars "
+        "per million tokens"
+    )
+
+
+def require_price(model: str, prices: Prices, setting: str) -> None:
+    """Check that the price of a model is known, as a limit on its cost requires.
+
+    Args:
+        model: The model's name.
+        prices: The price list.
+        setting: The name of the setting that limits the cost, for the message.
+
+    Raises:
+        ConfigError: The price is unknown.
+    """
+    if prices.of(model) is None:
+        raise ConfigError(
+            f"{setting} needs the price of {model!r}: give prices={{{model!r}: {{'input': ..., "
+            "'output': ...}} in US dollars per million tokens"
+        )
+
+
+@dataclass
+class Budget:
+    """A limit on costs that holds for concurrent requests. All methods are thread-safe.
+
+    Each request reserves its estimated cost before it is sent. The real cost replaces the
+    reservation when the reply arrives, so that only errors of the estimates can exceed the limit.
+
+    Attributes:
+        limit: The limit in US dollars.
+        name: The name of the setting, for messages.
+        spent: The cost of completed requests.
+        reserved: The estimated cost of requests in flight.
+    """
+
+    limit: float
+    name: str = "max_cost"
+    spent: float = 0.0
+    reserved: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def reserve(self, estimate: float) -> float:
+        """Reserve the estimated cost of a request, in US dollars, and return it.
+
+        Raises:
+            BudgetSpent: The rest of the budget is smaller.
+        """
+        with self._lock:
+            if self.spent >= self.limit > 0 or not self._fits(estimate):
+                reserved = f", ${self.reserved:.4f} reserved" if self.reserved else ""
+                raise BudgetSpent(
+                    f"budget: {self.name} of ${self.limit:g} is spent (${self.spent:.4f} so far"
+                    f"{reserved}); this request may cost ${estimate:.4f}"
+                )
+            self.reserved += estimate
+            return estimate
+
+    def settle(self, reserved: float, cost: float) -> None:
+        """Replace a reservation with the real cost; a cost of 0 releases it."""
+        with self._lock:
+            self.reserved = max(self.reserved - reserved, 0.0)
+            self.spent += cost
+
+    def _fits(self, estimate: float) -> bool:
+        total = math.fsum((self.spent, self.reserved, estimate))
+        return total <= self.limit or math.isclose(total, self.limit, rel_tol=1e-9)
+
+
+DEFAULT_ANSWER_TOKENS = 500
+"""Estimated tokens of an answer before the first reply arrives."""
+
+# The most tokens that providers count for an image; its base64 text is thirty times as long.
+_IMAGE_TOKENS = 2000
+# Bounds of the ratio between counted and estimated tokens. A server above the upper bound adds
+# tokens of its own to every prompt.
+_MIN_RATIO, _MAX_RATIO = 0.5, 4.0
+_LETTERS = (string.ascii_letters + " ").encode()
+_ASCII = bytes(range(128))
+
+
+def estimate_tokens(text: str) -> int:
+    """Return an estimate of a text's tokens, above the average of common tokenizers.
+
+    ASCII letters and spaces count a quarter each, digits and punctuation a half, and all other
+    characters one.
+    """
+    data = text.encode("utf-8", "replace")
+    without_letters = data.translate(None, _LETTERS)
+    non_ascii = without_letters.translate(None, _ASCII)
+    letters = len(data) - len(without_letters)
+    punctuation = len(without_letters) - len(non_ascii)
+    others = len(text) - letters - punctuation
+    return math.ceil(letters / 4 + punctuation / 2 + others)
+
+
+@dataclass
+class TokenEstimator:
+    """Estimates the tokens of requests to one judge, and learns from the counts of its replies.
+
+    Attributes:
+        answer_limit: The limit on answer tokens that requests set, or None.
+        has_learned: Whether at least one reply has arrived.
+    """
+
+    answer_limit: int | None = None
+    has_learned: bool = False
+    _ratio: float = field(default=1.0, repr=False)
+    _is_ratio_known: bool = field(default=False, repr=False)
+    _overhead: float = field(default=0.0, repr=False)
+    _longest_answer: int = field(default=0, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def prompt_tokens(self, request: CompletionRequest) -> int:
+        """Return the estimated input tokens of a request."""
+        return self._scaled(_prompt_tokens(request))
+
+    def answer_tokens(self) -> int:
+        """Return the estimated output tokens of the next answer."""
+        expected = self._longest_answer or DEFAULT_ANSWER_TOKENS
+        return expected if self.answer_limit is None else min(expected, self.answer_limit)
+
+    def learn(self, request: CompletionRequest, completion: Completion) -> tuple[int, int]:
+        """Learn from a reply, and return its input and output tokens.
+
+        The server's counts are used where it reports them, and estimates otherwise.
+        """
+        input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
+        estimate = _prompt_tokens(request)
+        with self._lock:
+            if input_tokens:
+                ratio = min(max(input_tokens / estimate, _MIN_RATIO), _MAX_RATIO)
+                self._ratio = max(self._ratio, ratio) if self._is_ratio_known else ratio
+                self._is_ratio_known = True
+                self._overhead = max(self._overhead, input_tokens - estimate * self._ratio)
+            input_tokens = input_tokens or self._scaled(estimate)
+            output_tokens = output_tokens or estimate_tokens(_answer_text(completion))
+            self._longest_answer = max(self._longest_answer, output_tokens)
+            self.has_learned = True
+        return input_tokens, output_tokens
+
+    def _scaled(self, tokens: int) -> int:
+        return math.ceil(tokens * self._ratio + self._overhead)
+
+
+def _answer_text(completion: Completion) -> str:
+    return completion.text or (dumps(completion.value) if completion.value is not None else "")
+
+
+def _prompt_tokens(request: CompletionRequest) -> int:
+    tokens = sum(_message_tokens(message) for message in request.messages)
+    if request.mode in ("json_schema", "tool"):
+        tokens += estimate_tokens(dumps(request.schema.json))
+    return tokens + 1
+
+
+def _message_tokens(message: dict[str, Any]) -> int:
+    content = message.get("content")
+    if not isinstance(content, Sequence) or isinstance(content, str):
+        return estimate_tokens(dumps(message))
+    return sum(
+        _IMAGE_TOKENS if _is_image(part) else estimate_tokens(dumps(part)) for part in content
+    )
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("image_url", "image", "input_image")

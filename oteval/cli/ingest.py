@@ -90,7 +90,7 @@ def _complain(file: FileReport) -> None:
     if file.error:
         warn(file.error)
     elif not (file.spans or file.logs or file.runs or file.problem_count):
-        warn(f"{file.path}: holds no spans and no log records")
+        warn(f"{file.path}: contains no spans and no log records")
 
 
 def _as_dict(file: FileReport) -> dict[str, object]:

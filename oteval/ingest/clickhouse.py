@@ -1,9 +1,8 @@
 """Rows of ClickHouse's ``otel_traces`` and ``otel_logs`` to spans and log records.
 
-The tables are those that the Collector's ClickHouse exporter makes, in any of its versions: with
-attributes as maps of text or as JSON, and events and links as a column each or as several. In a map
-every value is text: numbers and booleans as they are written, lists and objects as JSON.
-A time without a zone is UTC.
+The Collector's ClickHouse exporter creates these tables; all its versions are supported: attributes
+as maps of text or as JSON, events and links in one column each or in several. In a map, all values
+are text: numbers and booleans as written, lists and objects as JSON. A time without a zone is UTC.
 
 See https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/clickhouseexporter.
 """
@@ -19,8 +18,8 @@ from typing import Any
 from .. import semconv
 from ..jsontext import loads
 from ..model import Event, Link, LogRecord, Span
-from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, named, shown
-from .otlp.json_fields import Object, as_integer, as_span_id, as_text, as_trace_id, kind_of
+from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
+from .otlp.json_fields import Object, as_integer, as_span_id, as_text, as_trace_id, json_kind
 
 __all__ = ["COLUMNS", "decode_log", "decode_span", "is_log", "is_span"]
 
@@ -33,7 +32,7 @@ COLUMNS = frozenset(
     | {"TraceFlags", "SeverityText", "SeverityNumber", "Body", "ResourceSchemaUrl"}
     | {"ScopeSchemaUrl", "ScopeAttributes", "LogAttributes", "EventName"}
 )
-"""Every column of either table that is read, or by which a table is known."""
+"""All columns of either table that are read, or by which a table is recognised."""
 
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _STATUSES = ("UNSET", "OK", "ERROR")
@@ -47,30 +46,30 @@ _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:?\d\d)?"
 ).fullmatch
 _SECOND = 10**9
-# What a store keeps as numbers, which in a map are text.
+# Attributes that are numbers; in a map they are text.
 _COUNTS = frozenset((*semconv.TOKENS_IN, *semconv.TOKENS_OUT))
 _COUNT = re.compile(r"\d{1,15}", re.ASCII).fullmatch
 
 
 def is_span(columns: Mapping[str, Any] | frozenset[str]) -> bool:
-    """Whether a row with these columns is of ``otel_traces``."""
+    """Return whether a row with these columns is from ``otel_traces``."""
     return "TraceId" in columns and "SpanId" in columns and "SpanName" in columns
 
 
 def is_log(columns: Mapping[str, Any] | frozenset[str]) -> bool:
-    """Whether a row with these columns is of ``otel_logs``."""
+    """Return whether a row with these columns is from ``otel_logs``."""
     if "Timestamp" not in columns or "Body" not in columns:
         return False
     return any(name in columns for name in ("LogAttributes", "SeverityText", "SeverityNumber"))
 
 
 def decode_span(row: Object, out: Decoded) -> None:
-    """Add the span of a row of ``otel_traces``."""
+    """Decode a row of ``otel_traces``, and add its span to `out`."""
     start = len(out.problems)
     name = _text(row, "SpanName", out.problems)
     span = _span(row, name, out.problems)
     if len(out.problems) > start:
-        named(out.problems, start, "span", name)
+        prefix_problems(out.problems, start, "span", name)
     if span is not None:
         out.spans.append(span)
 
@@ -84,11 +83,13 @@ def _span(row: Object, name: str, problems: list[str]) -> Span | None:
         column, wrong = (
             ("SpanId", row.get("SpanId")) if trace_id else ("TraceId", row.get("TraceId"))
         )
-        problems.append(f"{column} {shown(wrong)} is no id in hex, or all zeros; span skipped")
+        problems.append(f"{column} {short_repr(wrong)} is not a valid id in hex; span skipped")
         return None
     parent_id = as_span_id(_plain(row.get("ParentSpanId")))
     if parent_id is None:
-        problems.append(f"ParentSpanId {shown(row.get('ParentSpanId'))} is no span id; left out")
+        problems.append(
+            f"ParentSpanId {short_repr(row.get('ParentSpanId'))} is not a span id; left out"
+        )
     attributes = _attributes(row.get("SpanAttributes"), "SpanAttributes", problems)
     start_ns = _time(row.get("Timestamp"), "Timestamp", problems)
     duration = as_integer(_plain(row.get("Duration")), "Duration", MAX_TIME, problems)
@@ -114,7 +115,7 @@ def _span(row: Object, name: str, problems: list[str]) -> Span | None:
 
 
 def decode_log(row: Object, out: Decoded) -> None:
-    """Add the log record of a row of ``otel_logs``."""
+    """Decode a row of ``otel_logs``, and add its log record to `out`."""
     problems = out.problems
     start = len(problems)
     attributes = _attributes(row.get("LogAttributes"), "LogAttributes", problems)
@@ -125,9 +126,9 @@ def decode_log(row: Object, out: Decoded) -> None:
         as_span_id(_plain(row.get("SpanId"))),
     )
     if trace_id is None:
-        problems.append(f"TraceId {shown(row.get('TraceId'))} is no trace id; left out")
+        problems.append(f"TraceId {short_repr(row.get('TraceId'))} is not a trace id; left out")
     if span_id is None:
-        problems.append(f"SpanId {shown(row.get('SpanId'))} is no span id; left out")
+        problems.append(f"SpanId {short_repr(row.get('SpanId'))} is not a span id; left out")
     time_ns = _time(row.get("Timestamp"), "Timestamp", problems)
     severity = _plain(row.get("SeverityNumber"))
     scope, version = _scope(row, attributes, problems)
@@ -136,7 +137,7 @@ def decode_log(row: Object, out: Decoded) -> None:
             trace_id or "",
             span_id or "",
             time_ns,
-            # The table has the record's own time, or where that is missing the observed one.
+            # The table has only one time: the record's own or, without that, the observed one.
             time_ns,
             event_name,
             as_integer(severity, "SeverityNumber", MAX_SEVERITY, problems),
@@ -149,11 +150,11 @@ def decode_log(row: Object, out: Decoded) -> None:
         )
     )
     if len(problems) > start:
-        named(problems, start, "log record", event_name)
+        prefix_problems(problems, start, "log record", event_name)
 
 
 def _body(value: Any) -> Any:
-    """Return a body with the object or list again that was made JSON text for the table."""
+    """Return a body; an object or list, which the table stores as JSON text, is parsed."""
     if not isinstance(value, str) or not value.startswith(("{", "[")):
         return value or None
     try:
@@ -171,14 +172,14 @@ def _resource(row: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _scope(row: Object, attributes: dict[str, Any], problems: list[str]) -> tuple[str, str]:
-    """Return the scope and its version, which old tables have among the attributes."""
+    """Return the scope and its version, which old tables store among the attributes."""
     name, version = _text(row, "ScopeName", problems), _text(row, "ScopeVersion", problems)
     if "ScopeName" not in row:
-        name, version = _taken(attributes, _SCOPE), _taken(attributes, _SCOPE_VERSION)
+        name, version = _pop_text(attributes, _SCOPE), _pop_text(attributes, _SCOPE_VERSION)
     return name, version
 
 
-def _taken(attributes: dict[str, Any], keys: Sequence[str]) -> str:
+def _pop_text(attributes: dict[str, Any], keys: Sequence[str]) -> str:
     for key in keys:
         if isinstance(attributes.get(key), str):
             return str(attributes.pop(key))
@@ -206,7 +207,7 @@ def _links(row: Object, problems: list[str]) -> Iterator[Link]:
 def _nested(
     row: Object, name: str, fields: Sequence[str], problems: list[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a nested column, or of the several columns that it may be kept as."""
+    """Yield the objects of a nested column, which may be stored as several columns."""
     value = row.get(name)
     if value is None:
         value = {field: row.get(f"{name}.{field}") for field in fields}
@@ -218,7 +219,7 @@ def _nested(
             for index in range(count)
         ]
     if not isinstance(value, list):
-        problems.append(f"{name} is {kind_of(value)} instead of a list; left out")
+        problems.append(f"{name} is {json_kind(value)} instead of a list; left out")
         return
     wrong = 0
     for item in value:
@@ -229,11 +230,11 @@ def _nested(
         else:
             wrong += 1
     if wrong:
-        problems.append(f"{wrong} of {name} are no objects; left out")
+        problems.append(f"{wrong} of {name} are not objects; left out")
 
 
-def _attributes(value: Any, what: str, problems: list[str]) -> dict[str, Any]:
-    """Return attributes: a map, an object (also as text) whose nested keys are dotted, or pairs."""
+def _attributes(value: Any, field: str, problems: list[str]) -> dict[str, Any]:
+    """Return attributes from a map, from pairs, or from a nested object, which may be text."""
     value = _plain(value)
     if isinstance(value, str):
         with suppress(ValueError):
@@ -251,15 +252,15 @@ def _attributes(value: Any, what: str, problems: list[str]) -> dict[str, Any]:
             elif isinstance(item, Mapping) and "key" in item:
                 _put(out, str(_plain(item["key"])), _plain(item.get("value")))
             else:
-                problems.append(f"{what}: an entry without a key ({shown(item)}); left out")
+                problems.append(f"{field}: an entry without a key ({short_repr(item)}); left out")
         return out
-    problems.append(f"{what} is {kind_of(value)} instead of a map; left out")
+    problems.append(f"{field} is {json_kind(value)} instead of a map; left out")
     return out
 
 
 def _flatten(value: Mapping[str, Any], prefix: str, out: dict[str, Any]) -> None:
-    """Add the values of an object to attributes; ClickHouse's JSON makes an object of ``a.b``."""
-    # Nested objects wait in a list: they may be deeper than Python's recursion goes.
+    """Add the values of an object as attributes ``a.b``, which ClickHouse's JSON stores nested."""
+    # A list in place of recursion, because objects may be nested deeper than Python's stack.
     waiting = [(prefix, value)]
     while waiting:
         prefix, value = waiting.pop()
@@ -281,12 +282,12 @@ def _text(row: Object, key: str, problems: list[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with text for bytes, as which Parquet may hold ClickHouse's text."""
+    """Return bytes decoded to text; Parquet may store ClickHouse's text as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _enum(value: Any, what: str, prefix: str, names: Sequence[str], problems: list[str]) -> int:
-    """Return the number of a kind or status that is written by name, with or without prefix."""
+def _enum(value: Any, field: str, prefix: str, names: Sequence[str], problems: list[str]) -> int:
+    """Return the number of a kind or status, which is written by name, with or without prefix."""
     value = _plain(value)
     if isinstance(value, str):
         name = value.upper().removeprefix(prefix)
@@ -294,18 +295,18 @@ def _enum(value: Any, what: str, prefix: str, names: Sequence[str], problems: li
             return 0
         if name in names:
             return names.index(name)
-    return as_integer(value, what, len(names) - 1, problems)
+    return as_integer(value, field, len(names) - 1, problems)
 
 
-def _time(value: Any, what: str, problems: list[str]) -> int:
-    """Return a time in ns: given as text, in seconds as text, or as a number of any unit."""
+def _time(value: Any, field: str, problems: list[str]) -> int:
+    """Return a time in ns, from a date and time, from seconds as text, or from a number."""
     value = _plain(value)
     if value is None or value == "":
         return 0
     found = _from_text(value) if isinstance(value, str) else _from_number(value)
     if found is not None and 0 <= found <= MAX_TIME:
         return found
-    problems.append(f"{what} {shown(value)} is no time; taken as 0")
+    problems.append(f"{field} {short_repr(value)} is not a time; taken as 0")
     return 0
 
 
@@ -333,7 +334,7 @@ def _fraction(digits: str | None) -> int:
 
 
 def _from_number(value: Any) -> int | None:
-    """Return ns for a number of seconds, ms, µs or ns, which their sizes tell apart until 2262."""
+    """Return ns from a number of s, ms, µs or ns, which their magnitudes tell apart until 2262."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

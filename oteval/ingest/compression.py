@@ -1,7 +1,7 @@
-"""Reading a file's bytes, decompressed as its first bytes say: gzip, zstd or as they are.
+"""Read the bytes of a file, decompressed if its first bytes are those of gzip or zstd.
 
-Several gzip members or zstd frames one after the other are one stream. A compressed stream that
-is cut or damaged gives what could be decompressed; `Source.fault` then says what is wrong.
+Consecutive gzip members or zstd frames are one stream. Of a truncated or damaged stream, the data
+before the damage is returned, and `Source.fault` has the reason.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = ["ZSTD_MAGIC", "Readable", "Source", "unzstd"]
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 18
-# What a damaged zstd stream may lose of the data before the damage.
+# The most data (bytes) before the damage of a zstd stream that may be lost.
 _ZSTD_CHUNK = 1 << 14
 
 
 class Readable(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return at most so many bytes, b"" at the end."""
+        """Return at most `size` bytes, b"" at the end."""
         ...
 
 
 class Source:
-    """The decompressed bytes of a binary file, in chunks.
+    """The decompressed bytes of a file, in chunks.
 
     Attributes:
-        fault: What is wrong with the compressed stream, or "".
-        decompressed: How many bytes were returned so far.
+        fault: The damage to the compressed stream, or "".
+        decompressed: The number of bytes returned so far.
     """
 
     def __init__(self, file: Readable) -> None:
@@ -46,21 +46,21 @@ class Source:
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes of the file itself, compressed or not, were read so far."""
+        """The number of bytes of the file itself, compressed or not, that were read so far."""
         return self._raw.count
 
     def original(self) -> BinaryIO | None:
-        """Return the file at its beginning; None where it is compressed or cannot seek."""
+        """Return the file, rewound; None if it is compressed or not seekable."""
         return None if self._is_compressed else self._raw.rewound()
 
-    def note(self, part: float, size: int) -> None:
-        """Note how much was read of the file by others.
+    def set_progress(self, fraction: float, size: int) -> None:
+        """Update `bytes_read` for a file that is read through `original`.
 
         Args:
-            part: Which part of it.
-            size: Its bytes.
+            fraction: The fraction of the file that was read.
+            size: The size of the file in bytes.
         """
-        self._raw.count = max(self._raw.count, min(int(part * size), size))
+        self._raw.count = max(self._raw.count, min(int(fraction * size), size))
 
     def read(self) -> bytes:
         """Return the next chunk, b"" at the end.
@@ -94,7 +94,7 @@ class Source:
         member = zlib.decompressobj(wbits=31)
         for data in chain([head], iter(lambda: self._raw.read(_CHUNK), b"")):
             while data:
-                if member.eof:  # zeros are padding, all else must be another member
+                if member.eof:  # zeros are padding; anything else must be another member
                     data = data.lstrip(b"\0")
                     if not data:
                         break
@@ -118,21 +118,21 @@ class Source:
                 while data := stream.read(_ZSTD_CHUNK):
                     yield data
             except OSError as error:
-                if error.errno is not None:  # the file's own trouble, not the stream's
+                if error.errno is not None:  # an error of the file, not of the stream
                     raise
                 cut = "ends early" if "runcated" in str(error) else f"is damaged ({error})"
                 self.fault = f"the zstd stream {cut}"
 
 
 def unzstd(data: bytes, limit: int) -> bytes:
-    """Return the content of a whole zstd frame.
+    """Decompress a whole zstd frame.
 
     Args:
         data: The frame.
-        limit: The most bytes that the content may have.
+        limit: The most bytes it may decompress to.
 
     Raises:
-        ValueError: The frame is damaged, or holds more than the limit.
+        ValueError: The frame is damaged, or larger than the limit.
     """
     import pyarrow as pa
 
@@ -149,7 +149,7 @@ def unzstd(data: bytes, limit: int) -> bytes:
 
 
 class _Counted:
-    """A file that counts the bytes read from it, in the form pyarrow takes."""
+    """A file object, as pyarrow expects it, that counts the bytes read from it."""
 
     closed = False
 
@@ -167,13 +167,13 @@ class _Counted:
         return data
 
     def close(self) -> None:
-        """Leave the file open; who opened it closes it."""
+        """Leave the file open; its owner closes it."""
 
     def put_back(self, data: bytes) -> None:
         self._first = data
 
     def rewound(self) -> BinaryIO | None:
-        """Return the file itself at its beginning, None where it cannot seek."""
+        """Return the file itself, rewound; None if it is not seekable."""
         file = self._file
         if not isinstance(file, io.BufferedIOBase) or not file.seekable():
             return None
@@ -182,12 +182,12 @@ class _Counted:
 
 
 def _is_skippable(head: bytes) -> bool:
-    """Whether a zstd frame begins that only carries an application's own data."""
+    """Return whether the bytes begin a skippable zstd frame, which carries application data."""
     return len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18"
 
 
 def _zstd_stream(file: Any) -> Any:
-    import pyarrow as pa  # takes 0.1 s, which who reads no zstd need not wait for
+    import pyarrow as pa  # 0.1 s, which only readers of zstd pay for
 
     if isinstance(file, _Counted):
         file = pa.PythonFile(file, mode="r")
@@ -195,7 +195,7 @@ def _zstd_stream(file: Any) -> Any:
 
 
 def _salvaged(member: Any, data: bytes) -> bytes:
-    """Return what a member gives before the byte at which it turns out to be damaged."""
+    """Return the data that a gzip member decompresses to before its first damaged byte."""
     out = bytearray()
     try:
         for index in range(len(data)):

@@ -1,7 +1,8 @@
-"""What the console exporters of OpenTelemetry's Python SDK print: a JSON object per span or record.
+"""The output of the console exporters of OpenTelemetry's Python SDK to spans and log records.
 
-``ConsoleSpanExporter`` prints spans, ``ConsoleLogRecordExporter`` log records. They leave out the
-instrumentation scope, all below a microsecond, and how much was dropped; OTLP has all of it.
+``ConsoleSpanExporter`` prints a JSON object for each span, ``ConsoleLogRecordExporter`` for each
+log record. They omit the instrumentation scope, times below a microsecond, and the numbers of
+dropped attributes, events and links.
 
 See https://opentelemetry-python.readthedocs.io/en/latest/sdk/trace.export.html.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 from .. import semconv
 from ..model import Event, Link, LogRecord, Span
-from .otlp.decoded import MAX_COUNT, MAX_SEVERITY, MAX_TIME, Decoded, named, shown
+from .otlp.decoded import MAX_COUNT, MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (
     Object,
     as_integer,
@@ -34,26 +35,26 @@ _STATUSES = {"UNSET": 0, "OK": 1, "ERROR": 2}
 _SPAN_KEYS = frozenset({"name", "context", "kind", "start_time", "end_time", "attributes"})
 _LOG_KEYS = frozenset({"body", "severity_number", "trace_id", "span_id", "attributes"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# How the SDK prints a trace state: a list of such pairs.
+# The SDK prints a trace state as a list of such pairs.
 _STATE = re.compile(r"\{key=(.*?), value=(.*?)\}")
 
 
 def is_span(document: Mapping[str, Any]) -> bool:
-    """Whether an object is a span as ``ReadableSpan.to_json`` prints it."""
+    """Return whether an object is a span that ``ReadableSpan.to_json`` printed."""
     return document.keys() >= _SPAN_KEYS and "traceId" not in document
 
 
 def is_log(document: Mapping[str, Any]) -> bool:
-    """Whether an object is a log record as the SDK's ``to_json`` prints it."""
+    """Return whether an object is a log record that the SDK's ``to_json`` printed."""
     return document.keys() >= _LOG_KEYS and "resource" in document
 
 
 def decode_span(document: Object, out: Decoded) -> None:
-    """Add the span of an object."""
+    """Decode an object, and add its span to `out`."""
     start = len(out.problems)
     name = as_text(document.get("name"), "name", out.problems)
     span = _span(document, name, out.problems)
-    named(out.problems, start, "span", name)
+    prefix_problems(out.problems, start, "span", name)
     if span is not None:
         out.spans.append(span)
 
@@ -62,20 +63,20 @@ def _span(document: Object, name: str, problems: list[str]) -> Span | None:
     context = as_object(document.get("context"), "context", problems)
     ids = _ids(context, problems)
     if not all(ids):
-        problems.append("context holds no trace and span id; span skipped")
+        problems.append("context has no trace id and span id; span skipped")
         return None
     parent_id = as_span_id(_hex(document.get("parent_id")))
     if parent_id is None:
-        problems.append(f"parent_id {shown(document['parent_id'])} is no span id; left out")
+        problems.append(f"parent_id {short_repr(document['parent_id'])} is not a span id; left out")
     status = as_object(document.get("status"), "status", problems)
     return Span(
         *ids,
         parent_id or "",
         name,
-        _named(document.get("kind"), "kind", _KINDS, problems),
+        _enum(document.get("kind"), "kind", _KINDS, problems),
         _time(document.get("start_time"), "start_time", problems),
         _time(document.get("end_time"), "end_time", problems),
-        _named(status.get("status_code"), "status_code", _STATUSES, problems),
+        _enum(status.get("status_code"), "status_code", _STATUSES, problems),
         as_text(status.get("description"), "status description", problems),
         _attributes(document, problems),
         tuple(_events(document, problems)),
@@ -86,7 +87,7 @@ def _span(document: Object, name: str, problems: list[str]) -> Span | None:
 
 
 def decode_log(document: Object, out: Decoded) -> None:
-    """Add the log record of an object."""
+    """Decode an object, and add its log record to `out`."""
     problems = out.problems
     start = len(problems)
     attributes = _attributes(document, problems)
@@ -111,36 +112,36 @@ def decode_log(document: Object, out: Decoded) -> None:
             ),
         )
     )
-    named(problems, start, "log record", event_name)
+    prefix_problems(problems, start, "log record", event_name)
 
 
 def _ids(holder: Object, problems: list[str]) -> tuple[str, str]:
-    """Return the trace and span id of an object, "" for one that is missing or none."""
+    """Return the trace and span id of an object, "" for one that is missing or invalid."""
     found = []
     for key, read in (("trace_id", as_trace_id), ("span_id", as_span_id)):
         value = read(_hex(holder.get(key)))
         if value is None:
-            problems.append(f"{key} {shown(holder.get(key))} is no id in hex; left out")
+            problems.append(f"{key} {short_repr(holder.get(key))} is not an id in hex; left out")
         found.append(value or "")
     return found[0], found[1]
 
 
 def _hex(value: Any) -> Any:
-    """Return an id without the prefix that the SDK prints."""
+    """Return an id without the prefix 0x, which the SDK prints."""
     return value.removeprefix("0x") if isinstance(value, str) else value
 
 
-def _named(value: Any, what: str, names: Mapping[str, int], problems: list[str]) -> int:
-    """Return the number of an enumeration's member, which is printed by its name."""
+def _enum(value: Any, field: str, names: Mapping[str, int], problems: list[str]) -> int:
+    """Return the number of an enumeration value, which is printed by its name."""
     if value is None:
         return 0
     found = names.get(str(value).rpartition(".")[2])
     if found is None:
-        problems.append(f"{what} {shown(value)} is none of {', '.join(names)}; taken as 0")
+        problems.append(f"{field} {short_repr(value)} is not one of {', '.join(names)}; taken as 0")
     return found or 0
 
 
-def _time(value: Any, what: str, problems: list[str]) -> int:
+def _time(value: Any, field: str, problems: list[str]) -> int:
     if value is None:
         return 0
     try:
@@ -150,7 +151,7 @@ def _time(value: Any, what: str, problems: list[str]) -> int:
     except (TypeError, ValueError, OverflowError):
         time_ns = -1
     if not 0 <= time_ns <= MAX_TIME:
-        problems.append(f"{what} {shown(value)} is no ISO time from 1970 on; taken as 0")
+        problems.append(f"{field} {short_repr(value)} is not an ISO time after 1970; taken as 0")
         return 0
     return time_ns
 
@@ -160,7 +161,7 @@ def _attributes(holder: Object, problems: list[str]) -> dict[str, Any]:
 
 
 def _resource(document: Object, problems: list[str]) -> dict[str, Any]:
-    """Return the resource's attributes, which older versions print without a key of their own."""
+    """Return the resource's attributes, which older versions print at its top level."""
     resource = as_object(document.get("resource"), "resource", problems)
     if isinstance(resource.get("attributes"), dict):
         return _attributes(resource, problems)

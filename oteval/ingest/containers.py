@@ -1,8 +1,8 @@
-"""What a parsed JSON document holds, in whichever container: told by its keys, in one place.
+"""Recognise the format of a parsed JSON document by its keys, and decode it.
 
-A document is an OTLP request (also in Tempo's and Jaeger's wrappers), a trace or a span of
-Jaeger's, a row of ClickHouse's, a span or log record of the Python SDK's console exporters, a run
-of `oteval export --jsonl`, or a list of any of them. No files, clock or network here.
+A document is an OTLP request (also in the wrappers of Tempo and Jaeger), a Jaeger trace or span, a
+ClickHouse row, a span or log record of the Python SDK's console exporters, a run that
+`oteval export --jsonl` wrote, or a list of these. Pure: no files, clock or network.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from ..errors import InputError
 from . import clickhouse, console_exporter, exported_runs, jaeger
 from .otlp import Decoded, decode_json
-from .otlp.decoded import shown
+from .otlp.decoded import short_repr
 from .otlp.json_fields import Object
 
 __all__ = ["WRAPPERS", "decode"]
 
 WRAPPERS = ("result", "trace", "_source")
-"""Keys of an object that only holds a document: of Jaeger's query API v3, of Tempo's v2, and of
+"""Keys of objects that wrap a document: in Jaeger's query API v3, in Tempo's API v2, and in
 Elasticsearch."""
 _DEPTH = 4
 
@@ -28,10 +28,10 @@ def decode(document: Any) -> Decoded:
     """Decode a parsed document.
 
     Returns:
-        The spans and log records, and what was left out of them.
+        The spans, log records and runs, and the problems.
 
     Raises:
-        InputError: It is nothing that is read; the message says what it is.
+        InputError: The document has an unknown format; the message describes it.
     """
     if isinstance(document, list):
         return _several(document, 0)
@@ -57,26 +57,26 @@ def _one(document: Any, depth: int) -> Decoded:
     elif clickhouse.is_log(document):
         clickhouse.decode_log(document, out)
     elif "data" in document and (isinstance(document["data"], list) or document.get("errors")):
-        # Traces of an answer of Jaeger's, or rows of one of ClickHouse's.
+        # Traces in a response of Jaeger, or rows in one of ClickHouse.
         data = document["data"]
         out = _several(data if isinstance(data, list) else [], depth + 1)
-        out.problems += _told(document)
+        out.problems += _api_errors(document)
     elif wrapped := [document[key] for key in WRAPPERS if isinstance(document.get(key), dict)]:
         out = _one(wrapped[0], depth + 1)
-        out.problems += _told(document)
+        out.problems += _api_errors(document)
     else:
         return decode_json(document)
     return out
 
 
-def _told(answer: Object) -> Iterator[str]:
-    """Yield what Jaeger and Tempo say beside their traces about what is not among them."""
+def _api_errors(answer: Object) -> Iterator[str]:
+    """Yield the errors in a response of Jaeger or Tempo, which may lack traces because of them."""
     errors = answer.get("errors")
     for error in errors if isinstance(errors, list) else ():
         reason = error.get("msg") if isinstance(error, dict) else error
-        yield f"Jaeger answered with an error ({shown(reason)})"
+        yield f"Jaeger answered with an error ({short_repr(reason)})"
     if answer.get("status") == "PARTIAL":
-        yield f"Tempo answered with a part of the trace ({shown(answer.get('message'))})"
+        yield f"Tempo answered with a part of the trace ({short_repr(answer.get('message'))})"
 
 
 def _several(documents: list[Any], depth: int) -> Decoded:

@@ -1,7 +1,7 @@
-"""Lines of ``oteval export --jsonl`` (and ``oteval trajectories --json``): runs with their scores.
+"""Lines of ``oteval export --jsonl`` and ``oteval trajectories --json`` to runs with their scores.
 
-A line is a run as it was reconstructed, without its spans. It says nothing of the service, the
-tools offered and the attributes, which is therefore not known of a run read back.
+A line is a reconstructed run without its spans. It lacks the service, the available tools and the
+attributes, so a run that is read back has none of them.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any
 from ..errors import InputError
 from ..jsontext import dumps, loads
 from ..model import Gap, Message, Score, ScoredRun, SpanRef, ToolCall, Trajectory, Usage
-from .otlp.decoded import shown
-from .otlp.json_fields import kind_of
+from .otlp.decoded import short_repr
+from .otlp.json_fields import json_kind
 
 __all__ = ["decode_run", "is_run"]
 
 _KEYS = frozenset({"trajectory_id", "root_span", "trace_ids", "messages", "new_from"})
-_MOST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
 def is_run(document: Mapping[str, Any]) -> bool:
-    """Whether an object is a line of the export."""
+    """Return whether an object is an exported run."""
     return document.keys() >= _KEYS
 
 
 def decode_run(document: Mapping[str, Any]) -> ScoredRun:
-    """Return the run of a line.
+    """Decode an exported run.
 
     Raises:
-        InputError: A field is missing or has another shape; the message names it.
+        InputError: A field is missing or has the wrong type; the message names it.
     """
-    read = _Reader(document)
-    root = _Reader(read.get("root_span", dict), "root_span.")
+    read = _Fields(document)
+    root = _Fields(read.get("root_span", dict), "root_span.")
     messages = tuple(_message(one, at) for at, one in enumerate(read.get("messages", list)))
     new_from = read.integer("new_from")
     if new_from > len(messages):
         raise InputError(f"new_from {new_from} is beyond the {len(messages)} messages")
-    usage = _Reader(read.get("usage", dict), "usage.")
+    usage = _Fields(read.get("usage", dict), "usage.")
     names = Usage.__dataclass_fields__
     run = Trajectory(
         read.get("trajectory_id", str),
@@ -61,44 +61,46 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
     if not run.id or not run.root_span.trace_id:
         raise InputError("trajectory_id and root_span.trace_id must not be empty")
     scores = document.get("scores") or []
-    return ScoredRun(run, tuple(_score(_Reader(one, "scores."), run) for one in scores))
+    return ScoredRun(run, tuple(_score(_Fields(one, "scores."), run) for one in scores))
 
 
-class _Reader:
-    """Fields of an object, checked for their types."""
+class _Fields:
+    """Typed access to the fields of an object."""
 
     def __init__(self, document: Any, place: str = "") -> None:
         if not isinstance(document, Mapping):
-            raise InputError(f"{place.rstrip('.')} is {kind_of(document)} instead of an object")
+            raise InputError(f"{place.rstrip('.')} is {json_kind(document)} instead of an object")
         self._document = document
         self._place = place
 
     def get(self, key: str, kind: type) -> Any:
-        """Return a value of a type."""
+        """Return a value of the given type."""
         value = self._document.get(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             wanted = {str: "text", list: "a list", dict: "an object", int: "a whole number"}[kind]
-            raise InputError(f"{self._place}{key} is {kind_of(value)} instead of {wanted}")
+            raise InputError(f"{self._place}{key} is {json_kind(value)} instead of {wanted}")
         return value
 
     def text(self, key: str) -> str:
-        """Return a text, "" for null or nothing."""
+        """Return a string; "" for null and a missing field."""
         return "" if self._document.get(key) is None else str(self.get(key, str))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of strings."""
         return tuple(map(str, self.get(key, list)))
 
     def integer(self, key: str) -> int:
-        """Return a whole number that a store can hold, not below 0."""
+        """Return a whole number that is not negative and fits into 64 bits."""
         value = int(self.get(key, int))
-        if not 0 <= value <= _MOST:
-            raise InputError(f"{self._place}{key} {shown(value)} is no number from 0 to {_MOST}")
+        if not 0 <= value <= _MAX_INT64:
+            raise InputError(
+                f"{self._place}{key} {short_repr(value)} is not a number from 0 to {_MAX_INT64}"
+            )
         return value
 
 
 def _message(document: Any, at: int) -> Message:
-    read = _Reader(document, f"messages[{at}].")
+    read = _Fields(document, f"messages[{at}].")
     content = document.get("content")
     parts: Sequence[Any] = ()
     if isinstance(content, list):
@@ -107,7 +109,7 @@ def _message(document: Any, at: int) -> Message:
         parts = content[1:] if is_text else content
         content = content[0]["text"] if is_text else None
     if content is not None and not isinstance(content, str):
-        raise InputError(f"messages[{at}].content is {kind_of(content)}")
+        raise InputError(f"messages[{at}].content is {json_kind(content)}")
     calls = document.get("tool_calls") or []
     return Message(
         read.get("role", str),
@@ -121,39 +123,39 @@ def _message(document: Any, at: int) -> Message:
 
 
 def _call(document: Any, place: str) -> ToolCall:
-    read = _Reader(document, place)
-    function = _Reader(read.get("function", dict), f"{place}function.")
+    read = _Fields(document, place)
+    function = _Fields(read.get("function", dict), f"{place}function.")
     return ToolCall(
         function.get("name", str), _arguments(function.text("arguments")), read.text("id")
     )
 
 
 def _arguments(text: str) -> Any:
-    """Return the arguments that a JSON text spells out, else the text; None where it is ""."""
+    """Return the arguments in JSON text; the text itself if it is not JSON, None if it is empty."""
     if not text:
         return None
     try:
         value = loads(text)
-        # Integers beyond 64 bits, which `loads` rounds, are kept as they are.
+        # Keep integers of more than 64 bits, which `loads` rounds.
         return value if dumps(value) == text else json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
 def _gap(document: Any) -> Gap:
-    read = _Reader(document, "gaps.")
+    read = _Fields(document, "gaps.")
     return Gap(read.get("code", str), read.text("detail"), read.text("span_id"))
 
 
-def _score(read: _Reader, run: Trajectory) -> Score:
+def _score(read: _Fields, run: Trajectory) -> Score:
     fields = read._document
     number, passed, status = (fields.get(key) for key in ("score", "passed", "status"))
     if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
-        raise InputError(f"scores.score is {kind_of(number)} instead of a number")
+        raise InputError(f"scores.score is {json_kind(number)} instead of a number")
     if passed is not None and not isinstance(passed, bool):
-        raise InputError(f"scores.passed is {kind_of(passed)} instead of true or false")
+        raise InputError(f"scores.passed is {json_kind(passed)} instead of true or false")
     if status not in ("ok", "error", "not_evaluated"):
-        raise InputError(f"scores.status {shown(status)} is none of ok, error, not_evaluated")
+        raise InputError(f"scores.status {short_repr(status)} is not ok, error or not_evaluated")
     try:
         return Score(
             run.id,

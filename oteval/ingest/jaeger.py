@@ -1,10 +1,10 @@
-"""Jaeger's JSON to spans: traces as its page and its API give them, spans of Elasticsearch.
+"""Jaeger's JSON to spans: traces from its user interface and API, spans from Elasticsearch.
 
-What OpenTelemetry has and Jaeger has not, Jaeger keeps in tags; these become fields again.
-Arrays and maps were made text on the way into Jaeger and stay text, times have microseconds, and
-a link has lost its attributes.
+Jaeger stores fields of OpenTelemetry that it lacks as tags; they become fields again. Arrays and
+maps were converted to text on the way into Jaeger and stay text, times are in microseconds, and
+links have lost their attributes.
 
-The mapping is https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/.
+For the mapping, see https://opentelemetry.io/docs/specs/otel/trace/sdk_exporters/jaeger/.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Attributes, Event, Link, Span
-from .otlp.decoded import MAX_COUNT, MAX_TIME, Decoded, named, shown
+from .otlp.decoded import MAX_COUNT, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import Object, as_integer, as_object, as_objects, as_text
 from .otlp.json_values import bytes_value, double_value, from_base64
 
@@ -32,26 +32,24 @@ _TRACE_STATE = "w3c.tracestate"
 _DROPPED_ATTRIBUTES = "otel.dropped_attributes_count"
 _DROPPED_EVENTS = "otel.dropped_events_count"
 _DROPPED_LINKS = "otel.dropped_links_count"
-# In which format Jaeger itself got the span.
+# The format in which Jaeger received the span.
 _INTERNAL = "internal.span.format"
 
 
 def is_trace(value: Object) -> bool:
-    """Whether a JSON object is a trace of Jaeger's, with its spans in it."""
+    """Return whether a JSON object is a Jaeger trace, with its spans."""
     return "spans" in value and ("traceID" in value or "processes" in value)
 
 
 def is_span(value: Object) -> bool:
-    """Whether a JSON object is a span of Jaeger's by itself."""
+    """Return whether a JSON object is a single Jaeger span."""
     return "spanID" in value and "traceID" in value
 
 
 def decode_trace(raw: Object, out: Decoded) -> None:
-    """Add the spans of a trace.
+    """Decode a trace, and add its spans to `out`.
 
-    Args:
-        raw: The trace; its spans name their process among its ``processes``.
-        out: Where to.
+    Each span names one of the ``processes`` of the trace, which has its resource.
     """
     start = len(out.problems)
     processes = as_object(raw.get("processes"), "processes", out.problems)
@@ -65,13 +63,13 @@ def decode_trace(raw: Object, out: Decoded) -> None:
             unknown += "process" not in item
         _add(item, resource, out)
     if unknown:
-        out.problems.append(f"{unknown} spans name no process that is there; service unknown")
+        out.problems.append(f"{unknown} spans without a process of the trace; service unknown")
     if len(out.problems) > start and isinstance(raw.get("traceID"), str):
-        named(out.problems, start, "trace", raw["traceID"])
+        prefix_problems(out.problems, start, "trace", raw["traceID"])
 
 
 def decode_span(raw: Object, out: Decoded) -> None:
-    """Add a span that holds its process, as Jaeger stores it in Elasticsearch."""
+    """Decode a span with its process, as stored in Elasticsearch, and add it to `out`."""
     _add(raw, _resource(raw.get("process"), out.problems), out)
 
 
@@ -79,7 +77,7 @@ def _add(raw: Object, resource: Attributes, out: Decoded) -> None:
     start = len(out.problems)
     span = _span(raw, resource, out.problems)
     if len(out.problems) > start:
-        named(out.problems, start, "span", raw.get("operationName"))
+        prefix_problems(out.problems, start, "span", raw.get("operationName"))
     if span is not None:
         out.spans.append(span)
 
@@ -95,7 +93,7 @@ def _span(raw: Object, resource: Attributes, problems: list[str]) -> Span | None
     trace_id, span_id = _id(raw.get("traceID"), 32), _id(raw.get("spanID"), 16)
     if not trace_id or not span_id:
         name, wrong = ("spanID", raw.get("spanID")) if trace_id else ("traceID", raw.get("traceID"))
-        problems.append(f"{name} {shown(wrong)} is no id in hex, or all zeros; span skipped")
+        problems.append(f"{name} {short_repr(wrong)} is not a valid id in hex; span skipped")
         return None
     tags = _attributes(raw, "tags", problems)
     parent_id, links = _references(raw, trace_id, problems)
@@ -104,7 +102,7 @@ def _span(raw: Object, resource: Attributes, problems: list[str]) -> Span | None
     kind = tags.get("span.kind")
     if isinstance(kind, str) and kind.lower() in _KINDS:
         del tags["span.kind"]
-    status, message = _status(tags)
+    status, message = _pop_status(tags)
     tags.pop(_INTERNAL, None)
     return Span(
         trace_id,
@@ -119,44 +117,44 @@ def _span(raw: Object, resource: Attributes, problems: list[str]) -> Span | None
         tags,
         _events(raw.get("logs"), problems),
         links,
-        _taken(tags, *_SCOPE),
-        _taken(tags, *_SCOPE_VERSION),
+        _pop_text(tags, *_SCOPE),
+        _pop_text(tags, *_SCOPE_VERSION),
         resource=resource,
-        trace_state=_taken(tags, _TRACE_STATE),
+        trace_state=_pop_text(tags, _TRACE_STATE),
         flags=as_integer(raw.get("flags"), "flags", MAX_COUNT, problems) & 1,
-        dropped_attributes=_count(tags, _DROPPED_ATTRIBUTES),
-        dropped_events=_count(tags, _DROPPED_EVENTS),
-        dropped_links=_count(tags, _DROPPED_LINKS),
+        dropped_attributes=_pop_count(tags, _DROPPED_ATTRIBUTES),
+        dropped_events=_pop_count(tags, _DROPPED_EVENTS),
+        dropped_links=_pop_count(tags, _DROPPED_LINKS),
     )
 
 
 def _id(raw: Any, digits: int) -> str:
-    """Return an id with the zeros that Jaeger may leave out before it; "" for none."""
+    """Return an id padded with the leading zeros that Jaeger may omit; "" if it is invalid."""
     if not isinstance(raw, str) or not _HEX(raw) or len(raw) > digits:
         return ""
     return raw.lower().zfill(digits) if raw.strip("0") else ""
 
 
 def _references(raw: Object, trace_id: str, problems: list[str]) -> tuple[str, tuple[Link, ...]]:
-    """Return the parent, the first of the same trace of which the span is a child, and links."""
+    """Return the id of the parent, which is the first CHILD_OF in the same trace, and the links."""
     parent_id = _id(raw.get("parentSpanID"), 16)
     links = []
     for item in as_objects(raw.get("references"), "references", problems):
         target, span_id = _id(item.get("traceID"), 32), _id(item.get("spanID"), 16)
         is_child = item.get("refType") == "CHILD_OF"
         if not target or not span_id:
-            problems.append(f"a reference without valid ids ({shown(item)}); left out")
+            problems.append(f"a reference without valid ids ({short_repr(item)}); left out")
         elif is_child and target == trace_id and parent_id in ("", span_id):
             parent_id = span_id
         else:
-            # Links of OpenTelemetry are all FOLLOWS_FROM to Jaeger.
+            # Jaeger stores all links of OpenTelemetry as FOLLOWS_FROM.
             attributes = {"opentracing.ref_type": "child_of"} if is_child else {}
             links.append(Link(target, span_id, attributes))
     return parent_id, tuple(links)
 
 
-def _status(tags: dict[str, Any]) -> tuple[int, str]:
-    """Take the status from the tags."""
+def _pop_status(tags: dict[str, Any]) -> tuple[int, str]:
+    """Remove the status from the tags, and return its code and message."""
     code = 0
     named_code = tags.get("otel.status_code")
     if isinstance(named_code, str) and named_code.upper() in (*_STATUSES, "UNSET"):
@@ -166,7 +164,7 @@ def _status(tags: dict[str, Any]) -> tuple[int, str]:
     if error is True or (isinstance(error, str) and error.lower() == "true"):
         code = 2
         del tags["error"]
-    return code, _taken(tags, "otel.status_description") if code else ""
+    return code, _pop_text(tags, "otel.status_description") if code else ""
 
 
 def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:
@@ -176,15 +174,15 @@ def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:
     for item in as_objects(raw, "logs", problems):
         time = as_integer(item.get("timestamp"), "log timestamp", _MAX_MICROSECONDS, problems)
         fields = _attributes(item, "fields", problems)
-        dropped = _count(fields, _DROPPED_ATTRIBUTES)
-        # Jaeger's clients before OpenTelemetry's called the name a message.
+        dropped = _pop_count(fields, _DROPPED_ATTRIBUTES)
+        # Jaeger's own clients called the name a message.
         keys = ("event",) if "event" in fields else ("message",)
-        events.append(Event(_taken(fields, *keys), 1000 * time, fields, dropped))
+        events.append(Event(_pop_text(fields, *keys), 1000 * time, fields, dropped))
     return tuple(events)
 
 
-def _taken(tags: dict[str, Any], *keys: str) -> str:
-    """Take the first of some tags that is text; "" where there is none."""
+def _pop_text(tags: dict[str, Any], *keys: str) -> str:
+    """Remove the tags with these keys, and return the first that is text; "" by default."""
     found = ""
     for key in keys:
         if isinstance(tags.get(key), str):
@@ -193,8 +191,8 @@ def _taken(tags: dict[str, Any], *keys: str) -> str:
     return found
 
 
-def _count(tags: dict[str, Any], key: str) -> int:
-    """Take a count from the tags; 0 where there is none."""
+def _pop_count(tags: dict[str, Any], key: str) -> int:
+    """Remove a count from the tags, and return it; 0 by default."""
     value = tags.get(key)
     if isinstance(value, str) and value.isdecimal() and len(value) < 11:
         value = int(value)
@@ -205,10 +203,10 @@ def _count(tags: dict[str, Any], key: str) -> int:
 
 
 def _attributes(raw: Object, key: str, problems: list[str]) -> dict[str, Any]:
-    """Return a list of tags as attributes, with those that Elasticsearch has as fields."""
+    """Return tags as attributes, including those that Elasticsearch stores as fields."""
     out: dict[str, Any] = {}
     fields = raw.get(key[:-1])
-    if isinstance(fields, Mapping):  # `tag` beside `tags`; dots are @ there
+    if isinstance(fields, Mapping):  # `tag` beside `tags`, with @ in place of dots
         out.update({str(name).replace("@", "."): value for name, value in fields.items()})
     tags = raw.get(key)
     if isinstance(tags, Mapping):
@@ -217,22 +215,22 @@ def _attributes(raw: Object, key: str, problems: list[str]) -> dict[str, Any]:
     for item in as_objects(tags, key, problems):
         name = item.get("key")
         if not isinstance(name, str) or not name:
-            problems.append(f"a tag without a key ({shown(item)}); left out")
+            problems.append(f"a tag without a key ({short_repr(item)}); left out")
             continue
         try:
             out[name] = _value(item)
         except ValueError:
-            what = f"{shown(item.get('value'))} is no {shown(item.get('type'))}"
-            problems.append(f"tag {shown(name)}: {what}; kept as it is")
+            value = f"{short_repr(item.get('value'))} is not of type {short_repr(item.get('type'))}"
+            problems.append(f"tag {short_repr(name)}: {value}; kept as it is")
             out[name] = item.get("value")
     return out
 
 
 def _value(item: Object) -> Any:
-    """Return a tag's value as its type says.
+    """Return the value of a tag, converted to its type.
 
     Raises:
-        ValueError: It is of another type.
+        ValueError: It is not of this type.
     """
     value = item.get("value")
     kind = str(item.get("type") or "").lower()

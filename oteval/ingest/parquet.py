@@ -1,8 +1,8 @@
-"""Parquet files of spans and log records, some rows at a time.
+"""Read Parquet files of spans and log records, some rows at a time.
 
-What the rows are, the columns say: ClickHouse's ``otel_traces`` and ``otel_logs`` are read here,
-and a caller may bring readers of other tables. Of a column only some pages are in memory at a time,
-since ClickHouse writes row groups of a million rows.
+A table is recognised by its columns: ClickHouse's ``otel_traces`` and ``otel_logs``, and tables
+that the caller describes. ClickHouse writes row groups of a million rows, so only a few pages of
+each column are in memory at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..model import LogRecord, Span
 from . import clickhouse
 from .otlp import Decoded
-from .otlp.decoded import shown
+from .otlp.decoded import short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["MAGIC", "Rows", "Table", "read_rows"]
 
 MAGIC = b"PAR1"
-_ROWS = 256
-_PAGES = 1 << 18
+_ROWS = 256  # read at a time
+_PAGES = 1 << 18  # bytes of the buffer of a column
 
 _Decode = Callable[["pa.RecordBatch", int], Decoded]
 
@@ -32,9 +32,9 @@ class Table(NamedTuple):
     """A table that can be read from Parquet files.
 
     Attributes:
-        columns: The columns it is known by and read from.
-        decode: Returns the spans or log records of some rows; it raises ValueError where one of
-            them cannot be read.
+        columns: The columns that it is recognised by, and that are read.
+        decode: Returns the spans or log records of some rows. It raises ValueError if one of them
+            is invalid.
     """
 
     columns: frozenset[str]
@@ -42,23 +42,28 @@ class Table(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What some rows hold, and which part of the file's rows was read with them."""
+    """The content of some rows.
 
-    found: Decoded
-    done: float
+    Attributes:
+        content: Their spans or log records.
+        fraction: The fraction of the file's rows read so far.
+    """
+
+    content: Decoded
+    fraction: float
 
 
 def read_rows(file: BinaryIO, tables: Sequence[Table] = ()) -> Iterator[Rows]:
     """Yield the content of a Parquet file.
 
-    A row or a row group that cannot be read is a problem, and the others are read.
+    A row or row group that cannot be read becomes a problem, and the others are read.
 
     Args:
-        file: The file, which can seek.
-        tables: Tables to know beside ClickHouse's.
+        file: The file, which must be seekable.
+        tables: Further tables to recognise, beside ClickHouse's.
 
     Raises:
-        InputError: The file is damaged as a whole, or holds another table.
+        InputError: The whole file is damaged, or its table is unknown.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -89,7 +94,7 @@ def _reason(error: Exception) -> str:
 
 
 def _reader(names: frozenset[str], tables: Sequence[Table]) -> tuple[_Decode, frozenset[str]]:
-    """Return how to read a table with these columns, and which of them to read."""
+    """Return the decoder of a table with these columns, and the columns to read."""
     if clickhouse.is_span(names):
         return _clickhouse(clickhouse.decode_span), names & clickhouse.COLUMNS
     if clickhouse.is_log(names):
@@ -97,8 +102,8 @@ def _reader(names: frozenset[str], tables: Sequence[Table]) -> tuple[_Decode, fr
     for table in tables:
         if table.columns <= names:
             return _foreign(table), table.columns
-    some = ", ".join(map(shown, sorted(names)[:8])) + (", ..." if len(names) > 8 else "")
-    raise InputError(f"a Parquet file with the columns {some} holds no spans or log records")
+    some = ", ".join(map(short_repr, sorted(names)[:8])) + (", ..." if len(names) > 8 else "")
+    raise InputError(f"a Parquet file with the columns {some} has no spans or log records")
 
 
 def _foreign(table: Table) -> _Decode:
@@ -106,7 +111,7 @@ def _foreign(table: Table) -> _Decode:
         out = Decoded()
         try:
             _add(table.decode(batch), out)
-        except ValueError:  # the one row it is, the others are read without
+        except ValueError:  # find the invalid row, and read the others without it
             for index in range(batch.num_rows):
                 try:
                     _add(table.decode(batch.slice(index, 1)), out)
@@ -139,35 +144,35 @@ def _clickhouse(decode_row: Callable[[dict[str, Any], Decoded], None]) -> _Decod
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return a column's values, times as ns; text that is not UTF-8 as bytes."""
+    """Return the values of a column: times in ns, and text that is not UTF-8 as bytes."""
     import pyarrow as pa
 
-    # By way of ns, since a cast to numbers keeps the unit.
-    times = _as(column.type, lambda kind: pa.timestamp("ns", kind.tz), pa.types.is_timestamp)
-    numbers = _as(times, lambda _: pa.int64(), pa.types.is_timestamp)
+    # In two steps, because a cast from a time to a number keeps the unit.
+    times = _cast(column.type, lambda kind: pa.timestamp("ns", kind.tz), pa.types.is_timestamp)
+    numbers = _cast(times, lambda _: pa.int64(), pa.types.is_timestamp)
     if numbers != column.type:
         column = column.cast(times).cast(numbers)
     try:
         values = column.to_pylist()
     except UnicodeDecodeError:
-        values = column.cast(_as(numbers, lambda _: pa.binary(), pa.types.is_string)).to_pylist()
+        values = column.cast(_cast(numbers, lambda _: pa.binary(), pa.types.is_string)).to_pylist()
     return list(values)
 
 
-def _as(
+def _cast(
     kind: pa.DataType, change: Callable[[Any], pa.DataType], where: Callable[[Any], bool]
 ) -> pa.DataType:
-    """Return a type with the types inside it changed where a condition holds."""
+    """Return a type in which each nested type that satisfies `where` is replaced by `change`."""
     import pyarrow as pa
 
     if where(kind):
         return change(kind)
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as(kind.value_type, change, where)))
+        return pa.list_(kind.value_field.with_type(_cast(kind.value_type, change, where)))
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([field.with_type(_as(field.type, change, where)) for field in fields])
+        return pa.struct([field.with_type(_cast(field.type, change, where)) for field in fields])
     if pa.types.is_map(kind):
-        key = _as(kind.key_type, change, where)
-        return pa.map_(key, kind.item_field.with_type(_as(kind.item_type, change, where)))
+        key = _cast(kind.key_type, change, where)
+        return pa.map_(key, kind.item_field.with_type(_cast(kind.item_type, change, where)))
     return kind

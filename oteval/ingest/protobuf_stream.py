@@ -1,12 +1,12 @@
-"""OTLP protobuf files, message by message.
+"""Read OTLP protobuf files message by message.
 
-A file is one message, or a stream of messages each after its length in 4 big-endian bytes, which
-is what the Collector's file exporter writes. With compression the exporter compresses every
-message on its own, before the length; such a message may also be JSON. Nothing in a file
-says which of these it is, so `is_stream` and `is_message` look at its first bytes.
+A file is one message, or a stream of messages that each follow their length in 4 big-endian bytes,
+as the Collector's file exporter writes them. With compression, the exporter compresses each message
+separately; a compressed message may also be JSON. A file has no header that says which of these it
+is, so `is_stream` and `is_message` examine its first bytes.
 
-One message is read entry by entry, since protobuf messages that follow each other are one
-message with all their entries. Of a message that is cut, the whole spans are kept.
+A single message is read entry by entry: concatenated protobuf messages are one message with the
+entries of all. Of a truncated message, the complete spans are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OUTER = (_ENTRY, _SCOPES)
 
 
 def is_stream(head: bytes) -> bool:
-    """Whether a file that begins with `head` is a stream of messages with their lengths."""
+    """Return whether a file that begins with `head` is a stream of messages with their lengths."""
     while head.startswith(bytes(4)):  # messages without any content
         head = head[4:]
     size = int.from_bytes(head[:4], "big")
@@ -39,10 +39,10 @@ def is_stream(head: bytes) -> bool:
 
 
 def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
-    """Whether `head` begins an OTLP message of at most `size` bytes.
+    """Return whether `head` begins an OTLP message of at most `size` bytes.
 
-    The beginning of the message, its first entry and what that begins with must each have a tag
-    that OTLP has there and fit into the other.
+    The message, its first entry and the first field of that must each begin with a tag that OTLP
+    allows there, and must fit into the one around it.
     """
     while head.startswith(_EMPTY_ENTRY) and head != _EMPTY_ENTRY:
         head, size = head[2:], size - 2
@@ -62,13 +62,13 @@ def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
         end = at + length
         if tag == _SCHEMA_URL:
             return True
-        # an entry has a resource, scopes and a schema URL; these have attributes or records
+        # An entry has a resource, scopes and a schema URL; those contain attributes or records.
         allowed = bytes([_ENTRY, _SCOPES, _SCHEMA_URL])
     return True
 
 
 def read_stream(tape: Tape) -> Iterator[Decoded | str]:
-    """Yield the content of every message of a stream, and a line for what cannot be read."""
+    """Yield the content of each message of a stream, and a line for each that cannot be read."""
     while prefix := tape.take(4):
         offset = tape.offset - len(prefix)
         size = int.from_bytes(prefix, "big")
@@ -80,7 +80,7 @@ def read_stream(tape: Tape) -> Iterator[Decoded | str]:
             return
         data = tape.take(size)
         if len(data) < size:
-            yield from _cut(data, f"the message at byte {offset} is cut")
+            yield from _truncated(data, f"the message at byte {offset} is cut")
             return
         try:
             yield _decode(data)
@@ -89,20 +89,20 @@ def read_stream(tape: Tape) -> Iterator[Decoded | str]:
 
 
 def read_message(tape: Tape) -> Iterator[Decoded | str]:
-    """Yield the content of one message entry by entry, and a line for what cannot be read."""
+    """Yield the content of one message entry by entry, and a line for each unreadable entry."""
     while tag := tape.take(1):
         offset = tape.offset - 1
         prefix = tape.head(10)
         size, used = read_varint(prefix, 0)
         if tag[0] != _ENTRY:
-            yield f"there is no OTLP entry at byte {offset}; the rest is skipped"
+            yield f"no OTLP entry begins at byte {offset}; the rest is skipped"
             return
         if size is None or size > MAX_MESSAGE:
             yield f"the entry at byte {offset} is cut or too long; the rest is skipped"
             return
         data = tag + tape.take(used + size)
         if len(data) < 1 + used + size:
-            yield from _cut(data, f"the message is cut in the entry at byte {offset}")
+            yield from _truncated(data, f"the message is cut in the entry at byte {offset}")
             return
         try:
             yield decode_protobuf(data)
@@ -118,23 +118,23 @@ def _decode(data: bytes) -> Decoded:
     return decode_protobuf(data)
 
 
-def _cut(data: bytes, what: str) -> Iterator[Decoded | str]:
-    """Yield the whole spans of a message whose end is missing, and the line that says so."""
+def _truncated(data: bytes, place: str) -> Iterator[Decoded | str]:
+    """Yield the complete spans of a truncated message, and a line that reports it."""
     try:
-        decoded = decode_protobuf(_whole_part(data, _OUTER))
+        decoded = decode_protobuf(_complete_part(data, _OUTER))
     except InputError:
         decoded = Decoded()
     yield decoded
     kept = len(decoded.spans) + len(decoded.logs)
-    yield f"{what}; {kept} spans and log records before the cut are kept"
+    yield f"{place}; {kept} spans and log records before the cut are kept"
 
 
-def _whole_part(data: bytes, path: tuple[int, ...]) -> bytes:
-    """Return the message without what is cut at its end.
+def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:
+    """Return a truncated message without its incomplete fields.
 
     Args:
-        data: The message as far as it is there.
-        path: The tags of the fields in which a cut field is kept as far as it is whole.
+        data: The beginning of the message.
+        path: The tags of nested fields, of which an incomplete one is itself shortened and kept.
     """
     at = 0
     while at < len(data):
@@ -145,14 +145,14 @@ def _whole_part(data: bytes, path: tuple[int, ...]) -> bytes:
             at = end
             continue
         if end is not None and path and tag == path[0]:
-            content = _whole_part(data[read_varint(data, at)[1] :], path[1:])
+            content = _complete_part(data[read_varint(data, at)[1] :], path[1:])
             return data[: start + 1] + _varint_bytes(len(content)) + content
         return data[:start]
     return data
 
 
 def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
-    """Return where the field ends whose content begins at `at`; None where that is not known."""
+    """Return the end of the field whose content begins at `at`; None if it is not known."""
     if wire_type in (0, 2):
         value, after = read_varint(data, at)
         return None if value is None else after + (value if wire_type == 2 else 0)
@@ -160,7 +160,7 @@ def _field_end(data: bytes, at: int, wire_type: int) -> int | None:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the number at `at`, None where it is cut or too long, and where it ends."""
+    """Return the number at `at`, None if it is truncated or too long, and the index after it."""
     value = 0
     for shift in range(0, 64, 7):
         if at >= len(data):

@@ -1,7 +1,7 @@
-"""Spans and log records of OpenTelemetry's Python SDK, without the way over OTLP.
+"""Objects of OpenTelemetry's Python SDK to spans and log records, without encoding them.
 
-The result equals what the SDK's OTLP exporter sends and `oteval.ingest.otlp` reads. The SDK is
-not imported: its objects are known by their attributes.
+The result is the same as if the SDK's OTLP exporter had sent them to `oteval.ingest.otlp`. The SDK
+is not imported; its objects are only accessed by their attributes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .otlp.json_values import bytes_value, double_value
 
 __all__ = ["attributes_of", "log_record_of", "span_of", "value_of"]
 
-# OTLP's SpanFlags: whether it is known that the parent is remote, and that it is.
+# OTLP's SpanFlags: whether `is_remote` of the parent is known, and its value.
 _KNOWS_REMOTE, _IS_REMOTE = 0x100, 0x200
 # OTLP numbers the kinds from 1, the SDK from 0.
 _KIND_OFFSET = 1
 
 
 def span_of(span: Any) -> Span:
-    """Return an ended span.
+    """Convert an ended span.
 
     Args:
         span: An ``opentelemetry.sdk.trace.ReadableSpan``.
@@ -56,10 +56,10 @@ def span_of(span: Any) -> Span:
 
 
 def log_record_of(emitted: Any) -> LogRecord:
-    """Return a log record.
+    """Convert a log record.
 
     Args:
-        emitted: What the SDK hands to a log record processor: an
+        emitted: The object that the SDK passes to a log record processor, an
             ``opentelemetry.sdk._logs.ReadWriteLogRecord`` or ``ReadableLogRecord``.
     """
     record, scope = emitted.log_record, emitted.instrumentation_scope
@@ -95,14 +95,14 @@ def _link(link: Any) -> Link:
 
 
 def attributes_of(attributes: Mapping[str, Any] | None) -> Attributes:
-    """Return attributes as OTLP would bring them."""
+    """Convert attributes to the values that decoding them from OTLP would give."""
     if not attributes:
         return {}
     return {key: value_of(value) for key, value in attributes.items()}
 
 
 def value_of(value: Any) -> Any:
-    """Return an attribute's value as OTLP would bring it."""
+    """Convert an attribute's value to the one that decoding it from OTLP would give."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

@@ -1,12 +1,11 @@
-"""Files of traces and logs to spans and log records, some thousands at a time.
+"""Read files of traces and logs in batches of spans and log records.
 
-What a file is, its first bytes say, not its name: JSON (a document, several, or one per line) of
-OTLP, Jaeger or ClickHouse, OTLP protobuf (a message, or a stream of them), plain, gzip or zstd,
-or Parquet. Memory does not grow with the file.
+The format follows from the first bytes of a file, not from its name: JSON (one document, several,
+or one per line), OTLP protobuf (a message or a stream of messages) or Parquet; plain, gzip or zstd.
+Memory does not grow with the file.
 
-A part that cannot be read is a `Problem` in the batch where it was met, and everything else comes
-through. A file of which nothing can be read raises `InputError`, after the batches that tell its
-problems where these are too many for one message.
+A part that cannot be read becomes a `Problem` of its batch, and reading goes on. If nothing in a
+file can be read, `InputError` is raised, after any batches with its earlier problems.
 """
 
 from __future__ import annotations
@@ -32,13 +31,14 @@ from .tape import Tape
 __all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
 
 CHUNK = 4096
-_HEAD = 1 << 16
+"""The least spans and log records of a batch, unless the caller sets it."""
+_HEAD = 1 << 16  # bytes by which the format is recognised
 _BATCH_BYTES = 32 << 20
 _BATCH_PROBLEMS = 1000
-_READ = (
-    "read are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, ClickHouse's "
-    "otel_traces and otel_logs as JSON lines or Parquet, what the Python SDK's console exporters "
-    "print, and lines of oteval export --jsonl; plain, gzip or zstd"
+_SUPPORTED = (
+    "supported are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, ClickHouse's "
+    "otel_traces and otel_logs as JSON lines or Parquet, the output of the Python SDK's console "
+    "exporters, and lines of oteval export --jsonl; plain, gzip or zstd"
 )
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
@@ -58,12 +58,12 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a file that was not read, or not as it stands.
+    """A part of a file that could not be read, or was changed to be read.
 
     Attributes:
-        source: The file's path, "-" for standard input.
-        line: The line, from 1; None where the file has no lines.
-        reason: What is wrong and what was left out.
+        source: The path of the file, "-" for standard input.
+        line: The line, from 1; None if the format has no lines.
+        reason: The reason, and the part that was left out.
     """
 
     source: str
@@ -77,14 +77,14 @@ class Problem:
 
 @dataclass(slots=True)
 class Batch:
-    """A part of a file's content.
+    """A part of a file's content, in the order of the file.
 
     Attributes:
-        spans: Spans, in the file's order.
-        logs: Log records, in the file's order.
-        problems: What was not read since the batch before.
-        bytes_read: Bytes of the file, as it is on disk, that were read so far.
-        runs: Runs that were reconstructed before, in the file's order.
+        spans: Spans.
+        logs: Log records.
+        problems: Problems since the previous batch.
+        bytes_read: The bytes of the file, as stored on disk, that were read so far.
+        runs: Runs that `oteval export --jsonl` wrote.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Batch:
 
 
 def file_size(path: str | Path) -> int | None:
-    """Return the bytes of a file, None for standard input and what has no size.
+    """Return the size of a file in bytes; None for standard input and other pipes.
 
     Args:
         path: The file, or "-" for standard input.
@@ -117,15 +117,15 @@ def read(
 
     Args:
         path: The file, or "-" for standard input.
-        chunk: How many spans and log records a batch holds at least, but for the last. It holds
-            more where the part of the file that was read as one holds more.
-        tables: Tables to know in Parquet files beside ClickHouse's.
+        chunk: The least spans and log records of a batch, except the last. A batch has more if a
+            document that is parsed at once has more.
+        tables: Further tables to recognise in Parquet files, beside ClickHouse's.
 
     Yields:
-        The content; a batch without spans and log records has problems.
+        The content. A batch without any has problems.
 
     Raises:
-        InputError: The file cannot be read, or nothing in it can.
+        InputError: The file cannot be read, or nothing in it is in a supported format.
     """
     with _opened(path) as file:
         yield from read_stream(file, str(path), chunk=chunk, tables=tables)
@@ -134,13 +134,13 @@ def read(
 def read_stream(
     file: Readable, name: str, *, chunk: int = CHUNK, tables: Sequence[parquet.Table] = ()
 ) -> Iterator[Batch]:
-    """Read an open file of traces or logs, as `read` does.
+    """Read an open file of traces or logs; see `read`.
 
     Args:
         file: The file, opened for bytes.
-        name: What problems call it.
-        chunk: As for `read`.
-        tables: As for `read`.
+        name: The name of the file in problems.
+        chunk: The least spans and log records of a batch.
+        tables: Further tables to recognise in Parquet files.
     """
     source = Source(file)
     found = False
@@ -164,7 +164,7 @@ def read_stream(
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
     if first and not found:
-        raise InputError(f"{first}; {_READ}")
+        raise InputError(f"{first}; {_SUPPORTED}")
     if batch:
         batch.bytes_read = source.bytes_read
         yield batch
@@ -181,7 +181,7 @@ def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
     if str(path) == "-":
         return nullcontext(sys.stdin.buffer)
     if Path(path).is_dir():
-        raise InputError(f"{path}: is a directory; give its files, for instance {path}/*.json")
+        raise InputError(f"{path}: is a directory; name its files, such as {path}/*.json")
     try:
         return Path(path).open("rb")
     except (OSError, ValueError) as error:
@@ -192,14 +192,14 @@ def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
 def _items(
     source: Source, name: str, tables: Sequence[parquet.Table]
 ) -> Iterator[Decoded | Problem]:
-    """Yield the content of a file; `Decoded.problems` are Problems of their own."""
+    """Yield the content of a file; each of `Decoded.problems` also as a `Problem`."""
     tape = Tape(source.read)
     head = tape.head(_HEAD)
     text = head.removeprefix(_BOM).lstrip(_SPACE)
     if not text and len(head) < _HEAD:
         if source.fault:
             raise InputError(f"{name}: {source.fault}, and nothing could be decompressed")
-        raise InputError(f"{name}: the file {'holds only white space' if head else 'is empty'}")
+        raise InputError(f"{name}: the file {'contains only white space' if head else 'is empty'}")
     if head.startswith(parquet.MAGIC) and not _is_json(head):
         yield from _parquet_items(source, tape, name, tables)
     elif protobuf_stream.is_stream(head):
@@ -209,9 +209,9 @@ def _items(
     elif _is_json(head):
         yield from _json_items(tape, name)
     else:
-        raise InputError(f"{name}: {_described(text)} is not OTLP; {_READ}")
+        raise InputError(f"{name}: {_described(text)} cannot be read; {_SUPPORTED}")
     if source.fault:
-        yield Problem(name, None, f"{source.fault}; what came before is used")
+        yield Problem(name, None, f"{source.fault}; the data before that is used")
 
 
 def _parquet_items(
@@ -221,18 +221,18 @@ def _parquet_items(
         size = file.seek(0, 2)
         file.seek(0)
         try:
-            for found, done in parquet.read_rows(file, tables):
-                source.note(done, size)
+            for found, fraction in parquet.read_rows(file, tables):
+                source.set_progress(fraction, size)
                 yield found
                 for problem in found.problems:
                     yield Problem(name, None, problem)
         except InputError as error:
-            raise InputError(f"{name}: {error}; {_READ}") from None
+            raise InputError(f"{name}: {error}; {_SUPPORTED}") from None
 
 
 @contextmanager
 def _random_access(source: Source, tape: Tape) -> Iterator[BinaryIO]:
-    """Give the file itself, or what can be read of it copied to where it can be read anywhere."""
+    """Open a seekable file: the original, or a temporary copy of a stream or compressed file."""
     original = source.original()
     if original is not None:
         yield original
@@ -244,7 +244,7 @@ def _random_access(source: Source, tape: Tape) -> Iterator[BinaryIO]:
 
 
 def _is_json(head: bytes) -> bool:
-    """Whether a document begins somewhere near the beginning, be it after lines of garbage."""
+    """Return whether a document begins near the beginning, even after lines of garbage."""
     if head.startswith((*_KNOWN, parquet.MAGIC)):
         return bool(_OTLP_LINE.search(head))
     return bool(_DOCUMENT_LINE.search(head))
@@ -276,7 +276,7 @@ def _protobuf_items(items: Iterator[Decoded | str], name: str) -> Iterator[Decod
 
 
 def _described(head: bytes) -> str:
-    """Return what a file seems to be that begins with `head`."""
+    """Return a description of a file's format by its first bytes."""
     for magic, what in _KNOWN.items():
         if head.startswith(magic):
             return what

@@ -64,12 +64,12 @@ def test_standard_input_is_read(oteval: Run, chat: Path, monkeypatch: pytest.Mon
     ("content", "reason"),
     [
         (b"", "the file is empty"),
-        (b" \n \n", "the file holds only white space"),
-        (b"\xff\xfe\x00", "is not OTLP"),
-        (b"just text\n", "is not OTLP"),
+        (b" \n \n", "the file contains only white space"),
+        (b"\xff\xfe\x00", "cannot be read; supported are"),
+        (b"just text\n", "cannot be read; supported are"),
         (b"{broken\n", "x.json:1: "),
         (b'{"some": "json"}', "is not an OTLP request"),
-        (b"\x89PNG\r\n\x1a\n", "a PNG image is not OTLP"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG image cannot be read"),
     ],
     ids=["empty", "space", "bytes", "text", "broken", "other", "image"],
 )
@@ -94,7 +94,7 @@ def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
     done = oteval("ingest", tmp_path, "none.json")
 
     assert done.status == 2
-    assert f"oteval: {tmp_path}: is a directory; give its files" in done.err
+    assert f"oteval: {tmp_path}: is a directory; name its files" in done.err
     assert "oteval: none.json: cannot be opened (No such file or directory)" in done.err
 
 
@@ -145,7 +145,7 @@ def test_a_file_without_spans_says_so(oteval: Run, tmp_path: Path):
 
     done = oteval("ingest", "x.json")
 
-    assert (done.status, done.err) == (0, "oteval: x.json: holds no spans and no log records\n")
+    assert (done.status, done.err) == (0, "oteval: x.json: contains no spans and no log records\n")
 
 
 def test_the_database_is_where_it_was_asked_for(
@@ -259,5 +259,5 @@ def test_a_file_of_only_bad_parts_is_not_read(oteval: Run, tmp_path: Path):
         done = oteval("ingest", name)
 
         assert done.status == 2
-        assert "TraceId '?' is no id in hex" in done.err
+        assert "TraceId '?' is not a valid id in hex" in done.err
         assert done.err.count("\n") == 1

@@ -193,17 +193,17 @@ def test_units_of_times_in_parquet(tmp_path: Path, unit: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"TraceId": "x"}, "TraceId 'x' is no id in hex, or all zeros; span skipped"),
-        ({"SpanId": None}, "SpanId None is no id in hex, or all zeros; span skipped"),
-        ({"Timestamp": "yesterday"}, "Timestamp 'yesterday' is no time; taken as 0"),
-        ({"Timestamp": "2023-99-99 00:00:00"}, "is no time; taken as 0"),
-        ({"Duration": "-5"}, "Duration '-5' is no number"),
-        ({"SpanKind": "odd"}, "SpanKind 'odd' is no number from 0 to 5; taken as 0"),
-        ({"StatusCode": []}, "StatusCode [] is no number from 0 to 2; taken as 0"),
-        ({"ParentSpanId": "z"}, "ParentSpanId 'z' is no span id; left out"),
+        ({"TraceId": "x"}, "TraceId 'x' is not a valid id in hex; span skipped"),
+        ({"SpanId": None}, "SpanId None is not a valid id in hex; span skipped"),
+        ({"Timestamp": "yesterday"}, "Timestamp 'yesterday' is not a time; taken as 0"),
+        ({"Timestamp": "2023-99-99 00:00:00"}, "is not a time; taken as 0"),
+        ({"Duration": "-5"}, "Duration '-5' is not a number"),
+        ({"SpanKind": "odd"}, "SpanKind 'odd' is not a number from 0 to 5; taken as 0"),
+        ({"StatusCode": []}, "StatusCode [] is not a number from 0 to 2; taken as 0"),
+        ({"ParentSpanId": "z"}, "ParentSpanId 'z' is not a span id; left out"),
         ({"SpanAttributes": 7}, "SpanAttributes is the value 7 instead of a map; left out"),
         ({"SpanAttributes": "{cut"}, "SpanAttributes is text instead of a map; left out"),
-        ({"Events": [5]}, "1 of Events are no objects; left out"),
+        ({"Events": [5]}, "1 of Events are not objects; left out"),
         ({"Links": "x"}, "Links is text instead of a list; left out"),
         ({"Links": [{}]}, "a link without valid ids; left out"),
     ],
@@ -227,7 +227,7 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path: Path) -> None:
 
     assert [int(s.span_id, 16) for s in spans(batches)] == [*range(1, 12), *range(13, 20)]
     assert told == [
-        "x.parquet: row 12: span 'chat': TraceId 'none' is no id in hex, or all zeros; span skipped"
+        "x.parquet: row 12: span 'chat': TraceId 'none' is not a valid id in hex; span skipped"
     ]
 
 
@@ -284,7 +284,7 @@ def test_another_parquet_file_is_refused(tmp_path: Path) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1], "b": [2]}), sink)
 
-    with pytest.raises(InputError, match="a Parquet file with the columns 'a', 'b' holds no spans"):
+    with pytest.raises(InputError, match="a Parquet file with the columns 'a', 'b' has no spans"):
         load(tmp_path, bytes(sink.getvalue()))
 
 

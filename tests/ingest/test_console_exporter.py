@@ -122,12 +122,12 @@ def test_log_records_are_read_too(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"start_time": "yesterday"}, "start_time 'yesterday' is no ISO time"),
-        ({"kind": "SpanKind.ODD"}, "kind 'SpanKind.ODD' is none of INTERNAL"),
-        ({"parent_id": "0xzz"}, "parent_id '0xzz' is no span id"),
+        ({"start_time": "yesterday"}, "start_time 'yesterday' is not an ISO time"),
+        ({"kind": "SpanKind.ODD"}, "kind 'SpanKind.ODD' is not one of INTERNAL"),
+        ({"parent_id": "0xzz"}, "parent_id '0xzz' is not a span id"),
         ({"attributes": [1]}, "attributes is a list instead of an object"),
-        ({"status": {"status_code": 7}}, "status_code 7 is none of UNSET"),
-        ({"events": [{"name": 1}, 2]}, "of events are no objects"),
+        ({"status": {"status_code": 7}}, "status_code 7 is not one of UNSET"),
+        ({"events": [{"name": 1}, 2]}, "of events are not objects"),
     ],
 )
 def test_a_field_of_another_shape_is_named(tmp_path: Path, changes: dict[str, Any], problem: str):
@@ -153,7 +153,7 @@ def test_a_span_without_ids_is_skipped(tmp_path: Path):
     found, problems = spans_of(path)
 
     assert len(found) == 1
-    assert "holds no trace and span id; span skipped" in problems[0]
+    assert "has no trace id and span id; span skipped" in problems[0]
     path.write_text(json.dumps({**lines[0], "context": {}}) + "\n")
     with pytest.raises(InputError, match="span skipped"):
         list(read(path))

@@ -244,7 +244,7 @@ def test_a_span_without_ids_is_told_and_skipped(wrong: dict[str, Any]) -> None:
 
     assert [item.span_id for item in decoded.spans] == [f"{3:016}"]
     assert len(decoded.problems) == 1
-    assert "is no id in hex, or all zeros; span skipped" in decoded.problems[0]
+    assert "is not a valid id in hex; span skipped" in decoded.problems[0]
 
 
 def test_a_process_that_is_not_there() -> None:
@@ -252,7 +252,9 @@ def test_a_process_that_is_not_there() -> None:
     decoded = decode(trace(span(processID="p9"), span(spanID="3", processID=None)))
 
     assert [item.service for item in decoded.spans] == ["", ""]
-    assert decoded.problems == ["trace '1': 2 spans name no process that is there; service unknown"]
+    assert decoded.problems == [
+        "trace '1': 2 spans without a process of the trace; service unknown"
+    ]
 
 
 def test_errors_of_the_api_are_told(tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ def test_truncation_keeps_the_spans_before_the_cut(tmp_path: Path) -> None:
 
     assert [int(item.span_id) for item in spans] == list(range(1, 8))
     assert len(told) == 2
-    assert "7 spans name no process" in told[0]
+    assert "7 spans without a process of the trace" in told[0]
     assert "7 spans and log records before it are kept" in told[1]
 
 

@@ -287,7 +287,7 @@ def test_a_bad_parent_is_a_problem() -> None:
     decoded = decode_json(request(span(parentSpanId="xyz")))
 
     assert decoded.spans[0].parent_id == ""
-    assert decoded.problems == ["span 'n': parentSpanId 'xyz' is no span id; left out"]
+    assert decoded.problems == ["span 'n': parentSpanId 'xyz' is not a span id; left out"]
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_a_value_nested_too_deeply_is_a_problem() -> None:
     ("fields", "problem"),
     [
         ({"name": 5}, "name is the value 5"),
-        ({"kind": 9}, "kind 9 is no number from 0 to 5"),
+        ({"kind": 9}, "kind 9 is not a number from 0 to 5"),
         ({"kind": "SPAN_KIND_NEW"}, "kind 'SPAN_KIND_NEW'"),
         ({"startTimeUnixNano": "soon"}, "startTimeUnixNano 'soon'"),
         ({"endTimeUnixNano": str(2**63)}, "endTimeUnixNano"),
@@ -395,7 +395,7 @@ def test_a_value_nested_too_deeply_is_a_problem() -> None:
         ({"status": "bad"}, "status is text"),
         ({"attributes": {"a": 1}}, "attributes are an object"),
         ({"events": "x"}, "events is text"),
-        ({"events": [1]}, "1 of events are no objects"),
+        ({"events": [1]}, "1 of events are not objects"),
         ({"links": [{"traceId": TRACE}]}, "a link without valid ids"),
     ],
 )
@@ -501,7 +501,7 @@ def test_what_is_no_request_is_refused(document: Any) -> None:
 def test_bytes_that_are_no_message_are_refused() -> None:
     """Bytes that no OTLP message can be are an InputError, whichever way they are read."""
     for decode in (decode_protobuf, decode_protobuf_logs, decode_protobuf_traces):
-        with pytest.raises(InputError, match="no OTLP protobuf request"):
+        with pytest.raises(InputError, match="not an OTLP protobuf request"):
             decode(b"\xff\xff\xff")
 
 
@@ -528,7 +528,7 @@ def test_a_log_record_without_a_span_is_kept() -> None:
 
     assert decoded.logs == [LogRecord(scope="lib")]
     assert decoded.problems == [
-        "a log record without a name: traceId 'xyz' is no trace id; left out",
+        "a log record without a name: traceId 'xyz' is not a trace id; left out",
         "a log record without a name: body has a value of the unknown kind 'oops'; left out",
     ]
 

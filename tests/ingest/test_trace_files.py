@@ -256,9 +256,7 @@ def test_a_bad_span_is_a_problem_of_its_line(tmp_path: Path) -> None:
     got, told = load(tmp_path, line(1) + b"\n" + bad)
 
     assert got == [1]
-    assert told == [
-        "traces.jsonl:2: span 'n': traceId 'x' is not 16 bytes in hex, or all zeros; span skipped"
-    ]
+    assert told == ["traces.jsonl:2: span 'n': traceId 'x' is not a trace id in hex; span skipped"]
 
 
 def test_a_truncated_document_keeps_the_spans_before_the_cut(tmp_path: Path) -> None:
@@ -320,9 +318,9 @@ def test_odd_shapes_value_by_value(tmp_path: Path) -> None:
 
     assert numbers(read(file)) == [1]
     assert [problem.reason for problem in problems(read(file))] == [
-        "1 of resourceSpans are no objects; left out",
+        "1 of resourceSpans are not objects; left out",
         "scopeSpans is the value 5 instead of a list; left out",
-        "1 of scopeSpans are no objects; left out",
+        "1 of scopeSpans are not objects; left out",
     ]
 
 
@@ -391,7 +389,7 @@ def test_bad_messages_in_a_stream(tmp_path: Path) -> None:
 
     assert got == [1, 2, 4]
     assert len(told) == 3
-    assert "the bytes are no OTLP protobuf request" in told[0]
+    assert "the bytes are not an OTLP protobuf request" in told[0]
     assert "damaged zstd data" in told[1]
     assert "of 4294967295 bytes" in told[2]
 
@@ -414,7 +412,7 @@ def test_garbage_after_a_message(tmp_path: Path) -> None:
 
     assert got == [1]
     assert told == [
-        f"traces.jsonl: there is no OTLP entry at byte {len(message(1))}; the rest is skipped"
+        f"traces.jsonl: no OTLP entry begins at byte {len(message(1))}; the rest is skipped"
     ]
 
 
@@ -425,13 +423,13 @@ def test_broken_gzip(tmp_path: Path) -> None:
 
     assert load(tmp_path, packed[:-8]) == (
         [1, 2],
-        ["traces.jsonl: the gzip stream ends early; what came before is used"],
+        ["traces.jsonl: the gzip stream ends early; the data before that is used"],
     )
     assert load(tmp_path, wrong_sum) == (
         [1, 2],
         [
             "traces.jsonl: the gzip stream is damaged (incorrect data check); "
-            "what came before is used"
+            "the data before that is used"
         ],
     )
     got, told = load(tmp_path, packed + b"garbage")
@@ -468,10 +466,10 @@ def test_nothing_left_of_a_compressed_file(tmp_path: Path) -> None:
     [
         (b"", "the file is empty"),
         (gzip.compress(b"", mtime=0), "the file is empty"),
-        (b" \r\n\n", "holds only white space"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(50), "a PNG image is not OTLP; read are OTLP/JSON"),
-        ('{"a"}'.encode("utf-16"), "UTF-16 text is not OTLP"),
-        (b"name,age\nx,5\n", "text that begins with 'name,age' is not OTLP"),
+        (b" \r\n\n", "contains only white space"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "a PNG image cannot be read; supported are OTLP/JSON"),
+        ('{"a"}'.encode("utf-16"), "UTF-16 text cannot be read"),
+        (b"name,age\nx,5\n", "text that begins with 'name,age' cannot be read"),
         ("naïve\n".encode("latin-1"), "binary data that begins with 6e 61 ef"),
         (bytes(range(128, 200)), "binary data that begins with 80 81"),
         (b'{"data":[{"traceID":"1"}],"total":0}', "a JSON object with the keys 'traceID' is not"),
@@ -482,7 +480,7 @@ def test_nothing_left_of_a_compressed_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_no_known_format(tmp_path: Path, data: bytes, message: str) -> None:
-    """A file that is not OTLP is one InputError that names it and says what it is."""
+    """A file of an unknown format is one InputError with its name and a description."""
     file = tmp_path / "a.json"
     file.write_bytes(data)
 
@@ -501,7 +499,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_a_directory(tmp_path: Path) -> None:
     """A directory is an InputError that says what to give instead."""
-    with pytest.raises(InputError, match=r"is a directory; give its files, .*/\*\.json"):
+    with pytest.raises(InputError, match=r"is a directory; name its files, such as .*/\*\.json"):
         list(read(tmp_path))
 
 

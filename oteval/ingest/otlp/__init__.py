@@ -1,12 +1,12 @@
-"""OTLP documents and messages to spans and log records; no files, clock or network here.
+"""OTLP requests to spans and log records: pure functions without files, clock or network.
 
-A **request** is what OTLP calls ExportTraceServiceRequest or ExportLogsServiceRequest (a file
-calls the same thing TracesData or LogsData). The same request gives equal spans whether it
-comes as JSON or as protobuf.
+A **request** is an ExportTraceServiceRequest or ExportLogsServiceRequest, which a file calls
+TracesData or LogsData. A request gives equal spans in JSON (`from_json`, with `json_fields` and
+`json_values`) and in protobuf (`from_protobuf`).
 
-What a request holds wrong never stops the rest: the part is left out, and one line in
-`Decoded.problems` names it. Only something that is no request at all raises `InputError`.
-Metrics are not stored, and duplicates are not looked for.
+An invalid part of a request is left out, and one line in `Decoded.problems` names it; the rest is
+decoded. Only data that is not a request at all raises `InputError`. Metrics are ignored, and
+duplicate spans are kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a decoded request holds, and the limits and phrases both encodings share."""
+"""The content of a decoded request, and the limits and messages that both encodings share."""
 
 from __future__ import annotations
 
@@ -9,40 +9,38 @@ from typing import Any, NamedTuple
 from oteval.model import Attributes, LogRecord, ScoredRun, Span
 
 MAX_TIME = 2**63 - 1
-"""The last nanosecond that a store's signed 64-bit column holds, in the year 2262."""
+"""The last nanosecond that a signed 64-bit column can store, in the year 2262."""
 MAX_COUNT = 2**32 - 1
 MAX_KIND = 5
 MAX_STATUS = 2
 MAX_SEVERITY = 24
-
-
-# A request may be nothing but problems, of millions of parts.
-MOST_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
+"""The most problems of a request that are listed. A hostile request may have millions."""
 
 
 class Problems(list[str]):
-    """Lines about what was left out; beyond a number of them, only how many more there are.
+    """A list of problems with at most `MAX_PROBLEMS` entries; further ones are only counted.
 
     Attributes:
-        more: How many are not in the list.
+        omitted: The number of problems that are not in the list.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.more = 0
+        self.omitted = 0
 
     def append(self, problem: str, /) -> None:
-        """Add a line, while there are not too many."""
-        if len(self) < MOST_PROBLEMS:
+        """Add a problem, or count it if the list is full."""
+        if len(self) < MAX_PROBLEMS:
             super().append(problem)
         else:
-            self.more += 1
+            self.omitted += 1
 
     def close(self) -> None:
-        """Add the line that says how many more there are."""
-        if self.more:
-            super().append(f"and {self.more} more problems in this request")
-            self.more = 0
+        """Add the number of omitted problems to a full list."""
+        if self.omitted:
+            super().append(f"and {self.omitted} more problems in this request")
+            self.omitted = 0
 
 
 @dataclass(slots=True)
@@ -52,9 +50,9 @@ class Decoded:
     Attributes:
         spans: The spans, in the order of the request.
         logs: The log records, in the order of the request.
-        problems: One line for each thing that was left out, naming it and why.
-        runs: Runs that were reconstructed before, in files of `oteval export --jsonl`.
-        skipped: How many spans were left out.
+        problems: One line for each part that was left out, with the reason.
+        runs: Runs from files that `oteval export --jsonl` wrote.
+        skipped: The number of spans that were left out.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -64,14 +62,14 @@ class Decoded:
     skipped: int = 0
 
     def closed(self) -> Decoded:
-        """Return it once nothing is added any more."""
+        """Complete the list of problems, and return the object itself."""
         if isinstance(self.problems, Problems):
             self.problems.close()
         return self
 
 
 class Origin(NamedTuple):
-    """What the spans of one scope share; the dicts are shared, not copied."""
+    """The resource and scope of a span. All spans of a scope share these mappings."""
 
     resource: Attributes
     scope: str
@@ -79,14 +77,14 @@ class Origin(NamedTuple):
     attributes: Attributes
 
 
-def shown(value: Any) -> str:
-    """Return a short form of any value, fit for one line of a problem."""
+def short_repr(value: Any) -> str:
+    """Return a short representation of any value, for a one-line message."""
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else value[:57] + "...")
-    return reprlib.repr(value)  # short and safe, however long or deep the value is
+    return reprlib.repr(value)  # bounded for long and deeply nested values
 
 
-def named(problems: list[str], start: int, kind: str, name: Any) -> None:
-    """Put the name of the span or record before the problems added since `start`."""
-    prefix = f"{kind} {shown(name)}" if name else f"a {kind} without a name"
+def prefix_problems(problems: list[str], start: int, kind: str, name: Any) -> None:
+    """Prefix the problems from index `start` on with the name of their span or log record."""
+    prefix = f"{kind} {short_repr(name)}" if name else f"a {kind} without a name"
     problems[start:] = [f"{prefix}: {problem}" for problem in problems[start:]]

@@ -1,8 +1,8 @@
 """OTLP/JSON to spans and log records.
 
-Accepted are all forms that emitters write: lowerCamelCase and snake_case keys, 64-bit integers
-as numbers or text, enumerations as numbers or names, ids in hex or (as protobuf's own JSON
-mapping has them) base64, and the names that OTLP used before 1.0.
+All forms that emitters write are accepted: keys in lowerCamelCase and snake_case, 64-bit integers
+as numbers and strings, enumerations as numbers and names, ids in hex and in base64 (protobuf's own
+JSON mapping), and the names that OTLP used before 1.0.
 See https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
 """
 
@@ -26,8 +26,8 @@ from .decoded import (
     MAX_TIME,
     Decoded,
     Origin,
-    named,
-    shown,
+    prefix_problems,
+    short_repr,
 )
 from .json_fields import (
     Object,
@@ -38,14 +38,14 @@ from .json_fields import (
     as_span_id,
     as_text,
     as_trace_id,
-    kind_of,
+    json_kind,
 )
-from .json_values import WrongShapeError, any_value
+from .json_values import InvalidValueError, any_value
 
 __all__ = ["decode_json", "parse_json", "without_surrogates"]
 
-# Every snake_case key that is read here, and names older than OTLP 1.0, by today's name.
-FORMER_NAMES = {
+# Keys in snake_case, and keys from before OTLP 1.0, with their current names.
+KEY_ALIASES = {
     "resource_spans": "resourceSpans",
     "resource_logs": "resourceLogs",
     "resource_metrics": "resourceMetrics",
@@ -74,7 +74,7 @@ FORMER_NAMES = {
     "severity_text": "severityText",
     "event_name": "eventName",
 }
-_OLD = frozenset(FORMER_NAMES)
+_ALIASES = frozenset(KEY_ALIASES)
 _REQUEST = frozenset({"resourceSpans", "resourceLogs", "resourceMetrics"})
 
 _KINDS = {
@@ -94,10 +94,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text whose strings can all be written as UTF-8 again.
+    """Parse JSON text, and replace lone surrogates, which UTF-8 cannot encode, by U+FFFD.
 
-    Half of a surrogate pair, as JavaScript leaves it when it cuts text in the middle of an
-    emoji, becomes U+FFFD.
+    JavaScript writes them when it cuts text in the middle of an emoji.
 
     Raises:
         ValueError: The text is not valid JSON.
@@ -113,7 +112,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def without_surrogates(value: Any) -> Any:
-    """Return the JSON value with U+FFFD for every half of a surrogate pair."""
+    """Return a JSON value with lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
@@ -131,10 +130,10 @@ def decode_json(document: Any) -> Decoded:
             or a list of such objects.
 
     Returns:
-        The spans and log records, and what was left out of them.
+        The spans and log records, and the problems.
 
     Raises:
-        InputError: It is no OTLP request; the message says what it is.
+        InputError: The document is not an OTLP request; the message describes it.
     """
     out = Decoded()
     if not isinstance(document, list):
@@ -154,10 +153,10 @@ def decode_json(document: Any) -> Decoded:
 
 def _request(document: Any, out: Decoded) -> None:
     if not isinstance(document, dict):
-        raise InputError(f"JSON ({kind_of(document)}) is not an OTLP request")
-    document = _today(document)
+        raise InputError(f"JSON ({json_kind(document)}) is not an OTLP request")
+    document = _with_current_keys(document)
     if document and _REQUEST.isdisjoint(document):
-        keys = ", ".join(shown(key) for key in list(document)[:8])
+        keys = ", ".join(short_repr(key) for key in list(document)[:8])
         more = ", ..." if len(document) > 8 else ""
         raise InputError(
             f"a JSON object with the keys {keys}{more} is not an OTLP request "
@@ -172,10 +171,10 @@ def _request(document: Any, out: Decoded) -> None:
 
 
 def _resource_spans(raw: Object, out: Decoded) -> None:
-    raw = _today(raw)
+    raw = _with_current_keys(raw)
     resource = _resource(raw, out.problems)
     for group in as_objects(raw.get("scopeSpans"), "scopeSpans", out.problems):
-        group = _today(group)
+        group = _with_current_keys(group)
         origin = _origin(group, resource, out.problems)
         for item in as_objects(group.get("spans"), "spans", out.problems):
             if (span := _span(item, origin, out.problems)) is not None:
@@ -185,10 +184,10 @@ def _resource_spans(raw: Object, out: Decoded) -> None:
 
 
 def _resource_logs(raw: Object, out: Decoded) -> None:
-    raw = _today(raw)
+    raw = _with_current_keys(raw)
     resource = _resource(raw, out.problems)
     for group in as_objects(raw.get("scopeLogs"), "scopeLogs", out.problems):
-        group = _today(group)
+        group = _with_current_keys(group)
         origin = _origin(group, resource, out.problems)
         records = group.get("logRecords", group.get("logs"))
         for item in as_objects(records, "logRecords", out.problems):
@@ -214,8 +213,8 @@ def _origin(group: Object, resource: Attributes, problems: list[str]) -> Origin:
 
 
 def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
-    if not _OLD.isdisjoint(raw):
-        raw = _today(raw)
+    if not _ALIASES.isdisjoint(raw):
+        raw = _with_current_keys(raw)
     get = raw.get
     start = len(problems)
     name = as_text(get("name"), "name", problems)
@@ -223,11 +222,13 @@ def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
     span_id = as_span_id(get("spanId"))
     if not trace_id or not span_id:
         problems.append(_no_id(trace_id, get("traceId"), get("spanId")))
-        named(problems, start, "span", name)
+        prefix_problems(problems, start, "span", name)
         return None
     parent_id = as_span_id(get("parentSpanId"))
     if parent_id is None:
-        problems.append(f"parentSpanId {shown(get('parentSpanId'))} is no span id; left out")
+        problems.append(
+            f"parentSpanId {short_repr(get('parentSpanId'))} is not a span id; left out"
+        )
     events, links, status = get("events"), get("links"), get("status")
     status = as_object(status, "status", problems) if status else {}
     span = Span(
@@ -254,20 +255,20 @@ def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
         as_integer(get("droppedLinksCount"), "droppedLinksCount", MAX_COUNT, problems),
     )
     if len(problems) > start:
-        named(problems, start, "span", name)
+        prefix_problems(problems, start, "span", name)
     return span
 
 
 def _no_id(trace_id: str | None, raw_trace: Any, raw_span: Any) -> str:
     if not trace_id:
-        return f"traceId {shown(raw_trace)} is not 16 bytes in hex, or all zeros; span skipped"
-    return f"spanId {shown(raw_span)} is not 8 bytes in hex, or all zeros; span skipped"
+        return f"traceId {short_repr(raw_trace)} is not a trace id in hex; span skipped"
+    return f"spanId {short_repr(raw_span)} is not a span id in hex; span skipped"
 
 
 def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:
     out = []
     for item in as_objects(raw, "events", problems):
-        item = _today(item)
+        item = _with_current_keys(item)
         name = as_text(item.get("name"), "event name", problems)
         time = as_integer(item.get("timeUnixNano"), "event timeUnixNano", MAX_TIME, problems)
         attributes = _attributes(item.get("attributes"), problems)
@@ -280,7 +281,7 @@ def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:
 def _links(raw: Any, problems: list[str]) -> tuple[Link, ...]:
     out = []
     for item in as_objects(raw, "links", problems):
-        item = _today(item)
+        item = _with_current_keys(item)
         trace_id = as_trace_id(item.get("traceId"))
         span_id = as_span_id(item.get("spanId"))
         if trace_id and span_id:
@@ -291,7 +292,7 @@ def _links(raw: Any, problems: list[str]) -> tuple[Link, ...]:
 
 
 def _log(raw: Object, origin: Origin, problems: list[str]) -> LogRecord:
-    raw = _today(raw)
+    raw = _with_current_keys(raw)
     get = raw.get
     start = len(problems)
     attributes = _attributes(get("attributes"), problems)
@@ -299,9 +300,9 @@ def _log(raw: Object, origin: Origin, problems: list[str]) -> LogRecord:
     event_name = event_name or named_event(attributes)
     trace_id, span_id = as_trace_id(get("traceId")), as_span_id(get("spanId"))
     if trace_id is None:
-        problems.append(f"traceId {shown(get('traceId'))} is no trace id; left out")
+        problems.append(f"traceId {short_repr(get('traceId'))} is not a trace id; left out")
     if span_id is None:
-        problems.append(f"spanId {shown(get('spanId'))} is no span id; left out")
+        problems.append(f"spanId {short_repr(get('spanId'))} is not a span id; left out")
     record = LogRecord(
         trace_id or "",
         span_id or "",
@@ -318,14 +319,14 @@ def _log(raw: Object, origin: Origin, problems: list[str]) -> LogRecord:
         as_integer(get("droppedAttributesCount"), "droppedAttributesCount", MAX_COUNT, problems),
     )
     if len(problems) > start:
-        named(problems, start, "log record", event_name)
+        prefix_problems(problems, start, "log record", event_name)
     return record
 
 
 def _body(raw: Any, problems: list[str]) -> Any:
     try:
         return any_value(raw)
-    except WrongShapeError as error:
+    except InvalidValueError as error:
         problems.append(f"body {error}; left out")
         return None
 
@@ -335,36 +336,36 @@ def _attributes(raw: Any, problems: list[str]) -> dict[str, Any]:
     if raw is None:
         return out
     if not isinstance(raw, list):
-        problems.append(f"attributes are {kind_of(raw)} instead of a list; left out")
+        problems.append(f"attributes are {json_kind(raw)} instead of a list; left out")
         return out
     for item in raw:
-        try:  # the common case: a key and a string
+        try:  # the usual case: a key and a string
             key = item["key"]
             value = item["value"]
             text = value.get("stringValue")
             if key.__class__ is str and key:
                 out[key] = text if text.__class__ is str else any_value(value)
                 continue
-        except (AttributeError, KeyError, TypeError, WrongShapeError):
+        except (AttributeError, KeyError, TypeError, InvalidValueError):
             pass
-        _odd_attribute(item, out, problems)
+        _add_unusual_attribute(item, out, problems)
     return out
 
 
-def _odd_attribute(item: Any, out: dict[str, Any], problems: list[str]) -> None:
-    """Add an attribute that lacks its value, or say what is wrong with it."""
+def _add_unusual_attribute(item: Any, out: dict[str, Any], problems: list[str]) -> None:
+    """Add an attribute that has no value or an invalid one, and report the latter."""
     key = item.get("key") if isinstance(item, dict) else None
     if not isinstance(key, str) or not key:
-        problems.append(f"an attribute without a key ({shown(item)}); left out")
+        problems.append(f"an attribute without a key ({short_repr(item)}); left out")
         return
     try:
         out[key] = any_value(item.get("value"))
-    except WrongShapeError as error:
-        problems.append(f"attribute {shown(key)} {error}; left out")
+    except InvalidValueError as error:
+        problems.append(f"attribute {short_repr(key)} {error}; left out")
 
 
-def _today(raw: Object) -> Object:
-    """Return the object with today's OTLP/JSON keys; the object itself where it has them."""
-    if _OLD.isdisjoint(raw):
+def _with_current_keys(raw: Object) -> Object:
+    """Return an object with current OTLP/JSON keys; the object itself if it has no others."""
+    if _ALIASES.isdisjoint(raw):
         return raw
-    return {FORMER_NAMES.get(key, key): value for key, value in raw.items()}
+    return {KEY_ALIASES.get(key, key): value for key, value in raw.items()}

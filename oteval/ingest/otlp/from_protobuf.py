@@ -1,8 +1,8 @@
 """OTLP protobuf messages to spans and log records.
 
-Traces and logs have the same outer wire shape. Where nothing else says which of the two a
-message is, their records tell: the first field of a span is its trace id, that of a log
-record a fixed 64-bit time, so a log record read as a span never has a trace id.
+Requests with traces and with logs have the same outer fields. Without further information they are
+told apart by their records: the first field of a span is its trace id, and that of a log record is
+a fixed 64-bit time, so a log record that is parsed as a span never has a trace id.
 """
 
 from __future__ import annotations
@@ -23,28 +23,37 @@ from oteval.errors import InputError
 from oteval.model import Attributes, Event, Link, LogRecord, Span
 from oteval.semconv import named_event
 
-from .decoded import MAX_KIND, MAX_SEVERITY, MAX_STATUS, MAX_TIME, Decoded, Origin, named, shown
-from .json_values import WrongShapeError, bytes_value, double_value
+from .decoded import (
+    MAX_KIND,
+    MAX_SEVERITY,
+    MAX_STATUS,
+    MAX_TIME,
+    Decoded,
+    Origin,
+    prefix_problems,
+    short_repr,
+)
+from .json_values import InvalidValueError, bytes_value, double_value
 
 __all__ = ["decode_protobuf", "decode_protobuf_logs", "decode_protobuf_traces"]
 
-# How many records are looked at to tell spans from log records.
+# The number of records that are inspected to tell spans from log records.
 _SAMPLE = 100
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
 
 
 def decode_protobuf(data: bytes) -> Decoded:
-    """Decode a request that may hold traces or logs.
+    """Decode a request with traces or with logs.
 
     Args:
         data: The bytes of one message.
 
     Returns:
-        The spans or log records, and what was left out of them.
+        The spans or log records, and the problems.
 
     Raises:
-        InputError: It is neither.
+        InputError: The bytes are not a request.
     """
     traces = _parse_traces(data)
     spans = [] if traces is None else list(islice(_spans(traces), _SAMPLE))
@@ -56,18 +65,18 @@ def decode_protobuf(data: bytes) -> Decoded:
         return _logs(logs)
     if traces is not None and (spans or not _unknown([traces, *traces.resource_spans])):
         return _traces(traces)
-    raise InputError("the bytes are no OTLP protobuf request")
+    raise InputError("the bytes are not an OTLP protobuf request")
 
 
 def decode_protobuf_traces(data: bytes) -> Decoded:
     """Decode the bytes of an ExportTraceServiceRequest.
 
     Raises:
-        InputError: They are none.
+        InputError: The bytes are not such a request.
     """
     request = _parse_traces(data)
     if request is None:
-        raise InputError("the bytes are no OTLP protobuf request for traces")
+        raise InputError("the bytes are not an OTLP protobuf request for traces")
     return _traces(request)
 
 
@@ -75,11 +84,11 @@ def decode_protobuf_logs(data: bytes) -> Decoded:
     """Decode the bytes of an ExportLogsServiceRequest.
 
     Raises:
-        InputError: They are none.
+        InputError: The bytes are not such a request.
     """
     request = _parse_logs(data)
     if request is None:
-        raise InputError("the bytes are no OTLP protobuf request for logs")
+        raise InputError("the bytes are not an OTLP protobuf request for logs")
     return _logs(request)
 
 
@@ -98,7 +107,7 @@ def _parse_logs(data: bytes) -> ExportLogsServiceRequest | None:
 
 
 def _unknown(messages: Iterable[Any]) -> int:
-    """Return how many fields of the messages themselves have no meaning."""
+    """Return the number of unknown fields of the messages themselves."""
     return sum(len(UnknownFieldSet(message)) for message in messages)
 
 
@@ -144,10 +153,10 @@ def _origin(scope: InstrumentationScope, resource: Attributes, problems: list[st
     return Origin(resource, scope.name, scope.version, attributes)
 
 
-def _prefixed(what: str, items: Iterable[KeyValue], problems: list[str]) -> Attributes:
+def _prefixed(name: str, items: Iterable[KeyValue], problems: list[str]) -> Attributes:
     start = len(problems)
     attributes = _attributes(items, problems)
-    problems[start:] = [f"{what}: {problem}" for problem in problems[start:]]
+    problems[start:] = [f"{name}: {problem}" for problem in problems[start:]]
     return attributes
 
 
@@ -156,11 +165,13 @@ def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
     trace_id, span_id, parent_id = raw.trace_id, raw.span_id, raw.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8 or trace_id == _NO_TRACE or span_id == _NO_SPAN:
         problems.append(_no_id(trace_id, span_id))
-        named(problems, start, "span", raw.name)
+        prefix_problems(problems, start, "span", raw.name)
         return None
     if len(parent_id) != 8 or parent_id == _NO_SPAN:
         if parent_id.strip(b"\0"):
-            problems.append(f"parentSpanId {shown(parent_id.hex())} is no span id; left out")
+            problems.append(
+                f"parentSpanId {short_repr(parent_id.hex())} is not a span id; left out"
+            )
         parent_id = b""
     events, links = raw.events, raw.links
     code, message = (raw.status.code, raw.status.message) if raw.HasField("status") else (0, "")
@@ -188,14 +199,14 @@ def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
         raw.dropped_links_count,
     )
     if len(problems) > start:
-        named(problems, start, "span", span.name)
+        prefix_problems(problems, start, "span", span.name)
     return span
 
 
 def _no_id(trace_id: bytes, span_id: bytes) -> str:
     if len(trace_id) != 16 or trace_id == _NO_TRACE:
-        return f"traceId {shown(trace_id.hex())} is not 16 bytes, or all zeros; span skipped"
-    return f"spanId {shown(span_id.hex())} is not 8 bytes, or all zeros; span skipped"
+        return f"traceId {short_repr(trace_id.hex())} is not a trace id; span skipped"
+    return f"spanId {short_repr(span_id.hex())} is not a span id; span skipped"
 
 
 def _events(items: Iterable[WireSpan.Event], problems: list[str]) -> tuple[Event, ...]:
@@ -229,9 +240,9 @@ def _log(raw: WireLog, origin: Origin, problems: list[str]) -> LogRecord:
     event_name = event_name or named_event(attributes)
     trace_id, span_id = _id(raw.trace_id, _NO_TRACE), _id(raw.span_id, _NO_SPAN)
     if trace_id is None:
-        problems.append(f"traceId {shown(raw.trace_id.hex())} is no trace id; left out")
+        problems.append(f"traceId {short_repr(raw.trace_id.hex())} is not a trace id; left out")
     if span_id is None:
-        problems.append(f"spanId {shown(raw.span_id.hex())} is no span id; left out")
+        problems.append(f"spanId {short_repr(raw.span_id.hex())} is not a span id; left out")
     record = LogRecord(
         trace_id or "",
         span_id or "",
@@ -248,29 +259,29 @@ def _log(raw: WireLog, origin: Origin, problems: list[str]) -> LogRecord:
         raw.dropped_attributes_count,
     )
     if len(problems) > start:
-        named(problems, start, "log record", event_name)
+        prefix_problems(problems, start, "log record", event_name)
     return record
 
 
 def _body(raw: AnyValue, problems: list[str]) -> Any:
     try:
         return _any_value(raw)
-    except WrongShapeError as error:
+    except InvalidValueError as error:
         problems.append(f"body {error}; left out")
         return None
 
 
 def _id(raw: bytes, zeros: bytes) -> str | None:
-    """Return the id in hex, "" for none, None for something that is no such id."""
+    """Return an id in hex; "" if it is missing or all zeros, None if its length is wrong."""
     if not raw or raw == zeros:
         return ""
     return raw.hex() if len(raw) == len(zeros) else None
 
 
-def _limited(value: int, what: str, limit: int, problems: list[str]) -> int:
+def _limited(value: int, name: str, limit: int, problems: list[str]) -> int:
     if 0 <= value <= limit:
         return value
-    problems.append(f"{what} {value} is no number from 0 to {limit}; taken as 0")
+    problems.append(f"{name} {value} is not a number from 0 to {limit}; taken as 0")
     return 0
 
 
@@ -287,8 +298,8 @@ def _attributes(items: Iterable[KeyValue], problems: list[str]) -> dict[str, Any
             continue
         try:
             out[key] = _any_value(value)
-        except WrongShapeError as error:
-            problems.append(f"attribute {shown(key)} {error}; left out")
+        except InvalidValueError as error:
+            problems.append(f"attribute {short_repr(key)} {error}; left out")
     return out
 
 
@@ -310,4 +321,4 @@ def _any_value(value: AnyValue) -> Any:
         return bytes_value(value.bytes_value)
     if kind is None:
         return None
-    raise WrongShapeError(f"has a value of the unknown kind {str(kind)!r}")
+    raise InvalidValueError(f"has a value of the unknown kind {str(kind)!r}")

@@ -1,7 +1,7 @@
-"""Single fields of OTLP/JSON; one of a wrong shape becomes a problem and its default.
+"""Typed access to fields of parsed JSON; an invalid value is replaced by a default.
 
-Each function takes the parsed value (None where the field is absent or null), what to call it in
-a problem, and the list that problems are added to.
+Each function takes the parsed value (None if the field is absent or null), the name of the field,
+and the list of problems, to which it adds one for an invalid value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .decoded import shown
+from .decoded import short_repr
 from .json_values import from_base64
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "as_span_id",
     "as_text",
     "as_trace_id",
-    "kind_of",
+    "json_kind",
 ]
 
 Object = Mapping[str, Any]
@@ -33,45 +33,45 @@ _NO_TRACE = "0" * 32
 _NO_SPAN = "0" * 16
 
 
-def as_object(raw: Any, what: str, problems: list[str]) -> Object:
-    """Return the object; an empty one where there is none."""
+def as_object(raw: Any, name: str, problems: list[str]) -> Object:
+    """Return an object; an empty one by default."""
     if isinstance(raw, dict):
         return raw
     if raw is not None:
-        problems.append(f"{what} is {kind_of(raw)} instead of an object; left out")
+        problems.append(f"{name} is {json_kind(raw)} instead of an object; left out")
     return {}
 
 
-def as_objects(raw: Any, what: str, problems: list[str]) -> list[Object]:
-    """Return the objects of a list; what is none is a problem."""
+def as_objects(raw: Any, name: str, problems: list[str]) -> list[Object]:
+    """Return the elements of a list that are objects."""
     if raw is None:
         return []
     if not isinstance(raw, list):
-        problems.append(f"{what} is {kind_of(raw)} instead of a list; left out")
+        problems.append(f"{name} is {json_kind(raw)} instead of a list; left out")
         return []
     out: list[Object] = [item for item in raw if isinstance(item, dict)]
     if len(out) < len(raw):
-        problems.append(f"{len(raw) - len(out)} of {what} are no objects; left out")
+        problems.append(f"{len(raw) - len(out)} of {name} are not objects; left out")
     return out
 
 
-def kind_of(raw: Any) -> str:
-    """Return what a JSON value is, in words."""
+def json_kind(raw: Any) -> str:
+    """Return the type of a JSON value in words, such as "a list"."""
     names: dict[type, str] = {dict: "an object", list: "a list", str: "text", type(None): "null"}
-    return names.get(type(raw), f"the value {shown(raw)}")
+    return names.get(type(raw), f"the value {short_repr(raw)}")
 
 
-def as_text(raw: Any, what: str, problems: list[str]) -> str:
-    """Return the text, "" where there is none."""
+def as_text(raw: Any, name: str, problems: list[str]) -> str:
+    """Return a string; "" by default."""
     if isinstance(raw, str):
         return raw
     if raw is not None:
-        problems.append(f"{what} is {kind_of(raw)} instead of text; left out")
+        problems.append(f"{name} is {json_kind(raw)} instead of text; left out")
     return ""
 
 
-def as_integer(raw: Any, what: str, limit: int, problems: list[str]) -> int:
-    """Return a number from 0 to `limit`, 0 where there is none."""
+def as_integer(raw: Any, name: str, limit: int, problems: list[str]) -> int:
+    """Return a whole number from 0 to `limit`; 0 by default."""
     if raw is None:
         return 0
     try:
@@ -81,35 +81,35 @@ def as_integer(raw: Any, what: str, limit: int, problems: list[str]) -> int:
             return value
     except (OverflowError, TypeError, ValueError):
         pass
-    problems.append(f"{what} {shown(raw)} is no number from 0 to {limit}; taken as 0")
+    problems.append(f"{name} {short_repr(raw)} is not a number from 0 to {limit}; taken as 0")
     return 0
 
 
-def as_enum(raw: Any, what: str, names: Mapping[str, int], limit: int, problems: list[str]) -> int:
-    """Return the number of an enumeration that is written as a number or by name."""
+def as_enum(raw: Any, name: str, names: Mapping[str, int], limit: int, problems: list[str]) -> int:
+    """Return the number of an enumeration value, which may be written by name; 0 by default."""
     if raw is None:
         return 0
     if isinstance(raw, str) and raw in names:
         return names[raw]
-    return as_integer(raw, what, limit, problems)
+    return as_integer(raw, name, limit, problems)
 
 
 def as_trace_id(raw: Any) -> str | None:
-    """Return the id in hex, "" for none, None for something that is no trace id."""
+    """Return a trace id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
     if isinstance(raw, str) and _TRACE_ID(raw):
         return raw if raw != _NO_TRACE else ""
-    return _odd_id(raw, _TRACE_ID)
+    return _normalized_id(raw, _TRACE_ID)
 
 
 def as_span_id(raw: Any) -> str | None:
-    """Return the id in hex, "" for none, None for something that is no span id."""
+    """Return a span id in lower-case hex; "" if it is missing or all zeros, None if invalid."""
     if isinstance(raw, str) and _SPAN_ID(raw):
         return raw if raw != _NO_SPAN else ""
-    return _odd_id(raw, _SPAN_ID)
+    return _normalized_id(raw, _SPAN_ID)
 
 
-def _odd_id(raw: Any, fullmatch: Callable[[str], object]) -> str | None:
-    """Return an id in upper-case hex or base64; "" for none, None otherwise."""
+def _normalized_id(raw: Any, fullmatch: Callable[[str], object]) -> str | None:
+    """Return an id that is written in upper-case hex or base64, as in `as_trace_id`."""
     if raw is None or raw == "":
         return ""
     if not isinstance(raw, str):

@@ -1,4 +1,4 @@
-"""OTLP/JSON's AnyValue to the Python values that a Span holds."""
+"""OTLP/JSON's AnyValue to the attribute values of a Span."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["WrongShapeError", "any_value", "bytes_value", "double_value", "from_base64"]
+__all__ = ["InvalidValueError", "any_value", "bytes_value", "double_value", "from_base64"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
 _INT64 = 2**63
 
 
-class WrongShapeError(ValueError):
-    """A value is no AnyValue; the message continues a sentence that begins with its name."""
+class InvalidValueError(ValueError):
+    """A value is not an AnyValue. The message continues a sentence that begins with its name."""
 
 
 def any_value(raw: Any) -> Any:
     """Return the Python value of an AnyValue.
 
     Args:
-        raw: The parsed JSON of an AnyValue; None and ``{}`` are the empty value.
+        raw: The parsed JSON; None and ``{}`` are the empty value.
 
     Raises:
-        WrongShapeError: It is no AnyValue.
+        InvalidValueError: It is not an AnyValue.
     """
     try:
         return _any_value(raw)
     except RecursionError:
-        raise WrongShapeError("is nested too deeply") from None
+        raise InvalidValueError("is nested too deeply") from None
 
 
 def bytes_value(data: bytes) -> dict[str, str]:
-    """Return the form in which a Span holds bytes."""
+    """Return bytes as an attribute value of a Span."""
     return {"bytesValue": base64.b64encode(data).decode()}
 
 
 def from_base64(text: str) -> bytes:
-    """Return the bytes of standard or URL-safe base64, padded or not.
+    """Decode standard or URL-safe base64, with or without padding.
 
     Raises:
-        ValueError: It is not base64.
+        ValueError: The text is not base64.
     """
     padded = text.replace("-", "+").replace("_", "/").rstrip("=")
     padded += "=" * (-len(padded) % 4)
@@ -50,7 +50,7 @@ def from_base64(text: str) -> bytes:
 
 
 def double_value(number: float) -> float | dict[str, str]:
-    """Return the form in which a Span holds a double, finite or not."""
+    """Return a double, finite or not, as an attribute value of a Span."""
     if math.isfinite(number):
         return number
     if math.isnan(number):
@@ -65,24 +65,24 @@ def _any_value(raw: Any) -> Any:
                 continue
             reader = _READERS.get(kind)
             if reader is None:
-                raise WrongShapeError(f"has a value of the unknown kind {str(kind)[:40]!r}")
+                raise InvalidValueError(f"has a value of the unknown kind {str(kind)[:40]!r}")
             return reader(value)
         return None
     if raw is None:
         return None
-    raise WrongShapeError("has a value without a kind, such as stringValue")
+    raise InvalidValueError("has a value without a kind, such as stringValue")
 
 
 def _string(raw: Any) -> str:
     if isinstance(raw, str):
         return raw
-    raise WrongShapeError("has a stringValue that is not text")
+    raise InvalidValueError("has a stringValue that is not text")
 
 
 def _bool(raw: Any) -> bool:
     if isinstance(raw, bool):
         return raw
-    raise WrongShapeError("has a boolValue that is neither true nor false")
+    raise InvalidValueError("has a boolValue that is neither true nor false")
 
 
 def _int(raw: Any) -> int:
@@ -94,7 +94,7 @@ def _int(raw: Any) -> int:
     elif isinstance(raw, float) and raw.is_integer():
         value = int(raw)
     if value is None or not -_INT64 <= value < _INT64:
-        raise WrongShapeError("has an intValue that is no 64-bit integer")
+        raise InvalidValueError("has an intValue that is not a 64-bit integer")
     return value
 
 
@@ -104,7 +104,7 @@ def _double(raw: Any) -> float | dict[str, str]:
             return double_value(float(raw))
         except (OverflowError, ValueError):
             pass
-    raise WrongShapeError("has a doubleValue that is no number")
+    raise InvalidValueError("has a doubleValue that is not a number")
 
 
 def _array(raw: Any) -> list[Any]:
@@ -115,7 +115,7 @@ def _kvlist(raw: Any) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for item in _values(raw, "kvlistValue"):
         if not isinstance(item, dict) or not isinstance(item.get("key", ""), str):
-            raise WrongShapeError("has a kvlistValue with an entry without a key")
+            raise InvalidValueError("has a kvlistValue with an entry without a key")
         out[item.get("key", "")] = _any_value(item.get("value"))
     return out
 
@@ -126,7 +126,7 @@ def _values(raw: Any, kind: str) -> list[Any]:
         return []
     if isinstance(values, list) and values is not raw:
         return values
-    raise WrongShapeError(f"has a {kind} without a list of values")
+    raise InvalidValueError(f"has a {kind} without a list of values")
 
 
 def _bytes(raw: Any) -> dict[str, str]:
@@ -135,7 +135,7 @@ def _bytes(raw: Any) -> dict[str, str]:
             return bytes_value(from_base64(raw))
         except ValueError:
             pass
-    raise WrongShapeError("has a bytesValue that is not base64")
+    raise InvalidValueError("has a bytesValue that is not base64")
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

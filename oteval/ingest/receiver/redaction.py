@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ...patterns import Pattern, PatternError
-from ..otlp.from_json import FORMER_NAMES
+from ..otlp.from_json import KEY_ALIASES
 from ..otlp.json_fields import as_span_id, as_trace_id
 from ..otlp.json_values import from_base64
 from .text_redaction import TextRedactor
@@ -312,5 +312,5 @@ _OWN = _own()
 _NAMES = frozenset(
     _names(ExportTraceServiceRequest.DESCRIPTOR, set())
     | _names(ExportLogsServiceRequest.DESCRIPTOR, set())
-    | set(FORMER_NAMES)
+    | set(KEY_ALIASES)
 )

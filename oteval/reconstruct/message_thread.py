@@ -57,12 +57,12 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
     ids = [call.id for call in message.tool_calls if call.id] if by_ids else []
     if ids and len(ids) == len(message.tool_calls):
         return hashlib.blake2b(f"ids\0{sorted(ids)}".encode(), digest_size=12).hexdigest()
-    calls = [(call.name, canonical(call.arguments)) for call in message.tool_calls]
-    content = message.content or ""
+    content, calls, parts = message.content or "", message.tool_calls, message.parts
     if message.role == "tool":
         content = canonical(parse(content).value)
-    parts = [dumps(part) for part in message.parts if part.get("type") != "reasoning"]
-    text = f"{message.role}\0{content.strip()}\0{calls}\0{parts}"
+    asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
+    shown = [dumps(part) for part in parts if part.get("type") != "reasoning"] if parts else []
+    text = f"{message.role}\0{content.strip()}\0{asked}\0{shown}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
@@ -320,8 +320,9 @@ class Thread:
     def extend(self, entries: Iterable[Entry]) -> None:
         """Append entries."""
         for entry in entries:
-            if entry.is_spoken:
-                if _is_answer(entry):
+            role = entry.message.role
+            if role not in SYSTEM_ROLES:
+                if role == "assistant":
                     self.answers.append(len(self.spoken))
                 self.spoken.append(len(self.entries))
             self.entries.append(entry)
@@ -345,7 +346,12 @@ def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]
     Returns:
         The input itself where it holds no result without its call.
     """
-    if not any(_is_orphan(sent, at) for at in range(len(sent))):
+    loose = (
+        at
+        for at, entry in enumerate(sent)
+        if entry.message.role == "tool" and not entry.message.tool_call_id
+    )
+    if not any(_is_orphan(sent, at) for at in loose):
         return sent
     return list(_restored(thread, sent))
 

@@ -8,7 +8,7 @@ parts of an unknown kind are named in a gap, and so is a missing input or output
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ from .readers.message_forms import ROLES, SYSTEM_ROLES
 from .readers.parts import unknown_kind
 from .readers.spans import missing_side
 
-__all__ = ["attach_logs", "read_span"]
+__all__ = ["attach_logs", "dialect_of", "read_span"]
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
@@ -42,72 +42,74 @@ def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
     Returns:
         The dialect's name and the operation; "" and a `Wrapper` for a span that no dialect reads.
     """
+    dialect = dialect_of(span, logs)
+    if dialect is None:
+        return "", Wrapper(span)
+    return dialect.name, _checked(dialect.read(span, logs), dialect.switch)
+
+
+def dialect_of(span: Span, logs: Logs) -> Dialect | None:
+    """Return the dialect that reads a span, or None."""
     marks = _MARKS.of(span, logs)
     while marks:
         lowest = marks & -marks
         dialect = DIALECTS[lowest.bit_length() - 1]
         if dialect.claims is None or dialect.claims(span, logs):
-            return dialect.name, _checked(dialect.read(span, logs), dialect.switch)
+            return dialect
         marks ^= lowest
-    return "", Wrapper(span)
+    return None
 
 
-class _MarkIndex:
-    """Which dialects have a mark. Sets of dialects are bits, the lowest for the first dialect."""
+class _Marks:
+    """The marks of all dialects. Sets of dialects are bits, the lowest for the first dialect."""
 
-    def __init__(self, marks: Iterable[tuple[int, Sequence[str]]]) -> None:
-        self.exact: dict[str, int] = {}
-        self.prefixes: dict[str, int] = {}
-        for bit, texts in marks:
-            for text in texts:
-                known = self.prefixes if text.endswith("*") else self.exact
-                text = text.removesuffix("*")
-                known[text] = known.get(text, 0) | bit
-        self._any_prefix = tuple(self.prefixes)
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.of_scope = lru_cache(256)(_finder(dialects, "scopes"))
+        self.of_name = lru_cache(1024)(_finder(dialects, "span_names"))
+        self.of_event = lru_cache(256)(_finder(dialects, "events"))
+        of_key = _finder(dialects, "keys")
 
-    def of(self, text: str) -> int:
-        """Return the dialects that a text is a mark of."""
-        found = self.exact.get(text, 0)
-        if text.startswith(self._any_prefix):
-            for prefix, bits in self.prefixes.items():
+        # An instrumentation writes few sets of keys: most spans have one that was seen before.
+        @lru_cache(1024)
+        def of_keys(*keys: str) -> int:
+            found = 0
+            for key in keys:
+                found |= of_key(key)
+            return found
+
+        self.of_keys = of_keys
+
+    def of(self, span: Span, logs: Logs) -> int:
+        """Return the dialects that a span has a mark of."""
+        found = self.of_scope(span.scope) | self.of_name(span.name)
+        found |= self.of_keys(*span.attributes)
+        for event in span.events:
+            found |= self.of_event(event.name)
+        for record in logs:
+            found |= self.of_event(record.event_name)
+        return found
+
+
+def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
+    """Return the function that gives the dialects with a text among the marks of one field."""
+    exact: dict[str, int] = {}
+    prefixes: dict[str, int] = {}
+    for place, dialect in enumerate(dialects):
+        for mark in getattr(dialect, field):
+            known = prefixes if mark.endswith("*") else exact
+            text = mark.removesuffix("*")
+            known[text] = known.get(text, 0) | 1 << place
+    starts = tuple(prefixes)
+
+    def find(text: str) -> int:
+        found = exact.get(text, 0)
+        if text.startswith(starts):
+            for prefix, bits in prefixes.items():
                 if text.startswith(prefix):
                     found |= bits
         return found
 
-
-class _Marks:
-    """The marks of all dialects."""
-
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        bits = [(1 << place, dialect) for place, dialect in enumerate(dialects)]
-        self.names = _MarkIndex((bit, dialect.span_names) for bit, dialect in bits)
-        self.events = _MarkIndex((bit, dialect.events) for bit, dialect in bits)
-        scopes = _MarkIndex((bit, dialect.scopes) for bit, dialect in bits)
-        keys = _MarkIndex((bit, dialect.keys) for bit, dialect in bits)
-
-        @lru_cache(maxsize=256)
-        def of_scope(scope: str) -> int:
-            return scopes.of(scope)
-
-        # An instrumentation writes few sets of keys, so most spans have one that was seen before.
-        @lru_cache(maxsize=1024)
-        def of_keys(*names: str) -> int:
-            found = 0
-            for name in names:
-                found |= keys.of(name)
-            return found
-
-        self.of_scope, self.of_keys = of_scope, of_keys
-
-    def of(self, span: Span, logs: Logs) -> int:
-        """Return the dialects that a span has a mark of."""
-        found = self.of_scope(span.scope) | self.names.of(span.name)
-        found |= self.of_keys(*span.attributes)
-        for event in span.events:
-            found |= self.events.of(event.name)
-        for record in logs:
-            found |= self.events.of(record.event_name)
-        return found
+    return find
 
 
 _MARKS = _Marks(DIALECTS)
@@ -146,12 +148,18 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     is_unanswered = not call.output and not failed and bool(switch)
     if switch and not any(found.code in _EXPLAINED for found in gaps):
         gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
+    sent = _known(call.input, "user", odd)
+    received = _known(call.output, "assistant", odd)
+    choices = _known(call.choices, "assistant", odd)
+    whole = _is_whole(call) and not is_unanswered
+    if whole == call.whole and not odd and len(gaps) == len(call.gaps) and not is_unanswered:
+        return call
     return replace(
         call,
-        input=_known(call.input, "user", odd),
-        output=_known(call.output, "assistant", odd),
-        choices=_known(call.choices, "assistant", odd),
-        whole=_is_whole(call) and not is_unanswered,
+        input=sent,
+        output=received,
+        choices=choices,
+        whole=whole,
         is_unanswered=is_unanswered and len(gaps) > len(call.gaps),
         gaps=(*gaps, *dict.fromkeys(odd)),
     )
@@ -167,11 +175,16 @@ def _is_whole(call: ModelCall) -> bool:
 
 def _checked_agent(agent: AgentRun) -> AgentRun:
     odd: list[Gap] = []
+    asked = _known(agent.input, "user", odd)
+    answered = _known(agent.output, "assistant", odd)
+    transcript = _known(agent.transcript, "user", odd)
+    if not odd:
+        return agent
     return replace(
         agent,
-        input=_known(agent.input, "user", odd),
-        output=_known(agent.output, "assistant", odd),
-        transcript=_known(agent.transcript, "user", odd),
+        input=asked,
+        output=answered,
+        transcript=transcript,
         gaps=(*agent.gaps, *dict.fromkeys(odd)),
     )
 

@@ -222,7 +222,8 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
         # A message of which only the role was known stays open to what a later input says of it;
         # one that is known by its calls' ids keeps them.
         key = key_of(message) if is_by_words else key
-    rendered = [replace(entry, message=message, key=key)]
+        entry = replace(entry, message=message, key=key)
+    rendered = [entry]
     paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
     for result in exchange.results:
         answer = paired.get(id(result))
@@ -263,6 +264,8 @@ def _result(entry: Entry, answer: _Answered) -> Entry:
     call_id = answer.call.id or message.tool_call_id
     if run is None:
         failed = message.is_error or _ERROR_TEXT.match(message.content or "") is not None
+        if (call_id, failed) == (message.tool_call_id, message.is_error):
+            return entry
         done = replace(message, tool_call_id=call_id, is_error=failed)
     else:
         done = replace(

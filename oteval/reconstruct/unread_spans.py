@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ..model import LogRecord, Span
 from ..semconv import first
-from .span_reader import read_span
+from .span_reader import dialect_of
 
 __all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_infrastructure"]
 
@@ -62,7 +62,8 @@ def _creates_agent(span: Span) -> bool:
 
 def foreign_marks(span: Span) -> set[str]:
     """Return the prefixes by which a span looks like a model span that no dialect reads."""
-    return {mark for mark in FOREIGN for key in span.attributes if key.startswith(mark)}
+    keys = [key for key in span.attributes if key.startswith(FOREIGN)]
+    return {mark for mark in FOREIGN for key in keys if key.startswith(mark)}
 
 
 def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> bool:
@@ -75,9 +76,9 @@ def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogReco
     return all(
         _creates_agent(span)
         or (
-            infrastructure_of(span)
+            dialect_of(span, logs.get(span.span_id, ())) is None
+            and infrastructure_of(span)
             and not foreign_marks(span)
-            and not read_span(span, logs.get(span.span_id, ()))[0]
         )
         for span in spans
     )

@@ -47,9 +47,8 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether the span tells of a crew, a task or a crew's tool."""
     if span.scope == TELEMETRY or _is_native(span):
         return True
-    if KIND not in span.attributes:
-        return False
-    return span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
+    is_marked = span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
+    return is_marked and KIND in span.attributes
 
 
 def _is_native(span: Span) -> bool:
@@ -190,8 +189,8 @@ DIALECT = Dialect(
     title="CrewAI",
     precedence=70,
     read=read,
-    scopes=(TELEMETRY, NATIVE_SCOPE),
-    keys=(KIND,),
+    scopes=(SCOPE, TELEMETRY, NATIVE_SCOPE),
+    keys=MARKS,
     claims=claims,
     switch=SWITCH,
 )

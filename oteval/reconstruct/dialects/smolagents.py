@@ -48,9 +48,7 @@ _CALL_ID = re.compile(r"\ACall id: [^\n]*\n")
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether OpenInference's instrumentation of smolagents wrote the span."""
-    if KIND not in span.attributes:
-        return False
-    return span.scope == SCOPE or any(key.startswith(PREFIX) for key in span.attributes)
+    return KIND in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -223,7 +221,8 @@ DIALECT = Dialect(
     title="smolagents",
     precedence=80,
     read=read,
-    keys=(KIND,),
+    scopes=(SCOPE,),
+    keys=(f"{PREFIX}*",),
     claims=claims,
     switch=SWITCH,
 )

@@ -41,6 +41,8 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
     Returns:
         The messages; none where the item is a part of a message, or nothing known.
     """
+    if isinstance(item, dict) and _is_usual(item):
+        return [_with_extras(item)]
     if isinstance(item, list) and is_pair(item):
         return [{"role": role_of(item[0]), "content": item[1]}]
     fields = fields_of(item)
@@ -53,6 +55,13 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
         return forms_of(inner, role) or [{"role": role, "content": inner.get("content")}]
     said_by = _role(fields, item) or _default_role(fields, role)
     return [_with_extras({**fields, "role": said_by})] if said_by else []
+
+
+def _is_usual(item: Mapping[str, Any]) -> bool:
+    """Return whether a message has one of `ROLES` and no library's form of its own."""
+    role = item.get("role")
+    is_known = isinstance(role, str) and role in ROLES
+    return is_known and "kind" not in item and item.get("type") not in _CONSTRUCTORS
 
 
 def fields_of(item: Any) -> Mapping[str, Any] | None:
@@ -107,6 +116,9 @@ def _default_role(fields: Mapping[str, Any], role: str) -> str:
 def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
     """Return a message with the calls that stand beside its usual fields."""
     if _EXTRAS.isdisjoint(fields):
+        return fields
+    listed = fields.get("tool_calls")
+    if listed and isinstance(listed, list) and not fields.get("invalid_tool_calls"):
         return fields
     extra = fields.get("additional_kwargs")
     extra = extra if isinstance(extra, dict) else {}

@@ -27,6 +27,7 @@ from .parts import (
     unknown_kind,
 )
 from .python_reprs import object_of
+from .usual_messages import may_spell_parts, usual_message
 from .values import parse, text_of
 
 __all__ = [
@@ -79,12 +80,19 @@ class _Collector:
     def add(self, item: Any) -> None:
         if item is None or item == {} or item == []:
             return
+        message = usual_message(item, self.span) if isinstance(item, dict) else None
+        if message is not None:
+            self._flush()
+            self.knows_any = True
+            self.messages.append(message)
+            return
         forms = forms_of(item, self.role)
         if forms:
             self._flush()
             self.knows_any = True
             for form in forms:
-                self.messages += _from_form(form, self.span)
+                message = usual_message(form, self.span) if form is not item else None
+                self.messages += [message] if message else _from_form(form, self.span)
         elif isinstance(item, list):
             for inner in item:
                 self.add(inner)
@@ -106,7 +114,7 @@ class _Collector:
 
     def _role_of(self, item: str | Mapping[str, Any]) -> str:
         """Return who says a part that stands alone, or "" for one of an unknown kind."""
-        part = next(read_parts(item), None)
+        part = next(iter(read_parts(item)), None)
         if isinstance(part, Result):
             return "tool"
         if isinstance(part, ToolCall) or (isinstance(item, dict) and is_said_by_model(item)):
@@ -163,10 +171,12 @@ def _ends_with_calls(item: Mapping[str, Any]) -> bool:
 
 
 def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
-    role, name = str(item["role"]), item.get("name")
-    body = _Body(role, str(name) if isinstance(name, str) else "", span)
-    body.add_calls(item.get("tool_calls"))
-    parts = parse(item.get("parts")).value
+    role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
+    body = _Body(role, name if isinstance(name, str) else "", span)
+    if item.get("tool_calls"):
+        body.add_calls(item["tool_calls"])
+    if isinstance(parts, str):
+        parts = parse(parts).value
     if isinstance(parts, list) and (parts or item.get("content") is None):
         for part in parts:
             body.add(part)
@@ -182,6 +192,18 @@ def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
 
 class _Body:
     """Collects what one emitted message holds; a message of results becomes several."""
+
+    __slots__ = (
+        "_before",
+        "_has_own_calls",
+        "calls",
+        "name",
+        "parts",
+        "results",
+        "role",
+        "span",
+        "texts",
+    )
 
     def __init__(self, role: str, name: str, span: Span) -> None:
         self.role = role
@@ -242,7 +264,7 @@ class _Body:
 
     def _blocks_of(self, text: str) -> list[Any] | None:
         """Return the parts that a text of JSON or of Python objects spells out, or None."""
-        if self.role == "tool":
+        if self.role == "tool" or not may_spell_parts(text):
             return None
         found = object_of(text) if self.role == "assistant" else None
         if found is None and text.lstrip()[:2] in ("[{", "[ ", "[\n"):
@@ -336,6 +358,9 @@ def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
 
 def _distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """Return calls without those that some emitters write again, with the same id."""
+    calls = tuple(calls)
+    if len(calls) < 2:
+        return calls
     found: dict[tuple[str, ...], ToolCall] = {}
     for number, call in enumerate(calls):
         key = (call.id, call.name, canonical(call.arguments)) if call.id else (str(number),)

@@ -8,7 +8,7 @@ thought, or a part of an unknown kind, which `unknown_kind` tells apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -134,7 +134,8 @@ def _bare(name: str) -> str:
 
 def _kind(part: Mapping[str, Any]) -> str:
     """Return a part's kind, "" where it names none."""
-    return _bare(str(_first(part, _TYPES) or ""))
+    named = part.get("type")
+    return _bare(str((_first(part, _TYPES) if named is None else named) or ""))
 
 
 def unknown_kind(part: Mapping[str, Any]) -> str:
@@ -179,48 +180,45 @@ def is_explicit(item: Any) -> bool:
     return kind in _MEDIA or (not kind and _inner(item) is not None)
 
 
-def read_parts(value: Any) -> Iterator[Part]:
-    """Yield what one item of a message's content says.
+def read_parts(value: Any) -> Sequence[Part]:
+    """Return the parts that one item of a message's content holds.
 
     Args:
         value: The item: a text, or a part in any form; anything else is a part of unknown kind.
     """
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _read(value)
-    elif value is not None:
-        yield {"type": "unknown", "value": value}
+        return (value,)
+    if isinstance(value, dict):
+        return _read(value)
+    return () if value is None else ({"type": "unknown", "value": value},)
 
 
-def _read(part: Mapping[str, Any]) -> Iterator[Part]:
-    kind = _kind(part)
+def _read(part: Mapping[str, Any]) -> Sequence[Part]:
     inner = _inner(part)
     if inner is not None:
-        yield from inner
-    elif kind in _TEXTS or (not kind and isinstance(part.get("text"), str)):
-        yield _text(part)
-    elif kind in _RESULTS or kind.endswith("calloutput") or (not kind and _is_result(part)):
-        yield read_result(part)
-    elif (
-        "approval" not in kind
-        and kind.startswith("tool")
-        and "toolCallId" in part
-        and "state" in part
-    ):
-        yield from _of_interface(part, kind)
-    elif kind == "dynamictool":
-        yield from _of_interface(part, "")
-    elif kind in _CALLS or _is_client_call(part, kind) or (not kind and _is_call(part)):
-        yield read_call(part) or read_call(_printed(part)) or part
-    elif kind == "retryprompt":
-        yield Result(_id(part), text_of(part.get("content")), _name(part), is_error=True)
-    elif kind in ("userprompt", "systemprompt"):
-        yield from _of_prompt(part.get("content"))
-    elif not kind and isinstance(part.get("content"), str):
-        yield part["content"]
-    elif set(part) - {"cachePoint"}:
-        yield _named(part)
+        return inner
+    kind = _kind(part)
+    if kind in _TEXTS or (not kind and isinstance(part.get("text"), str)):
+        return (_text(part),)
+    if kind in _RESULTS or kind.endswith("calloutput") or (not kind and _is_result(part)):
+        return (read_result(part),)
+    if "toolCallId" in part and "state" in part and _is_interface_call(kind):
+        return _of_interface(part, kind)
+    if kind == "dynamictool":
+        return _of_interface(part, "")
+    if kind in _CALLS or _is_client_call(part, kind) or (not kind and _is_call(part)):
+        return (read_call(part) or read_call(_printed(part)) or part,)
+    if kind == "retryprompt":
+        return (Result(_id(part), text_of(part.get("content")), _name(part), is_error=True),)
+    if kind in ("userprompt", "systemprompt"):
+        return _of_prompt(part.get("content"))
+    if not kind and isinstance(part.get("content"), str):
+        return (part["content"],)
+    return (_named(part),) if set(part) - {"cachePoint"} else ()
+
+
+def _is_interface_call(kind: str) -> bool:
+    return kind.startswith("tool") and "approval" not in kind
 
 
 def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -230,9 +228,9 @@ def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _of_prompt(content: Any) -> Iterator[Part]:
-    for item in content if isinstance(content, list) else [content]:
-        yield from read_parts(item)
+def _of_prompt(content: Any) -> Sequence[Part]:
+    items = content if isinstance(content, list) else [content]
+    return [part for item in items for part in read_parts(item)]
 
 
 def _text(part: Mapping[str, Any]) -> Part:
@@ -243,7 +241,7 @@ def _text(part: Mapping[str, Any]) -> Part:
     return {"type": "reasoning", "content": text} if part.get("thought") is True else text
 
 
-def _inner(part: Mapping[str, Any]) -> Iterator[Part] | None:
+def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
     """Return what a part says whose one key names its kind, as in Gemini, Bedrock and Haystack."""
     for key, value in part.items():
         if not isinstance(value, dict):
@@ -252,10 +250,10 @@ def _inner(part: Mapping[str, Any]) -> Iterator[Part] | None:
         if name == "toolinvocation":
             return _of_interface(value, "")
         if name in ("functionresponse", "toolresult", "toolcallresult"):
-            return iter([_inner_result(value, name)])
+            return (_inner_result(value, name),)
         if name in ("functioncall", "tooluse", "toolcall"):
             call = read_call(value)
-            return None if call is None else iter([call])
+            return None if call is None else (call,)
     return None
 
 
@@ -393,14 +391,14 @@ def _is_block(item: Any) -> bool:
     return kind in _MEDIA or kind in ("json", "resource")
 
 
-def _of_interface(part: Mapping[str, Any], kind: str) -> Iterator[Part]:
-    """Yield the call, and where there is one the result, of an AI SDK message for an interface."""
+def _of_interface(part: Mapping[str, Any], kind: str) -> Sequence[Part]:
+    """Return the call, and where there is one the result, of an AI SDK message for an interface."""
     name = _name(part) or (str(part.get("type"))[len("tool-") :] if kind else "")
     call = read_call({**part, "name": name, "function": None})
-    yield part if call is None else call
-    if call is not None and (
-        part.get("errorText") or _first(part, ("output", "result")) is not None
-    ):
-        failed = bool(part.get("errorText")) or part.get("state") == "output-error"
-        value = part.get("errorText") or _first(part, ("output", "result"))
-        yield Result(call.id, text_of(value), name, is_error=failed)
+    if call is None:
+        return (part,)
+    value = part.get("errorText") or _first(part, ("output", "result"))
+    if value is None:
+        return (call,)
+    failed = bool(part.get("errorText")) or part.get("state") == "output-error"
+    return (call, Result(call.id, text_of(value), name, is_error=failed))

@@ -6,6 +6,7 @@ that are spelled out as indexed attributes, such as ``prefix.0.role``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -68,11 +69,12 @@ def _parse_text(value: Any) -> Parsed:
 
 
 _ARGUMENTS = frozenset({"arguments", "args"})
+_HALF_PAIR = re.compile(r"\\u[dD]")
 
 
 def _loads(text: str) -> Any:
     """Return the value of a JSON text; only arguments keep the halves of surrogate pairs."""
-    if "\\ud" not in text and "\\uD" not in text and _is_encodable(text):
+    if _is_encodable(text) and ("\\u" not in text or not _HALF_PAIR.search(text)):
         return loads(text)
     return _encodable(loads_exact(text))
 
@@ -186,17 +188,18 @@ class _Branch(dict[str, Any]):
 
 def _put(node: _Branch, path: list[str], value: Any) -> None:
     for step in path[:-1]:
-        below = node.setdefault(step, _Branch())
+        below = node[step] if step in node else node.setdefault(step, _Branch())
         if not isinstance(below, _Branch):
             return
         node = below
     node.setdefault(path[-1], value)
 
 
-def _listed(node: Any) -> Any:
-    if not isinstance(node, _Branch):
-        return node
-    items = {key: _listed(value) for key, value in node.items()}
-    if items and all(key.isdecimal() and len(key) <= _MAX_DIGITS for key in items):
-        return [items[key] for key in sorted(items, key=int)]
-    return items
+def _listed(node: _Branch) -> dict[str, Any] | list[Any]:
+    items = {
+        key: _listed(value) if isinstance(value, _Branch) else value for key, value in node.items()
+    }
+    for key in items:
+        if not key.isdecimal() or len(key) > _MAX_DIGITS:
+            return items
+    return [items[key] for key in sorted(items, key=int)] if items else items

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..model import Score, Trajectory
 
-__all__ = ["DEFERRED", "Evaluation", "EvaluationKey", "FinishedEvaluation", "cost_of"]
+__all__ = ["DEFERRED", "Evaluation", "EvaluationKey", "FinishedEvaluation"]
 
 DEFERRED = "oteval.deferred"
 """The metadata key of a score that only says that its evaluation was deferred, and why."""
@@ -71,12 +71,3 @@ class FinishedEvaluation:
     def is_deferred(self) -> bool:
         """Whether the evaluator was not called, and will be later."""
         return DEFERRED in self.score.metadata
-
-
-def cost_of(score: Score) -> float:
-    """Return the cost of a score (US dollars) according to its metadata, 0 when it is unknown."""
-    for key in ("cost", "cost_usd"):
-        cost = score.metadata.get(key)
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0:
-            return float(cost)
-    return 0.0

@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ..runner import RetryPolicy, next_day_ns
 from ..store import EvaluationState
-from .budgets import next_day_ns
 from .evaluation import DEFERRED, Evaluation, EvaluationKey, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
@@ -29,6 +29,7 @@ class EvaluatorQueue:
 
     def __init__(self, evaluator: LiveEvaluator) -> None:
         self.evaluator = evaluator
+        self.retry = RetryPolicy(evaluator.limits.attempts, _RETRY_DELAYS)
         self._new: deque[Evaluation] = deque()
         self._old: deque[Evaluation] = deque()
 
@@ -165,11 +166,12 @@ class PendingEvaluations:
         if previous is None or previous.deferred:
             self._hold(evaluation)
             queue.append(evaluation, is_old=is_old or evaluation.has_score)
-        elif previous.status == "error" and previous.errors < evaluator.limits.attempts:
+        elif previous.status == "error" and queue.retry.allows_another(previous.errors):
             self._hold(evaluation)
             # A score from the future, written before the clock was set back, delays no longer.
             age = max(0, self._wall() - previous.time_ns)
-            self._defer(evaluation, now + max(0, _retry_delay_ns(previous.errors) - age))
+            delay = round(queue.retry.delay(previous.errors) * _NS)
+            self._defer(evaluation, now + max(0, delay - age))
 
     def drop(self, evaluation: Evaluation) -> bool:
         """Drop an evaluation; return whether its trace now waits for no other score."""
@@ -238,19 +240,15 @@ class PendingEvaluations:
     def _schedule_retry(self, finished: FinishedEvaluation, now: int) -> None:
         evaluation, score = finished.evaluation, finished.score
         errors = evaluation.errors + (score.status == "error")
-        attempts = self.queues[evaluation.evaluator].evaluator.limits.attempts
+        retry_policy = self.queues[evaluation.evaluator].retry
         if finished.is_deferred:
             wall = self._wall()
             is_budget = score.metadata[DEFERRED] == "budget"
             due_ns = now + (next_day_ns(wall) - wall if is_budget else _RETRY_HANGING * _NS)
-        elif score.status == "error" and errors < attempts:
-            due_ns = now + _retry_delay_ns(errors)
+        elif score.status == "error" and retry_policy.allows_another(errors):
+            due_ns = now + round(retry_policy.delay(errors) * _NS)
         else:
             return
         retry = replace(evaluation, errors=errors, has_score=True, is_deferred=finished.is_deferred)
         self._pending[retry.key] = retry
         self._defer(retry, due_ns)
-
-
-def _retry_delay_ns(errors: int) -> int:
-    return _RETRY_DELAYS[min(max(errors, 1), len(_RETRY_DELAYS)) - 1] * _NS

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..config import Retention
 from ..pipeline import delete_expired, retention_tick
+from ..runner import day_of
 from ..store import DeletedRows, Store
-from .budgets import day_of
 
 __all__ = ["RetentionWorker"]
 

@@ -1,6 +1,6 @@
 """The line of live scoring, driven by one thread.
 
-    ArrivalReader -> TraceTracker -> TraceReconstructor -> Scheduler -> Runner -> ScorePublisher
+    TraceTracker -> TraceReconstructor -> Scheduler -> EvaluatorRunner -> ScorePublisher
 
 Each stage hands a plain record to the next: traces that have ended (`EndedTraces`), evaluations
 that are due (`Evaluation`), finished evaluations (`FinishedEvaluation`) with their `Score`.
@@ -12,15 +12,17 @@ the objects here are a faster way to it, and are rebuilt from the store at the n
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..model import Trajectory
+from ..runner import day_of, start_of_day_ns
 from ..store import Store
-from .budgets import DailyBudget, day_begin_ns, day_of
 from .evaluation import Evaluation, FinishedEvaluation
-from .evaluator_rules import EvaluatorRules, LiveEvaluator
-from .lanes import Call, Lane, run, spending
+from .evaluator_rules import EvaluatorRules
+from .evaluator_runner import EvaluatorRunner
 from .publisher import ScorePublisher
 from .reconstructor import TraceReconstructor
 from .scheduler import Scheduler
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["ScoringLoop"]
 
 _NS = 1_000_000_000
-# Trajectories that each fast evaluator scores in one tick: less than a second of work.
-_MAX_INLINE = 400
 _SETTLE_INTERVAL_NS = 10 * _NS
 _RULES_INTERVAL_NS = _NS
 
@@ -70,8 +70,7 @@ class ScoringLoop:
         self._reconstructor = TraceReconstructor(
             store, self._tracker, self._arrivals, self._scheduler
         )
-        self._lanes: dict[_Key, Lane] = {}
-        self._budgets: dict[_Key, DailyBudget] = {}
+        self._runners: dict[_Key, EvaluatorRunner] = {}
         self._publisher = ScorePublisher(store, attach)
         self._unwritten: list[FinishedEvaluation] = []
         self._cached: dict[str, Trajectory] = {}
@@ -103,8 +102,8 @@ class ScoringLoop:
         """
         now = self._clock() if now is None else now
         self._check_rules(now)
-        for budget in self._budgets.values():
-            budget.begin(self._wall())
+        for runner in self._runners.values():
+            runner.start_day()
         self._arrivals.read(now)
         has_more = self._reconstructor.run(now)
         self._scheduler.refresh(now)
@@ -163,8 +162,8 @@ class ScoringLoop:
         self._write(now)
         self._publisher.release(self._scheduler.take_scored_traces(), now)
         self._settle(now)
-        for lane in self._lanes.values():
-            lane.close()
+        for runner in self._runners.values():
+            runner.close()
         self._rules.close()
 
     # -- the rules in force
@@ -192,80 +191,51 @@ class ScoringLoop:
         after = self._scheduler.evaluators
         for key, evaluator in before.items():
             if after.get(key) is not evaluator:
-                self._stop(key, evaluator)
+                self._runners.pop(key).close()
         for evaluator in self._rules.evaluators:
             if after[evaluator.key] is not evaluator:
                 evaluator.prepared.close()
         for key, evaluator in after.items():
             if before.get(key) is not evaluator:
-                self._start(key, evaluator)
-
-    def _start(self, key: _Key, evaluator: LiveEvaluator) -> None:
-        name, _ = key
-        limit = evaluator.limits.max_cost_per_day
-        budget = DailyBudget(limit, lambda day: self._spent(name, day))
-        budget.begin(self._wall())
-        self._budgets[key] = budget
-        if evaluator.is_slow:
-            self._lanes[key] = Lane(evaluator, budget, self._wall)
-
-    def _stop(self, key: _Key, evaluator: LiveEvaluator) -> None:
-        self._budgets.pop(key, None)
-        lane = self._lanes.pop(key, None)
-        if lane is not None:
-            lane.close()
-        if lane is None or not lane.under_way:
-            evaluator.prepared.close()
+                spent_on = partial(self._spent, evaluator.scorer.name)
+                self._runners[key] = EvaluatorRunner(evaluator, spent_on, self._wall)
 
     def _spent(self, name: str, day: str) -> tuple[float, float]:
         """Return an evaluator's costs on a day, judges' offline calls included, and of one call."""
         total, each = self._store.live.spent(name, day)
-        return max(total, self._rules.spent(name, day_begin_ns(day))), each
+        return max(total, self._rules.spent(name, start_of_day_ns(day))), each
 
     # -- evaluations
 
     def _run_due(self) -> bool:
         """Run fast evaluators, and start slow ones; return whether fast ones have more to do."""
-        due: list[tuple[LiveEvaluator, Evaluation]] = []
+        due: list[Evaluation] = []
         has_more = False
-        for key, evaluator in self._scheduler.evaluators.items():
-            lane = self._lanes.get(key)
-            capacity = _MAX_INLINE if lane is None else lane.room
-            due += [(evaluator, one) for one in self._scheduler.take_due(key, capacity)]
-            has_more |= lane is None and self._scheduler.queued(key) > 0
+        for key, runner in self._runners.items():
+            due += self._scheduler.take_due(key, runner.capacity)
+            has_more |= runner.is_inline and self._scheduler.queued(key) > 0
         if not due:
             self._cached = {}
             return False
-        starts = {one.trajectory_id: one.start_ns for _, one in due}
+        starts = {evaluation.trajectory_id: evaluation.start_ns for evaluation in due}
         trajectories = self._store.trajectories.at(starts, self._cached)
         # The next evaluations probably belong to the same conversations.
         self._cached = _with_histories(trajectories) if has_more else {}
-        for evaluator, evaluation in due:
-            self._evaluate(evaluator, evaluation, trajectories.get(evaluation.trajectory_id))
+        evaluators = self._scheduler.evaluators
+        for evaluation in due:
+            trajectory = trajectories.get(evaluation.trajectory_id)
+            where = evaluators[evaluation.evaluator].scorer.where
+            if trajectory is None or trajectory.rev != evaluation.rev:
+                self._scheduler.drop(evaluation)  # a newer revision has its own evaluation
+            elif not where.matches(trajectory):
+                self._scheduler.drop(evaluation)
+            else:
+                self._runners[evaluation.evaluator].submit(evaluation, trajectory)
         return has_more
 
-    def _evaluate(
-        self, evaluator: LiveEvaluator, evaluation: Evaluation, trajectory: Trajectory | None
-    ) -> None:
-        if (
-            trajectory is None
-            or trajectory.rev != evaluation.rev
-            or not evaluator.scorer.where.matches(trajectory)
-        ):
-            # A newer revision has its own evaluation.
-            self._scheduler.drop(evaluation)
-            return
-        reference, problem = evaluator.references.of(trajectory)
-        call = Call(evaluation, trajectory, reference, problem)
-        lane = self._lanes.get(evaluator.key)
-        if lane is not None:
-            lane.put(call)
-        else:
-            self._unwritten.append(run(evaluator, call, self._wall()))
-
     def _collect(self) -> None:
-        for lane in self._lanes.values():
-            self._unwritten += lane.collect()
+        for runner in self._runners.values():
+            self._unwritten += runner.collect()
 
     def _write(self, now: int) -> None:
         """Write the scores to the store and publish them; after an error, try again next time."""
@@ -275,17 +245,17 @@ class ScoringLoop:
         current = [one for one in finished if self._scheduler.is_current(one)]
         with self._store.live.transaction():
             self._store.scores.write([one.score for one in current])
-            self._store.live.spend(spending(finished, day_of(self._wall())))
+            self._store.live.spend(_spending(finished, day_of(self._wall())))
         self._unwritten = []
         self._rules.flush()
         self._scheduler.finish(finished, now)
         self._publisher.publish(current, now)
 
     def _update_metrics(self, now: int) -> None:
-        to_judge = {}
-        for key in self._scheduler.evaluators:
-            lane = self._lanes.get(key)
-            to_judge[key[0]] = self._scheduler.queued(key) + (lane.under_way if lane else 0)
+        to_judge = {
+            name: self._scheduler.queued((name, version)) + runner.pending
+            for (name, version), runner in self._runners.items()
+        }
         self._publisher.update_metrics(
             self._tracker.oldest_ns(),
             now,
@@ -300,6 +270,20 @@ class ScoringLoop:
     def _settle(self, now: int) -> None:
         self._scheduler.settle()
         self._settled_ns = now
+
+
+def _spending(
+    finished: Iterable[FinishedEvaluation], day: str
+) -> list[tuple[str, str, int, float]]:
+    """Return the calls and costs of evaluators on a day, as `Live.spend` takes them."""
+    calls: Counter[str] = Counter()
+    costs: dict[str, float] = {}
+    for one in finished:
+        if one.cost:
+            name = one.score.evaluator
+            calls[name] += 1
+            costs[name] = costs.get(name, 0.0) + one.cost
+    return [(name, day, calls[name], cost) for name, cost in costs.items()]
 
 
 def _with_histories(trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:

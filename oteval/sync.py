@@ -1,8 +1,8 @@
 """Run asynchronous code from blocking code, and write code once for both.
 
 `run_sync` blocks until any coroutine has run on a background event loop (`BackgroundLoop`), which
-keeps connections open from one call to the next. `run_on_new_loop` gives a coroutine an event loop
-of its own, which ends with it. `blocking_form` turns a whole asynchronous function into a blocking
+keeps connections open from one call to the next. `run_on_new_loop` starts an event loop that ends
+with the coroutine. `blocking_form` turns a whole asynchronous function into a blocking
 one with the same signature and docstring.
 
 A function that users call both ways is written once, as an ``async def`` that awaits only

@@ -1,6 +1,6 @@
-"""What a judge can be: an OpenAI-compatible server, a LangChain model, or a Python function.
+"""The backends of judges: OpenAI-compatible servers, LangChain models and Python functions.
 
-A `Backend` turns a `CompletionRequest` into a `Completion`. This module holds the interface and the
+A `Backend` turns a `CompletionRequest` into a `ModelReply`. This module holds the interface and the
 backend for functions; `openai_backend` and `langchain_backend` hold the others.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ...errors import ConfigError, JudgeError
 from ...sync import IoCall
 from ..functions import call_with
-from .output_modes import Completion, CompletionRequest, OutputMode
+from .output_modes import CompletionRequest, ModelReply, OutputMode
 
 __all__ = [
     "Backend",
@@ -54,7 +54,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def send(self, request: CompletionRequest) -> Completion:
+    async def send(self, request: CompletionRequest) -> ModelReply:
         """Send a request and return the reply. All I/O is an `IoCall`.
 
         Raises:
@@ -115,7 +115,7 @@ class FunctionBackend:
         key = getattr(self.function, "cache_key", None)
         return None if key is None else {"function": key}
 
-    async def send(self, request: CompletionRequest) -> Completion:
+    async def send(self, request: CompletionRequest) -> ModelReply:
         """Call the function."""
         messages = [dict(message) for message in request.messages]
         schema = dict(request.schema.json)
@@ -126,8 +126,8 @@ class FunctionBackend:
         async def call_async() -> Any:
             if is_async_callable(self.function):
                 return await asyncio.wait_for(self.function(messages, schema), self.timeout)
-            # `call_with` has a daemon thread of its own, so that a function that hangs does not
-            # keep the event loop's executor from shutting down.
+            # `call_with` starts a daemon thread, so that a function that hangs does not keep the
+            # event loop's executor from shutting down.
             return await asyncio.to_thread(call)
 
         try:
@@ -144,11 +144,11 @@ class FunctionBackend:
         """Do nothing; a function has no connections."""
 
 
-def _read_returned(returned: Any) -> Completion:
+def _read_returned(returned: Any) -> ModelReply:
     if hasattr(returned, "model_dump"):
         returned = returned.model_dump()
     if isinstance(returned, Mapping):
-        return Completion(None, value=dict(returned))
+        return ModelReply(None, value=dict(returned))
     if isinstance(returned, str):
-        return Completion(returned)
+        return ModelReply(returned)
     raise JudgeError(f"the function returned a {type(returned).__name__}; expected a dict")

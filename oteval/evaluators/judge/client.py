@@ -19,8 +19,8 @@ from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key
 from .costs import Budget, Prices, TokenEstimator
 from .output_modes import (
     AnswerUsage,
-    Completion,
     CompletionRequest,
+    ModelReply,
     OutputModeMemory,
     complete_with_fallback,
 )
@@ -171,7 +171,7 @@ class JudgeClient:
         value: Any = None
         error: JudgeError | None = None
 
-        async def send(request: CompletionRequest) -> Completion:
+        async def send(request: CompletionRequest) -> ModelReply:
             return await self._send(request, usage)
 
         try:
@@ -192,7 +192,7 @@ class JudgeClient:
             self.limits.cache.put(call)
         return JudgeAnswer(value, error, call)
 
-    async def _send(self, request: CompletionRequest, usage: AnswerUsage) -> Completion:
+    async def _send(self, request: CompletionRequest, usage: AnswerUsage) -> ModelReply:
         """Send a request, with its estimated cost reserved in the budget until the reply."""
         budget, cost = self.limits.budget, 0.0
         reserved = 0.0 if budget is None else budget.reserve(self._estimate_cost(request))
@@ -211,7 +211,7 @@ class JudgeClient:
             return 0.0
         return price.cost(self._estimator.prompt_tokens(request), self._estimator.answer_tokens())
 
-    def _cost(self, request: CompletionRequest, reply: Completion, usage: AnswerUsage) -> float:
+    def _cost(self, request: CompletionRequest, reply: ModelReply, usage: AnswerUsage) -> float:
         """Return the cost of a reply and add it to `usage`."""
         price = self.limits.prices.of(self.backend.model, reply.model)
         input_tokens, output_tokens = self._estimator.learn(request, reply)

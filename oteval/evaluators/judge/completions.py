@@ -13,8 +13,8 @@ from typing import Any
 from ...errors import JudgeError
 from .output_modes import (
     COMPLETE_FINISH_REASONS,
-    Completion,
     CompletionRequest,
+    ModelReply,
     normalize_finish_reason,
 )
 
@@ -25,7 +25,7 @@ __all__ = [
     "TokenCounts",
     "attribute",
     "finish_reason",
-    "make_completion",
+    "make_reply",
     "read_completion",
     "read_content",
     "token_count",
@@ -127,7 +127,7 @@ def finish_reason(*sources: Any) -> str:
     return str(next((reason for reason in reasons if reason), ""))
 
 
-def make_completion(
+def make_reply(
     request: CompletionRequest,
     *,
     content: AnswerText,
@@ -137,7 +137,7 @@ def make_completion(
     model: str = "",
     counts: TokenCounts | None = None,
     choices: int = 1,
-) -> Completion:
+) -> ModelReply:
     """Return the reply made of the parts of a message.
 
     Args:
@@ -159,7 +159,7 @@ def make_completion(
     if choices > 1:
         problem = f"the reply has {choices} answers; expected one"
     counts = counts or TokenCounts()
-    return Completion(
+    return ModelReply(
         text,
         value=value,
         refusal=refusal or content.refusal,
@@ -181,7 +181,7 @@ def _call_problem(calls: Sequence[AnswerCall], expected: str) -> str:
     return ""
 
 
-def read_completion(response: Any, request: CompletionRequest) -> Completion:
+def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
     """Return the reply in a whole chat completion, an object or a dict.
 
     Raises:
@@ -193,7 +193,7 @@ def read_completion(response: Any, request: CompletionRequest) -> Completion:
         shown = " ".join(str(response).split())[:300]
         raise JudgeError(f"the server's reply is not a chat completion: {shown}")
     functions = [attribute(call, "function") for call in attribute(message, "tool_calls") or ()]
-    return make_completion(
+    return make_reply(
         request,
         content=read_content(attribute(message, "content")),
         calls=[
@@ -259,10 +259,10 @@ class StreamedCompletion:
         )
         return next(incomplete, reasons[-1] if reasons else "end of the stream")
 
-    def completion(self, request: CompletionRequest) -> Completion:
+    def completion(self, request: CompletionRequest) -> ModelReply:
         """Return the reply."""
         calls = self._calls.values()
-        return make_completion(
+        return make_reply(
             request,
             content=read_content(self._content),
             calls=[AnswerCall(call.name, "".join(call.arguments)) for call in calls],

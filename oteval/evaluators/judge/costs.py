@@ -1,4 +1,4 @@
-"""What language model calls cost: prices, estimates of tokens, and a budget that holds.
+"""The cost of language model calls: prices, estimates of tokens, and a budget that holds.
 
 A budget must know the cost of a request before sending it, and some servers never report token
 counts. `TokenEstimator` fills both gaps, and errs towards more tokens. A model without a known
@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import BudgetSpent, ConfigError
 from ...jsontext import dumps
-from .output_modes import Completion, CompletionRequest
+from .output_modes import CompletionRequest, ModelReply
 
 __all__ = [
     "DEFAULT_ANSWER_TOKENS",
@@ -200,7 +200,7 @@ DEFAULT_ANSWER_TOKENS = 500
 # The most tokens that providers count for an image; its base64 text is thirty times as long.
 _IMAGE_TOKENS = 2000
 # Bounds of the ratio between counted and estimated tokens. A server above the upper bound adds
-# tokens of its own to every prompt.
+# hidden tokens to every prompt.
 _MIN_RATIO, _MAX_RATIO = 0.5, 4.0
 _LETTERS = (string.ascii_letters + " ").encode()
 _ASCII = bytes(range(128))
@@ -247,7 +247,7 @@ class TokenEstimator:
         expected = self._longest_answer or DEFAULT_ANSWER_TOKENS
         return expected if self.answer_limit is None else min(expected, self.answer_limit)
 
-    def learn(self, request: CompletionRequest, completion: Completion) -> tuple[int, int]:
+    def learn(self, request: CompletionRequest, completion: ModelReply) -> tuple[int, int]:
         """Learn from a reply, and return its input and output tokens.
 
         The server's counts are used where it reports them, and estimates otherwise.
@@ -270,7 +270,7 @@ class TokenEstimator:
         return math.ceil(tokens * self._ratio + self._overhead)
 
 
-def _answer_text(completion: Completion) -> str:
+def _answer_text(completion: ModelReply) -> str:
     return completion.text or (dumps(completion.value) if completion.value is not None else "")
 
 

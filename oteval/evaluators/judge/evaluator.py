@@ -6,8 +6,8 @@ explains why, and ``metadata["status"]`` is ``error``, or ``not_evaluated`` if t
 
 Several answers, from repeated questions or a jury, are votes. A bool needs more than half of the
 votes to be true, so a tie fails. Of `choices` the most frequent score wins, and the middle one of
-all votes if several are equally frequent. Continuous scores are averaged. Failed votes are left
-out, and there is no verdict unless more than half of all votes succeeded.
+all votes if several are equally frequent. Continuous scores are averaged. A verdict needs more than
+half of all votes; failed ones are left out.
 """
 
 from __future__ import annotations

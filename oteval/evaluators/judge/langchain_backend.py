@@ -22,11 +22,11 @@ from .completions import (
     TokenCounts,
     attribute,
     finish_reason,
-    make_completion,
+    make_reply,
     read_content,
     token_count,
 )
-from .output_modes import Completion, CompletionRequest, OutputMode, OutputModeRefused
+from .output_modes import CompletionRequest, ModelReply, OutputMode, OutputModeRefused
 
 __all__ = ["LangChainBackend", "is_runnable"]
 
@@ -96,7 +96,7 @@ class LangChainBackend:
         options = repr(sorted(self.structured_output_kwargs.items()))
         return {**found, "structured_output": options}
 
-    async def send(self, request: CompletionRequest) -> Completion:
+    async def send(self, request: CompletionRequest) -> ModelReply:
         """Invoke the runnable."""
         try:
             runnable = self._for_mode(request)
@@ -186,7 +186,7 @@ def _model_name(model: Any) -> str:
     return next((name for name in names if isinstance(name, str) and name), "")
 
 
-def _read_returned(returned: Any, request: CompletionRequest) -> Completion:
+def _read_returned(returned: Any, request: CompletionRequest) -> ModelReply:
     """Return the reply in a runnable's output.
 
     A model's message counts, not LangChain's parsed form of it: the parsers also extract JSON from
@@ -196,16 +196,16 @@ def _read_returned(returned: Any, request: CompletionRequest) -> Completion:
     if isinstance(returned, Mapping) and "raw" in returned and "parsed" in returned:
         parsed, returned = _dumped(returned["parsed"]), returned["raw"]
     if isinstance(returned, str):
-        return Completion(returned)
+        return ModelReply(returned)
     if not hasattr(returned, "content"):
         value = _dumped(returned if returned is not None else parsed)
         if isinstance(value, Mapping):
-            return Completion(None, value=dict(value))
+            return ModelReply(None, value=dict(value))
         raise JudgeError(f"the runnable returned a {type(returned).__name__}; expected a message")
     return _read_message(returned, parsed, request)
 
 
-def _read_message(message: Any, parsed: Any, request: CompletionRequest) -> Completion:
+def _read_message(message: Any, parsed: Any, request: CompletionRequest) -> ModelReply:
     content, calls = read_content(message.content), _tool_calls(message)
     metadata = getattr(message, "response_metadata", None) or {}
     if not calls and not content.text and not content.problem and isinstance(parsed, Mapping):
@@ -217,7 +217,7 @@ def _read_message(message: Any, parsed: Any, request: CompletionRequest) -> Comp
     mode: OutputMode = "tool" if calls else request.mode
     finish = next((metadata[key] for key in _FINISH_KEYS if metadata.get(key)), "")
     extra = getattr(message, "additional_kwargs", None) or {}
-    return make_completion(
+    return make_reply(
         replace(request, mode=mode),
         content=content,
         calls=calls,

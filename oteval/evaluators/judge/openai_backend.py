@@ -23,8 +23,8 @@ from .backends import blocking_only_error, one_line
 from .completions import StreamedCompletion, read_completion, token_count
 from .output_modes import (
     OUTPUT_MODES,
-    Completion,
     CompletionRequest,
+    ModelReply,
     OutputMode,
     OutputModeRefused,
 )
@@ -127,19 +127,19 @@ class OpenAIBackend:
         address, model = self.endpoint
         return {"server": address, "model": model, "options": dict(self.server.options)}
 
-    async def send(self, request: CompletionRequest) -> Completion:
+    async def send(self, request: CompletionRequest) -> ModelReply:
         """Request a chat completion."""
         if self._user_client is None:
-            return await IoCall[Completion](
+            return await IoCall[ModelReply](
                 lambda: self._send_in_background(request), lambda: self._send_on_loop(request)
             )
         if _is_async(self._user_client):
             client = self._with_retries(self._user_client)
-            return await IoCall[Completion](
+            return await IoCall[ModelReply](
                 lambda: _loop.run(self._send_with(client, request)),
                 lambda: self._send_with(client, request),
             )
-        return await IoCall[Completion](
+        return await IoCall[ModelReply](
             lambda: self._send_in_thread(request),
             lambda: asyncio.to_thread(self._send_in_thread, request),
         )
@@ -151,7 +151,7 @@ class OpenAIBackend:
         if client is not None:
             _loop.run(client.close())
 
-    def _send_in_background(self, request: CompletionRequest) -> Completion:
+    def _send_in_background(self, request: CompletionRequest) -> ModelReply:
         """Send a request with the client of the background event loop."""
         with self._lock:
             if self._background_client is None:
@@ -162,7 +162,7 @@ class OpenAIBackend:
             client = self._background_client
         return _loop.run(self._send_with(client, request))
 
-    async def _send_on_loop(self, request: CompletionRequest) -> Completion:
+    async def _send_on_loop(self, request: CompletionRequest) -> ModelReply:
         """Send a request with the client of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._loop_clients:
@@ -172,22 +172,22 @@ class OpenAIBackend:
             await anext(closing)
         return await self._send_with(self._loop_clients[loop][0], request)
 
-    async def _send_with(self, client: Any, request: CompletionRequest) -> Completion:
+    async def _send_with(self, client: Any, request: CompletionRequest) -> ModelReply:
         """Send a request with an asynchronous client, within the timeout."""
         return await self._limit_time(self._complete(client, request))
 
-    def _send_in_thread(self, request: CompletionRequest) -> Completion:
+    def _send_in_thread(self, request: CompletionRequest) -> ModelReply:
         """Send a request with the user's blocking client, within the timeout."""
         try:
             client = self._with_retries(self._user_client)
-            reply: Completion = call_with(
+            reply: ModelReply = call_with(
                 lambda: drive(self._complete(client, request)), {}, self._timeout()
             )
             return reply
         except TimeoutError:
             raise self._timeout_error() from None
 
-    async def _complete(self, client: Any, request: CompletionRequest) -> Completion:
+    async def _complete(self, client: Any, request: CompletionRequest) -> ModelReply:
         """Send a request and read the response; awaits nothing if the client is blocking."""
         is_async = _is_async(client)
         try:
@@ -212,7 +212,7 @@ class OpenAIBackend:
         except Exception as error:
             raise self._explain(error) from error
 
-    async def _limit_time(self, request: Coroutine[Any, Any, Completion]) -> Completion:
+    async def _limit_time(self, request: Coroutine[Any, Any, ModelReply]) -> ModelReply:
         try:
             return await asyncio.wait_for(request, self._timeout())
         except TimeoutError:

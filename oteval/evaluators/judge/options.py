@@ -52,7 +52,7 @@ class ModelOptions(TypedDict, total=False):
             name, a judge, or a dict of options for one server.
         cache: A cache for answers; True caches in memory.
         max_cost: The limit on costs of this evaluator, in US dollars. Every model needs a price.
-            What would exceed the limit is not evaluated.
+            Outputs whose evaluation would exceed the limit are not evaluated.
         max_concurrency: The number of questions in flight, over all threads and event loops.
         prices: For each model ``{"input": ..., "output": ...}``, in US dollars per million tokens.
         harden: Whether to show variables as data between delimiters (True).
@@ -166,8 +166,8 @@ def make_clients(
         is_async: Whether the evaluator is asynchronous.
 
     Raises:
-        ConfigError: There is no judge, a judge has an unknown form, or its price is unknown and
-            its cost limited.
+        ConfigError: A judge is missing or has an unknown form, or its cost is limited and its
+            price unknown.
     """
     jury = options.get("jury")
     if jury is None:

@@ -25,8 +25,8 @@ __all__ = [
     "COMPLETE_FINISH_REASONS",
     "OUTPUT_MODES",
     "AnswerUsage",
-    "Completion",
     "CompletionRequest",
+    "ModelReply",
     "OutputMode",
     "OutputModeMemory",
     "OutputModeRefused",
@@ -86,7 +86,7 @@ class CompletionRequest:
 
 
 @dataclass(frozen=True)
-class Completion:
+class ModelReply:
     """A model's reply.
 
     Attributes:
@@ -138,7 +138,7 @@ class AnswerUsage:
     cost: float | None = None
     is_estimate: bool = False
 
-    def add(self, reply: Completion) -> None:
+    def add(self, reply: ModelReply) -> None:
         """Add a reply."""
         self.input_tokens += reply.input_tokens or 0
         self.output_tokens += reply.output_tokens or 0
@@ -209,7 +209,7 @@ class ParsedAnswer(NamedTuple):
     value: Any
 
 
-Send = Callable[[CompletionRequest], Awaitable[Completion]]
+Send = Callable[[CompletionRequest], Awaitable[ModelReply]]
 
 
 async def complete_with_fallback(
@@ -303,7 +303,7 @@ async def _ask_in_mode(
         raise InvalidAnswer(f"{first}; after a repair turn: {second}") from None
 
 
-async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) -> Completion:
+async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) -> ModelReply:
     """Send a request; raise `JudgeError` if the model refused or was cut off."""
     usage.mode = request.mode
     reply = await send(request)
@@ -324,7 +324,7 @@ def normalize_finish_reason(finish_reason: str) -> str:
     return finish_reason.lower().removeprefix("finish_reason_")
 
 
-def _parse(reply: Completion, schema: AnswerSchema) -> ParsedAnswer:
+def _parse(reply: ModelReply, schema: AnswerSchema) -> ParsedAnswer:
     if reply.problem:
         raise InvalidAnswer(reply.problem)
     json = parse_answer(reply.text) if reply.value is None else reply.value
@@ -355,7 +355,7 @@ def _with_format_instructions(
 
 def _with_repair_instructions(
     messages: Sequence[dict[str, Any]],
-    reply: Completion,
+    reply: ModelReply,
     problem: InvalidAnswer,
     schema: AnswerSchema,
 ) -> Sequence[dict[str, Any]]:

@@ -134,7 +134,7 @@ def do(shape: str, size: int, repeats: int) -> dict[str, Any]:
     Returns:
         ``bytes``, ``spans``, and the best ``cpu_s`` of the repetitions.
     """
-    from oteval.pipeline.memory import rare_cycle_search
+    from oteval.machine import infrequent_gc
     from oteval.reconstruct import reconstruct
 
     if shape == "turns":
@@ -146,7 +146,7 @@ def do(shape: str, size: int, repeats: int) -> dict[str, Any]:
     texts = (v for span in spans for v in span.attributes.values())
     found = {"bytes": sum(map(len, texts)), "spans": len(spans), "cpu_s": math.inf}
     for _ in range(repeats):
-        with rare_cycle_search(), spent() as cost:
+        with infrequent_gc(), spent() as cost:
             trajectories = reconstruct(spans)
         assert sum(len(t.own_messages) for t in trajectories) == expected
         assert not any(t.gaps for t in trajectories)

@@ -1,18 +1,20 @@
-"""The memory, processors and open files that this process may use.
+"""The resources of this process: memory, processors, open files, and garbage collection.
 
-In a container these are the container's limits, read from Linux control groups, version 2 or
-version 1 (cgroups(7)). Without control groups they are the machine's.
+In a container the memory and processors are the container's limits, read from Linux control groups,
+version 2 or version 1 (cgroups(7)). Without control groups they are the machine's.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["memory", "processors", "raise_file_limit"]
+__all__ = ["infrequent_gc", "memory", "processors", "raise_file_limit"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -99,3 +101,18 @@ def raise_file_limit() -> int:
             return soft
         return wanted
     return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+@contextmanager
+def infrequent_gc() -> Iterator[None]:
+    """Collect garbage less often inside the block, which creates millions of objects.
+
+    With the default thresholds, the search for reference cycles takes 40% of the time of loading,
+    and finds none.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..pipeline import Refreshed
+from ..pipeline import RefreshResult
 
 __all__ = ["BackgroundReconstructor", "LargeGroup"]
 
@@ -34,7 +34,7 @@ class LargeGroup:
 
     names: Sequence[str]
     last: Mapping[str, int]
-    refreshed: Refreshed | None = None
+    refreshed: RefreshResult | None = None
     error: Exception | None = None
     reconstructed_meanwhile: set[str] = field(default_factory=set)
 
@@ -57,7 +57,7 @@ class BackgroundReconstructor:
 
     def __init__(
         self,
-        refresh: Callable[[Sequence[str]], Refreshed],
+        refresh: Callable[[Sequence[str]], RefreshResult],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._refresh, self._clock = refresh, clock

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..pipeline import Refreshed, refresh_traces
+from ..pipeline import RefreshResult, refresh_traces
 from ..store import (
     EVERYWHERE,
     MAX_WIDE_RANGES,
@@ -57,7 +57,7 @@ class EndedTraces:
     """
 
     traces: Sequence[CompletedTrace]
-    refreshed: Refreshed | None
+    refreshed: RefreshResult | None
     floor: int
     last_row: int
     is_large: bool = False
@@ -222,7 +222,7 @@ class TraceReconstructor:
     def _hand_over(
         self,
         traces: Sequence[CompletedTrace],
-        refreshed: Refreshed | None,
+        refreshed: RefreshResult | None,
         now: int,
         *,
         is_large: bool = False,
@@ -327,7 +327,7 @@ class TraceReconstructor:
         last: Mapping[str, int] = {name: one.last for name, one in states.items() if one}
         self._background.submit(names, last)
 
-    def _refresh_in_background(self, names: Sequence[str]) -> Refreshed:
+    def _refresh_in_background(self, names: Sequence[str]) -> RefreshResult:
         assert self._background_store is not None
         return refresh_traces(self._background_store, names)
 

@@ -100,7 +100,7 @@ class Scheduler:
             # Runs of other traces may have changed as well, for instance in a conversation.
             if others := sorted(set(refreshed.trace_ids) - names):
                 todo = self._store.live.todo(
-                    traces=others, times=refreshed.times, unjudged=refreshed.fresh
+                    traces=others, times=refreshed.times, unjudged=refreshed.changed
                 )
                 # No row of them is new: their rows were recorded with earlier completions.
                 last_row = ended.last_row
@@ -117,7 +117,7 @@ class Scheduler:
             todo = self._store.live.todo(traces=traces, after=previous)
         else:
             todo = self._store.live.todo(
-                traces=traces, after=previous, times=refreshed.times, unjudged=refreshed.fresh
+                traces=traces, after=previous, times=refreshed.times, unjudged=refreshed.changed
             )
         self._schedule(todo, now, is_old=ended.is_large)
         waits = self._pending.waits_for_score

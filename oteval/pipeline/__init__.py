@@ -1,7 +1,16 @@
-"""The stages put together: what the command line and other programs call.
+"""The pipeline: functions that connect the stages, for the command line and other programs.
 
-`loader` brings files into a store, `reconstructing` makes trajectories of them, `scoring` scores
-them, `exporter` writes them out. Nothing is decided here; each stage owns its logic.
+- `load` reads files into a store; `refresh` reconstructs the trajectories of new spans, and
+  `explain` shows how each span of a trace was used.
+- `score` and `score_trajectories` run the evaluators of a configuration; `check_gates` compares the
+  results with its gates.
+- `export_jsonl` and `export_parquet` write a store's contents to files.
+- `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `retention_tick` apply the
+  retention periods of a configuration.
+
+Each stage owns its logic; nothing is decided here. The classes and functions of `oteval.evaluators`
+and `oteval.reconstruct` in `__all__` are part of the results of these functions, or of the views on
+them.
 """
 
 from __future__ import annotations
@@ -12,7 +21,7 @@ from ..reconstruct import Explanation, SpanAccount
 from .deletion import DeletionPlan, delete_traces, plan_deletion
 from .exporter import export_jsonl, export_parquet
 from .loader import FileReport, LoadReport, load
-from .reconstructing import Places, Refreshed, explain, refresh, refresh_traces
+from .reconstruction import RefreshResult, TraceLocator, explain, refresh, refresh_traces
 from .references import read_messages
 from .retention import archive_before, delete_expired, retention_tick
 from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
@@ -24,11 +33,11 @@ __all__ = [
     "GateResult",
     "LoadReport",
     "Pair",
-    "Places",
-    "Refreshed",
+    "RefreshResult",
     "ScoreRun",
     "SpanAccount",
     "Tally",
+    "TraceLocator",
     "align",
     "archive_before",
     "check_gates",

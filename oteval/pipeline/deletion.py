@@ -1,4 +1,4 @@
-"""Deletion of traces with everything that was made of them, noted in the audit log."""
+"""Deletion of traces with everything that was derived from them, with an entry in the audit log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ..selection import Selection
 from ..store import AuditEntry, DeletedRows, Store
-from .reconstructing import refresh_traces
+from .reconstruction import refresh_traces
 
 __all__ = ["DeletionPlan", "delete_traces", "plan_deletion"]
 
@@ -20,9 +20,10 @@ class DeletionPlan:
 
     Attributes:
         traces: Their ids.
-        neighbours: Traces of the same conversations that stay. Their spans repeat what was said
-            before, and their runs are reconstructed anew.
-        copies: How many references and experiment runs hold copies of the runs; they stay.
+        neighbours: Traces of the same conversations that stay. Their spans repeat earlier messages,
+            and their trajectories are reconstructed again.
+        copies: The number of references and experiment runs with copies of the trajectories. The
+            copies stay.
     """
 
     traces: tuple[str, ...]
@@ -37,13 +38,13 @@ def plan_deletion(
     conversations: Sequence[str] = (),
     selection: Selection | None = None,
 ) -> DeletionPlan:
-    """Return which traces a deletion would delete.
+    """Return the traces that a deletion would delete.
 
     Args:
-        store: The store, its trajectories up to date.
-        trace_ids: Whole ids of traces.
-        conversations: Conversation ids, of which all traces are meant.
-        selection: Runs of which all traces are meant; None for none.
+        store: The store, with its trajectories up to date.
+        trace_ids: Complete ids of traces.
+        conversations: Conversation ids, which stand for all of their traces.
+        selection: Trajectories, which stand for all of their traces; None for none.
     """
     chosen = set(trace_ids)
     if conversations:
@@ -54,8 +55,8 @@ def plan_deletion(
     traces = sorted(chosen)
     if not traces:
         return DeletionPlan(())
-    together = set(store.related.with_conversations(traces)) | set(store.related.by_runs(traces))
-    neighbours = sorted(together - chosen)
+    related = set(store.related.with_conversations(traces)) | set(store.related.by_runs(traces))
+    neighbours = sorted(related - chosen)
     return DeletionPlan(tuple(traces), tuple(neighbours), store.deletion.copies(traces))
 
 
@@ -67,20 +68,20 @@ def delete_traces(
     chosen: Mapping[str, Any],
     on_progress: Callable[[int], None] | None = None,
 ) -> DeletedRows:
-    """Delete traces with everything that was made of them, and note it in the audit log.
+    """Delete traces with everything that was derived from them, and note it in the audit log.
 
     Args:
         store: The store.
         plan: The traces.
-        actor: Who deletes, for the audit log.
-        chosen: What was asked for, for the audit log.
+        actor: The user who deletes, for the audit log.
+        chosen: The filters that the user gave, for the audit log.
         on_progress: Called with the number of traces done.
 
     Returns:
         The number of rows deleted.
 
     Raises:
-        ArchiveMissing: A file of the archive that holds some of the traces is missing.
+        ArchiveMissing: An archived file with some of the traces is missing.
         StoreError: The archive cannot be written.
     """
     store.judge_calls.flush()
@@ -88,7 +89,7 @@ def delete_traces(
     try:
         store.deletion.delete(plan.traces, on_progress, done)
     finally:
-        # Also when it fails or is interrupted: what was deleted until then stays deleted.
+        # Also after an error or an interruption, since rows that were deleted before stay deleted.
         if any(asdict(done).values()):
             detail = {"chosen": dict(chosen), "deleted": asdict(done)}
             store.audit.add(AuditEntry(time.time_ns(), actor, "delete", detail))

@@ -11,10 +11,10 @@ from pathlib import Path
 from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
 from ..ingest import Batch, FilePart, Problem, Table, file_size, read, split_file
+from ..machine import infrequent_gc
 from ..model import ScoredRun, Span
 from ..store import Store, WriteResult
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
-from .memory import rare_cycle_search
 
 __all__ = ["FileReport", "LoadReport", "load"]
 
@@ -126,7 +126,7 @@ def _load_file(store: Store, file: FileReport, on_progress: Progress | None) -> 
     total = file_size(file.path)
     parts = split_file(file.path, PART_SIZE) if (total or 0) >= PARALLEL_SIZE else []
     # One thread decodes while another inserts; DuckDB releases the interpreter lock.
-    with ThreadPoolExecutor(1) as executor, rare_cycle_search(), store.reduced_memory():
+    with ThreadPoolExecutor(1) as executor, infrequent_gc(), store.reduced_memory():
         inserter = _Inserter(store, executor, file.written)
         try:
             done = _take_parts(inserter, file, parts) if parts else _take_batches(inserter, file)

@@ -1,4 +1,4 @@
-"""Retention: what is older than the configuration says goes from the store into the archive."""
+"""Retention: old traces move to the archive, and old trajectories, scores and calls are deleted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HOUR, _DAY = 3600 * _NS, 86_400 * _NS
 def archive_before(retention: Retention, now: int) -> int:
     """Return the time (ns) before which traces are to be archived.
 
-    It is the beginning of a UTC day, so that it is done once a day and in few files; of an hour
-    where traces stay for less than a day.
+    It is the beginning of a UTC day, so that the archive grows once a day and by few files; or of
+    an hour, if traces stay in the database for less than a day.
 
     Args:
         retention: The configuration.
@@ -38,21 +38,21 @@ def retention_tick(
     base: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> ArchiveReport | None:
-    """Archive what is due, if the day has turned since it was last done.
+    """Archive the traces that are due, if there are new ones since the last time.
 
     Args:
-        store: The store; best a `Store.sibling` in a thread of its own, since a day of spans takes
-            a while.
+        store: The store, preferably a `Store.sibling` in a separate thread, since archiving a day
+            takes a while.
         retention: The configuration.
         now: The time (ns).
-        base: The folder that the archive's is relative to; the database's where it is not given.
-        should_stop: Asked between parts of some thousand rows.
+        base: Base directory for the archive path; by default the database's.
+        should_stop: Called between parts of a few thousand rows; a true result ends archiving.
 
     Returns:
-        What was moved; None when it was not due.
+        The counts of archived rows, or None if nothing was due.
 
     Raises:
-        StoreError: It cannot be; what was moved before stays moved.
+        StoreError: Archiving failed. Rows archived before stay archived.
     """
     before = archive_before(retention, now)
     if before <= store.archive.done_before:
@@ -65,9 +65,9 @@ def retention_tick(
 
 
 def delete_expired(store: Store, retention: Retention, now: int) -> DeletedRows:
-    """Delete the runs, scores and cached judgements that are older than a configuration says.
+    """Delete trajectories, scores and judge calls that are older than the configuration allows.
 
-    Runs that a later run continues stay with it. The deletion is noted in the audit log.
+    Trajectories that a later one continues stay with it. The audit log gets an entry.
 
     Args:
         store: The store.

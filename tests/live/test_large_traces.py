@@ -12,7 +12,7 @@ import pytest
 from oteval.live import reconstructor
 from oteval.live.large_traces import BackgroundReconstructor
 from oteval.model import Span
-from oteval.pipeline import Refreshed
+from oteval.pipeline import RefreshResult
 from oteval.store import Store
 
 from .conftest import SECOND, Driver
@@ -64,7 +64,7 @@ class Gate:
         self.asked: list[list[str]] = []
         real = reconstructor.refresh_traces
 
-        def refresh(store: Store, names: Sequence[str], *places: Any) -> Refreshed:
+        def refresh(store: Store, names: Sequence[str], *places: Any) -> RefreshResult:
             if name in names:
                 self.reached.set()
                 self.open.wait(10)
@@ -174,9 +174,9 @@ def test_a_group_that_took_long_rests() -> None:
     """It is taken again after a multiple of the time that it took, others at once."""
     now = [0.0]
 
-    def refresh(names: Sequence[str]) -> Refreshed:
+    def refresh(names: Sequence[str]) -> RefreshResult:
         now[0] += 10.0
-        return Refreshed([*names, "also"], [], [])
+        return RefreshResult([*names, "also"], [], [])
 
     background = BackgroundReconstructor(refresh, lambda: now[0])
     background.submit(["a"], {"a": 1})

@@ -15,7 +15,7 @@ from oteval.live.reconstructor import TraceReconstructor
 from oteval.live.scheduler import Scheduler
 from oteval.live.tracker import ArrivalReader, TraceTracker
 from oteval.model import LogRecord, Span
-from oteval.pipeline import Places, Refreshed, refresh, refresh_traces
+from oteval.pipeline import RefreshResult, TraceLocator, refresh, refresh_traces
 from oteval.store import Store
 
 from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, told
@@ -55,7 +55,7 @@ class Line:
         )
 
 
-def everywhere(store: Store, traces: Sequence[str], _: Places) -> Refreshed:
+def everywhere(store: Store, traces: Sequence[str], _: TraceLocator) -> RefreshResult:
     """Reconstruct traces without knowing where their rows are."""
     return refresh_traces(store, traces)
 

@@ -14,7 +14,7 @@ import pytest
 from oteval.evaluators.scorer import is_drawn
 from oteval.live import pending_evaluations, reconstructor, scheduler
 from oteval.model import Span
-from oteval.pipeline import Places, Refreshed
+from oteval.pipeline import RefreshResult, TraceLocator
 from oteval.store import Store
 
 from ..make import chat
@@ -346,7 +346,7 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     driver.came(*[said(number) for number in range(1, 6)])
     real, tries = reconstructor.refresh_traces, []
 
-    def fails(store: Store, names: list[str], places: Places) -> Refreshed:
+    def fails(store: Store, names: list[str], places: TraceLocator) -> RefreshResult:
         if f"{3:032x}" in names:
             tries.append(len(names))
             raise RecursionError("too deep")

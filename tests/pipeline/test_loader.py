@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.errors import InputError
-from oteval.pipeline import load, loader, reconstructing, refresh
+from oteval.pipeline import load, loader, reconstruction, refresh
 from oteval.store import Store
 
 from ..make import TRACES, told
@@ -224,7 +224,7 @@ def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
 ):
     """One trace on which oteval itself fails has the gap that says so; the others are whole."""
     load(store, [TRACES / "genai_openai_chat.json", TRACES / "httpx_only.json"])
-    real = reconstructing.reconstruct
+    real = reconstruction.reconstruct
     bad = next(iter(store.spans.export().read_all()["trace_id"].to_pylist()))
 
     def fails(spans: Any, logs: Any = ()) -> Any:
@@ -232,7 +232,7 @@ def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
             raise KeyError("surprise")
         return real(spans, logs)
 
-    monkeypatch.setattr(reconstructing, "reconstruct", fails)
+    monkeypatch.setattr(reconstruction, "reconstruct", fails)
     refresh(store)
 
     found = {t.root_span.trace_id: t for t in store.trajectories.read()}

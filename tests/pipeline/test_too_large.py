@@ -10,7 +10,7 @@ from oteval.errors import TooLarge
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Span, Trajectory
-from oteval.pipeline import explain, reconstructing, refresh
+from oteval.pipeline import explain, reconstruction, refresh
 from oteval.store import Store
 
 from ..make import chat
@@ -88,7 +88,7 @@ def test_a_conversation_is_too_large_for_the_trace_that_was_asked_for() -> None:
     with Store() as store:
         for turn in turns:
             store.spans.write([turn])
-            reconstructing.refresh_traces(store, [turn.trace_id])
+            reconstruction.refresh_traces(store, [turn.trace_id])
         found = runs(store)
 
     assert [codes(found[number]) for number in range(1, 5)] == [[], [], [], ["too_large"]]

@@ -1,0 +1,329 @@
+"""Reconstruct the trajectories of stored traces, and store them.
+
+Traces that belong together are reconstructed together: the traces of a conversation, and those that
+`Store.related` finds by their contents. The latter are only known once the first are reconstructed,
+so traces are added until there are no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple, Protocol
+
+from ..errors import NotFound, TooLarge
+from ..machine import infrequent_gc
+from ..model import LogRecord, Span, Trajectory
+from ..reconstruct import Explanation, failed_trajectory, reconstruct
+from ..reconstruct import explain as explain_trace
+from ..store import LooseRun, Range, ReadLimit, Store, merge_ranges
+from ..text import listed
+
+__all__ = ["RefreshResult", "TraceLocator", "explain", "refresh", "refresh_traces"]
+
+# The longest time between a model call and a tool run that it asked for in a separate trace.
+_TOOL_WAIT_NS = 60 * 10**9
+_log = logging.getLogger(__name__)
+
+
+class TraceLocator(Protocol):
+    """Knows where the rows of traces are, so that not the whole store is searched for them."""
+
+    def numbers(self, traces: Sequence[str], /) -> list[Range] | None:
+        """Return the ranges of row numbers of traces, or None if they are unknown."""
+
+    def archived(self, traces: Sequence[str]) -> list[str]:
+        """Return those of some traces that may have archived rows."""
+
+    def with_conversations(self, traces: Sequence[str]) -> list[str]:
+        """Return traces and all others that share conversations, also through third traces."""
+
+
+class _StoreSearch:
+    """A `TraceLocator` that knows nothing, so that the store is searched."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def numbers(self, _traces: Sequence[str]) -> list[Range] | None:
+        return None
+
+    def archived(self, traces: Sequence[str]) -> list[str]:
+        return list(traces)
+
+    def with_conversations(self, traces: Sequence[str]) -> list[str]:
+        return self._store.related.with_conversations(traces)
+
+
+class RefreshResult(NamedTuple):
+    """The traces that were reconstructed.
+
+    Attributes:
+        trace_ids: All of the traces.
+        times: The times (ns) in which their spans begin.
+        changed: The ids of new trajectories and of those with a new revision.
+        without_agent: The traces without any agent: nothing but requests and database calls.
+    """
+
+    trace_ids: list[str]
+    times: list[Range]
+    changed: list[str]
+    without_agent: Sequence[str] = ()
+
+
+def refresh(
+    store: Store,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_without_agent: Callable[[Sequence[str]], None] | None = None,
+) -> int:
+    """Reconstruct the traces that have new spans or log records since the last time.
+
+    Args:
+        store: The store.
+        on_progress: Called with the number of traces done and the number of all.
+        on_without_agent: Called for each page with the traces of nothing but requests and database
+            calls, which give no trajectory.
+
+    Returns:
+        The number of trajectories that are new or changed.
+    """
+    changed, done = 0, 0
+    total = store.pending.count() if on_progress else 0
+    with infrequent_gc():
+        for page in store.pending.pages():
+            result = _refresh_page(store, page, page, _StoreSearch(store))
+            changed += len(result.changed)
+            if on_without_agent and result.without_agent:
+                on_without_agent(result.without_agent)
+            done += len(page)
+            if on_progress:
+                on_progress(done, max(done, total))
+    return changed
+
+
+def refresh_traces(
+    store: Store, trace_ids: Sequence[str], locator: TraceLocator | None = None
+) -> RefreshResult:
+    """Reconstruct some traces and all traces that belong to them.
+
+    Args:
+        store: The store.
+        trace_ids: The traces.
+        locator: Knows where their rows are. By default the store is searched.
+    """
+    locator = locator or _StoreSearch(store)
+    with infrequent_gc():
+        return _refresh_page(store, trace_ids, locator.with_conversations(trace_ids), locator)
+
+
+def explain(store: Store, name: str) -> Explanation:
+    """Return how each span of a trace is used in the reconstruction.
+
+    Args:
+        store: The store, with its trajectories up to date.
+        name: The id of a trace, span or trajectory, or the beginning of a trace's or trajectory's.
+
+    Raises:
+        NotFound: No id begins with the name, or the ids of several traces do.
+        ArchiveMissing: The trace is archived in a missing file.
+    """
+    trace_id = _resolve_trace(store, name)
+    if store.spans.unreachable([trace_id]):
+        store.spans.of_traces([trace_id])  # raises the error that names the file
+    search = _StoreSearch(store)
+    loaded, _ = _reconstruct_together(store, search.with_conversations([trace_id]), search)
+    return explain_trace(trace_id, loaded.spans, loaded.logs)
+
+
+def _resolve_trace(store: Store, name: str) -> str:
+    """Return the id of the only trace that a name of a run, trace or span stands for."""
+    traces = store.spans.traces_of(name)
+    if traces == [name]:
+        return name
+    runs = store.trajectories.of(store.trajectories.beginning(name)[:6]).values()
+    found = dict.fromkeys([*traces, *(run.root_span.trace_id for run in runs)])
+    if not found:
+        raise NotFound(f"no trace, span or trajectory {name!r}; oteval trajectories lists them")
+    if len(found) > 1:
+        raise NotFound(f"{name!r} means several traces: {listed(list(found))}")
+    return next(iter(found))
+
+
+def _refresh_page(
+    store: Store, requested: Sequence[str], page: Sequence[str], locator: TraceLocator
+) -> RefreshResult:
+    """Reconstruct a page of traces and all traces that belong to them, and store the trajectories.
+
+    A page that is too large is halved between conversations. A conversation that is too large by
+    itself gets a placeholder for each requested trace.
+
+    Args:
+        store: The store.
+        requested: The requested traces.
+        page: These traces with their conversations.
+        locator: Knows where their rows are.
+    """
+    try:
+        loaded, trajectories = _reconstruct_together(store, page, locator)
+    except TooLarge as error:
+        conversations = _by_conversation(page, locator)
+        if len(conversations) == 1:
+            return _store_placeholders(store, requested, str(error))
+        middle = len(conversations) // 2
+        parts = []
+        for half in (conversations[:middle], conversations[middle:]):
+            traces = sorted(chain(*half))
+            ours = sorted(set(requested).intersection(traces))
+            parts.append(_refresh_page(store, ours, traces, locator))
+        return RefreshResult(
+            trace_ids=sorted({name for part in parts for name in part.trace_ids}),
+            times=merge_ranges(time for part in parts for time in part.times),
+            changed=[name for part in parts for name in part.changed],
+            without_agent=[name for part in parts for name in part.without_agent],
+        )
+    changed = store.trajectories.write(trajectories, loaded.trace_ids, loaded.times)
+    with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
+    others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
+    return RefreshResult(loaded.trace_ids, loaded.times, changed, list(others))
+
+
+def _by_conversation(page: Sequence[str], locator: TraceLocator) -> list[list[str]]:
+    """Return traces in groups that share conversations, also through third traces."""
+    groups: list[list[str]] = []
+    known: set[str] = set()
+    for name in page:
+        if name not in known:
+            groups.append(locator.with_conversations([name]))
+            known.update(groups[-1])
+    return groups
+
+
+def _store_placeholders(store: Store, traces: Sequence[str], reason: str) -> RefreshResult:
+    """Store trajectories without messages for traces that are too large to be reconstructed."""
+    _log.warning("not reconstructed: %s: %s", ", ".join(traces[:5]), reason)
+    spans = store.spans.first_of_traces(traces)
+    placeholders = [failed_trajectory([span], reason, "too_large") for span in spans]
+    changed = store.trajectories.write(placeholders, [span.trace_id for span in spans])
+    return RefreshResult(list(traces), _times(spans), changed)
+
+
+def _reconstruct_together(
+    store: Store, page: Sequence[str], locator: TraceLocator
+) -> tuple[_LoadedTraces, list[Trajectory]]:
+    """Return a page of traces with all traces that belong to them, and their trajectories.
+
+    Args:
+        store: The store.
+        page: Traces of whole conversations.
+        locator: Knows where their rows are.
+    """
+    loaded = _LoadedTraces(store, locator)
+    loaded.add(page)
+    while True:
+        loaded.add_with_conversations(store.related.by_runs(loaded.trace_ids, loaded.times))
+        found = _reconstruct_all(loaded.spans, loaded.logs)
+        related = _related_by_messages(store, loaded, found) | _related_by_calls(store, found)
+        if not loaded.add_with_conversations(related):
+            return loaded, found
+
+
+class _LoadedTraces:
+    """Traces with their spans and log records, each read once, and the times (ns) of the spans."""
+
+    def __init__(self, store: Store, locator: TraceLocator) -> None:
+        self._store, self._locator = store, locator
+        self._limit = ReadLimit(store.spans.max_bytes)
+        self.trace_ids: list[str] = []
+        self.spans: list[Span] = []
+        self.logs: list[LogRecord] = []
+        self.times: list[Range] = []
+
+    def add(self, traces: Iterable[str]) -> bool:
+        """Read those of some traces that are new and reachable; return whether there are any."""
+        added = self._reachable(sorted(set(traces) - set(self.trace_ids)))
+        if added:
+            spans, logs = self._store.spans.of_traces(
+                added,
+                numbers=self._locator.numbers(added),
+                archived=self._locator.archived(added),
+                limit=self._limit,
+            )
+            self.trace_ids += added
+            self.spans += spans
+            self.logs += logs
+            self.times = _times(self.spans)
+        return bool(added)
+
+    def add_with_conversations(self, traces: Iterable[str]) -> bool:
+        """Add those of some traces that are new with all traces of their conversations."""
+        new = set(traces) - set(self.trace_ids)
+        return bool(new) and self.add(self._locator.with_conversations(sorted(new)))
+
+    def _reachable(self, names: list[str]) -> list[str]:
+        """Return traces without those that have rows in missing files of the archive.
+
+        Their stored trajectories stay. Half of the spans would only give worse ones.
+        """
+        missing = self._store.spans.unreachable(self._locator.archived(names))
+        if missing:
+            _log.warning("%d traces stay as they are: their archive is missing", len(missing))
+        return sorted(set(names) - missing) if missing else names
+
+
+def _times(spans: Iterable[Span]) -> list[Range]:
+    """Return the times (ns) in which the spans of whole traces begin.
+
+    Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
+    times.
+    """
+    found: dict[str, Range] = {}
+    for span in spans:
+        first, last = found.get(span.trace_id, (span.start_ns, span.start_ns))
+        found[span.trace_id] = Range(min(first, span.start_ns), max(last, span.start_ns))
+    return merge_ranges(found.values())
+
+
+def _reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
+    """Reconstruct traces together. If that raises, reconstruct each trace separately.
+
+    A trace that still raises becomes a trajectory with the error, so that it blocks no other trace.
+    """
+    try:
+        return reconstruct(spans, logs)
+    except Exception:
+        by_trace: dict[str, list[Span]] = {}
+        for span in spans:
+            by_trace.setdefault(span.trace_id, []).append(span)
+        if len(by_trace) == 1:
+            return [failed_trajectory(spans, traceback.format_exc(limit=-1).splitlines()[-1])]
+        found: list[Trajectory] = []
+        for trace_id, members in by_trace.items():
+            found += _reconstruct_all(members, [log for log in logs if log.trace_id == trace_id])
+        return found
+
+
+def _related_by_messages(
+    store: Store, loaded: _LoadedTraces, trajectories: Sequence[Trajectory]
+) -> set[str]:
+    """Return the traces with runs that follow or precede those without a conversation id."""
+    runs = [
+        LooseRun(one.service, one.chain, one.follows, one.start_ns)
+        for one in trajectories
+        if not one.conversation_id and (one.chain or one.follows)
+    ]
+    return set(store.related.by_messages(runs, loaded.trace_ids, loaded.times))
+
+
+def _related_by_calls(store: Store, trajectories: Sequence[Trajectory]) -> set[str]:
+    """Return the traces that may record the same model calls by another instrumentation."""
+    keys: dict[bool, set[int]] = {True: set(), False: set()}
+    for trajectory in trajectories:
+        keys[trajectory.agent == ""].update(trajectory.call_keys)
+    # Two recordings of a call overlap, and so do the runs that contain them. A tool in a separate
+    # trace starts soon after the call that asked for it.
+    times = merge_ranges(
+        Range(one.start_ns - _TOOL_WAIT_NS, one.end_ns + _TOOL_WAIT_NS) for one in trajectories
+    )
+    return set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))

@@ -154,9 +154,9 @@ def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     real: Callable[..., Any] = Store().spans.of_traces.__func__  # type: ignore[attr-defined]
 
-    def noted(self: Any, traces: Any, numbers: Any = None, archived: Any = None, *more: Any) -> Any:
-        asked.append((numbers, archived))
-        return real(self, traces, numbers, archived, *more)
+    def noted(self: Any, traces: Any, **ranges: Any) -> Any:
+        asked.append((ranges["numbers"], ranges["archived"]))
+        return real(self, traces, **ranges)
 
     monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)
     parts = [([one], []) for one in turns(12, random.Random(1))]

@@ -1,22 +1,22 @@
 """The exceptions oteval raises, each named for the condition it reports.
 
     OtevalError
-    ├── InputError          a file, stream or message that cannot be read
+    ├── InputError          a file, stream or message cannot be read
     │   └── VariableMissing a variable of a judge's prompt has no value
-    ├── ConfigError         a configuration file or evaluator argument that is wrong
+    ├── ConfigError         a configuration file or an argument of an evaluator is invalid
     ├── StoreError          the database cannot be used
-    │   ├── StoreLocked     another process holds it
-    │   ├── StoreTooNew     a newer oteval wrote it
-    │   ├── NotAStore       the file is no oteval database
-    │   ├── ArchiveMissing  a file that it moved old rows to is not there
-    │   └── TooLarge        what was asked of it has more bytes than can be dealt with at once
-    ├── JudgeError          a judge could not be asked, or gave no verdict
-    │   └── BudgetSpent     what it may cost is spent; it was not asked
-    ├── NotFound            an id or name that nothing has
-    └── NothingEvaluated    a run that had nothing, or too little, to evaluate
+    │   ├── StoreLocked     another process has it open
+    │   ├── StoreTooNew     a newer version of oteval wrote it
+    │   ├── NotAStore       the file is not an oteval database
+    │   ├── ArchiveMissing  a file with archived rows is missing
+    │   └── TooLarge        the result does not fit into memory
+    ├── JudgeError          a judge could not be called, or returned no valid verdict
+    │   └── BudgetSpent     the judge was not called because its budget is spent
+    ├── NotFound            the id or name does not exist
+    └── NothingEvaluated    nothing, or too little, could be evaluated
 
-Every message is one line that names the file, line or key and says what to do.
-This module imports nothing of the package.
+Every message is one line that names the file, line or key, and the remedy.
+This module imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class OtevalError(Exception):
-    """The base of everything oteval raises on purpose."""
+    """The base class of all exceptions that oteval raises on purpose."""
 
 
 class InputError(OtevalError, ValueError):
@@ -48,16 +48,16 @@ class InputError(OtevalError, ValueError):
 
 
 class VariableMissing(InputError, KeyError):
-    """A variable that a judge's prompt shows has no value; the message names it.
+    """A variable of a judge's prompt has no value; the message names it.
 
-    It is a `KeyError` too, which openevals raises.
+    It is also a `KeyError`, as in openevals.
     """
 
     __str__ = Exception.__str__
 
 
 class ConfigError(OtevalError, ValueError):
-    """A configuration or an evaluator's argument is wrong; the message names the key or line."""
+    """A configuration or an evaluator's argument is invalid; the message names the key or line."""
 
 
 class StoreError(OtevalError):
@@ -65,36 +65,36 @@ class StoreError(OtevalError):
 
 
 class StoreLocked(StoreError):
-    """Another process holds the database; the message names it."""
+    """Another process has the database open; the message names it."""
 
 
 class StoreTooNew(StoreError):
-    """The database was written by a newer oteval."""
+    """A newer version of oteval wrote the database."""
 
 
 class NotAStore(StoreError):
-    """The file is not a DuckDB database, or not one of oteval's."""
+    """The file is not a DuckDB database, or not an oteval database."""
 
 
 class ArchiveMissing(StoreError):
-    """A file of archived rows is not there, or cannot be read; the message names it."""
+    """A file with archived rows is missing or cannot be read; the message names it."""
 
 
 class TooLarge(StoreError):
-    """What was asked of the database has more bytes than can be dealt with at once."""
+    """The result of a query has more bytes than can be held in memory."""
 
 
 class JudgeError(OtevalError):
-    """A judge could not be asked, or what it answered is no verdict; the message says why."""
+    """A judge could not be called, or its answer is not a valid verdict; the message says why."""
 
 
 class BudgetSpent(JudgeError):
-    """A judge was not asked, because what it may cost is spent."""
+    """A judge was not called because its budget is spent."""
 
 
 class NotFound(OtevalError, LookupError):
-    """Nothing has the id or name that was asked for."""
+    """The id or name does not exist."""
 
 
 class NothingEvaluated(OtevalError):
-    """Nothing, or less than was asked for, could be evaluated."""
+    """Nothing, or less than required, could be evaluated."""

@@ -1,11 +1,12 @@
-"""JSON text: how oteval writes it, and the one form by which it compares values.
+"""Reading, writing and comparing JSON.
 
-Two values are equal when their canonical texts are: key order does not count, ``1`` equals
-``1.0``, and ``1``, ``true`` and ``"1"`` all differ. The comparison is exact: integers of any
-size, NaN, the infinities and lone surrogates (halves of a UTF-16 pair) equal only themselves.
+Two values are equal if their canonical texts are equal: the order of keys is irrelevant, ``1``
+equals ``1.0``, and ``1``, ``true`` and ``"1"`` are all different. The comparison is exact: integers
+of any size, NaN, the infinities and lone surrogates (halves of a UTF-16 pair) equal only
+themselves.
 
-`loads` and `dumps` are for the world outside, where UTF-8 and standard JSON rule. `loads_exact`
-and `dumps_exact` are for values that are compared, such as the arguments of tool calls.
+`loads` and `dumps` exchange standard JSON in UTF-8 with the outside. `loads_exact` and
+`dumps_exact` preserve values that are compared, such as the arguments of tool calls.
 """
 
 from __future__ import annotations
@@ -33,53 +34,52 @@ __all__ = [
     "restore",
 ]
 
-_MAX_DEPTH = 254  # orjson's own limit when it writes
+_MAX_DEPTH = 254  # the limit of orjson when it writes
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# orjson writes every whole float with ".0" or an exponent; all else is canonical already.
+# orjson writes every whole float with ".0" or an exponent. Its other output is canonical.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 # orjson reads integers of more than 64 bits, which have at least 19 digits, as floats.
 _DIGITS = bytes(48 if 48 <= code < 58 else 32 for code in range(256))
 _LONG_INTEGER = b"0" * 19
-# Python converts no longer integers to decimal text; these are written in hexadecimal.
+# Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value of a JSON text from outside, integers of any size included.
+    """Parse JSON text, with integers of any size.
 
-    Lone surrogates, which no UTF-8 text can hold, become U+FFFD.
+    Lone surrogates, which UTF-8 cannot encode, become U+FFFD.
 
     Raises:
-        ValueError: The text is not valid JSON, an integer has more digits than Python converts
-            (4,300), or it is nested more than 254 levels deep, which Python's recursion would
-            not survive everywhere.
+        ValueError: The text is not valid JSON, an integer has more than 4,300 digits, or the
+            nesting is deeper than 254 levels.
     """
-    value, standard = _parsed(text)
-    if standard:
+    value, is_standard = _parsed(text)
+    if is_standard:
         return value
     return json.loads(encodable(json.dumps(value, ensure_ascii=False)))
 
 
 def loads_exact(text: str | bytes) -> Any:
-    """Return what `loads` does, but lone surrogates as they are.
+    """Parse JSON text like `loads`, but keep lone surrogates.
 
     Raises:
-        ValueError: As for `loads`.
+        ValueError: The text is not valid JSON, or exceeds a limit of `loads`.
     """
     return _parsed(text)[0]
 
 
 def _parsed(text: str | bytes) -> tuple[Any, bool]:
-    """Return a text's value, and whether orjson took it, which knows no lone surrogates."""
+    """Return the parsed value, and whether orjson parsed it, which rejects lone surrogates."""
     try:
-        value, standard = _read(text)
+        value, is_standard = _read(text)
     except RecursionError:
         raise ValueError(f"nested more than {_MAX_DEPTH} levels deep") from None
     if len(text) > _MAX_DEPTH and _brackets(text) > _MAX_DEPTH and _too_deep(value):
         raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
-    return value, standard
+    return value, is_standard
 
 
 def _read(text: str | bytes) -> tuple[Any, bool]:
@@ -113,12 +113,12 @@ def _too_deep(value: Any) -> bool:
 
 
 def restore(text: str | bytes) -> Any:
-    """Return the value of a JSON text that `dumps` or `dumps_exact` wrote."""
+    """Parse JSON text that `dumps` or `dumps_exact` wrote, without limits."""
     return _read(text)[0]
 
 
 def _has_long_integer(text: str | bytes) -> bool:
-    """Return whether a text holds a run of digits that orjson may not read as an integer."""
+    """Return whether a text has so many consecutive digits that orjson may read them as a float."""
     if len(text) < len(_LONG_INTEGER):
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
@@ -126,10 +126,10 @@ def _has_long_integer(text: str | bytes) -> bool:
 
 
 def dumps(value: Any) -> str:
-    """Return compact JSON text that keeps key order and non-ASCII characters.
+    """Return compact JSON text, with keys in their order and non-ASCII characters unescaped.
 
-    The text is valid JSON and valid UTF-8: NaN and the infinities become null, and lone
-    surrogates U+FFFD.
+    The text is standard JSON and valid UTF-8: NaN and the infinities become null, lone surrogates
+    become U+FFFD, and objects that JSON cannot represent become text.
     """
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
@@ -137,16 +137,16 @@ def dumps(value: Any) -> str:
         pass
     try:
         return encodable(_written(value, _standard))
-    except RecursionError:  # json goes deeper, and says it where a value holds itself
+    except RecursionError:  # json goes deeper, and reports a value that contains itself
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
         return encodable(text)
 
 
 def dumps_exact(value: Any) -> str:
-    r"""Return JSON text from which `restore` reads the very same value.
+    r"""Return JSON text from which `restore` reads an identical value.
 
-    It is `dumps`' text but for the two things that standard JSON lacks: NaN and the infinities
-    are written as ``NaN`` and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
+    It differs from the text of `dumps` in two points: NaN and the infinities are written as ``NaN``
+    and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
     """
     try:
         text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
@@ -158,7 +158,7 @@ def dumps_exact(value: Any) -> str:
 
 
 def _all_finite(value: Any) -> bool:
-    """Return whether a value surely holds neither NaN nor an infinity."""
+    """Return whether a value certainly contains neither NaN nor an infinity."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
@@ -169,15 +169,14 @@ def _all_finite(value: Any) -> bool:
 
 
 def encodable(text: str) -> str:
-    """Return text with U+FFFD for every half of a surrogate pair, which UTF-8 cannot hold."""
+    """Return text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def escaped(text: str) -> str:
-    """Return text with JSON's escape for every lone surrogate; two that make a pair become one.
+    """Return text with lone surrogates replaced by JSON escapes, and surrogate pairs joined.
 
-    Other texts stay as they are, so that the result differs for different texts unless one
-    spells out such an escape.
+    Different texts give different results, unless one of them contains such an escape literally.
     """
     if _SURROGATE.search(text) is None:
         return text
@@ -190,7 +189,7 @@ def _joined(pair: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return the one text of all equal values: keys sorted, and 1.0 written as 1."""
+    """Return the text that all equal values share: with sorted keys, and 1.0 written as 1."""
     try:
         text = orjson.dumps(value, str, _OPTIONS).decode()
     except (TypeError, ValueError):
@@ -201,10 +200,10 @@ def canonical(value: Any) -> str:
 
 
 def canonical_object(text: str) -> str | None:
-    """Return what `canonical` returns for the object that a JSON text spells out, in one step.
+    """Return the canonical text of an object in JSON text, faster than parsing and `canonical`.
 
     Returns:
-        The canonical text; None where the text is no plain object and `canonical` is needed.
+        The canonical text; None if the text is not an object, or needs `canonical`.
     """
     try:
         value = orjson.loads(text)
@@ -213,19 +212,19 @@ def canonical_object(text: str) -> str | None:
         found = orjson.dumps(value, None, _OPTIONS).decode()
     except (orjson.JSONDecodeError, TypeError):
         return None
-    # Whole floats, and integers too big for orjson, end in ".0" or have an exponent.
+    # Whole floats, and integers too large for orjson, end in ".0" or have an exponent.
     if ".0" in found or ("e" in found and _WHOLE_FLOAT.search(found)):
         return None
     return found
 
 
 def equal_objects(one: str, two: str) -> bool | None:
-    """Return whether two JSON texts spell out equal objects, as their canonical texts would tell.
+    """Return whether two JSON texts are equal objects, faster than their canonical texts.
 
     Returns:
-        The answer; None where they are no plain objects, or it takes `canonical` to tell.
+        Whether they are equal; None if one is not an object, or only `canonical` can decide.
     """
-    # To Python, true equals 1.
+    # In Python, True equals 1.
     if "true" in one or "false" in one or "true" in two or "false" in two:
         return None
     try:
@@ -236,18 +235,23 @@ def equal_objects(one: str, two: str) -> bool | None:
             return False
     except (orjson.JSONDecodeError, RecursionError):
         return None
-    # Different integers of more than 64 bits may have become the same float.
+    # Different integers of more than 64 bits may have been read as the same float.
     return None if _has_long_integer(one) or _has_long_integer(two) else True
 
 
 def _written(value: Any, number: Callable[[float], Any], *, sort_keys: bool = False) -> str:
-    """Return the JSON text of what orjson does not take: big integers, depth, lone surrogates."""
+    """Return JSON text of values that orjson rejects: large integers, depth, lone surrogates."""
     plain = _plain(value, number)
     return json.dumps(plain, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
 
 
 def _plain(value: Any, number: Callable[[float], Any]) -> Any:
-    """Return a value as what JSON has; `number` says what becomes of floats."""
+    """Return a value of types that JSON has.
+
+    Args:
+        value: The value.
+        number: Converts floats.
+    """
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, float):
@@ -280,7 +284,7 @@ def _key(key: Any) -> str:
 
 
 def _of_object(value: Any) -> Any:
-    """Return what orjson makes of a date, a dataclass and the like; of others, their text."""
+    """Return a date, a dataclass and the like as orjson converts them; other objects as text."""
     try:
         return orjson.loads(orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS))
     except (TypeError, ValueError):
@@ -288,6 +292,6 @@ def _of_object(value: Any) -> Any:
 
 
 def call_hash(name: str, arguments: Any) -> int:
-    """Return a 63-bit hash that two tool calls share when name and arguments are equal."""
+    """Return a 63-bit hash that is equal for tool calls with equal names and arguments."""
     data = escaped(f"{name}\0{canonical(arguments)}").encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -18,14 +18,14 @@ __all__ = ["infrequent_gc", "memory", "processors", "raise_file_limit"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
-_MOST_FILES = 65_536
+_MAX_FILES = 65_536
 
 
 def memory(root: Path = _ROOT) -> int:
     """Return the bytes of memory that this process may use.
 
     Args:
-        root: The folder that has ``proc`` and ``sys``.
+        root: The folder that contains ``proc`` and ``sys``.
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [
@@ -36,10 +36,10 @@ def memory(root: Path = _ROOT) -> int:
 
 
 def processors(root: Path = _ROOT) -> int:
-    """Return how many processors this process may use, at least 1.
+    """Return the number of processors that this process may use, at least 1.
 
     Args:
-        root: The folder that has ``proc`` and ``sys``.
+        root: The folder that contains ``proc`` and ``sys``.
     """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quotas = [tuple(found) for found in _numbers(root, "", "cpu.max") if len(found) == 2]
@@ -56,22 +56,27 @@ def processors(root: Path = _ROOT) -> int:
 
 
 def _numbers(root: Path, controller: str, name: str) -> Iterator[list[int]]:
-    """Yield what a file says in the group of this process and in each above it."""
+    """Yield the numbers in a file of this process's control group and of each group above it."""
     for folder in _groups(root, controller):
         try:
             words = (folder / name).read_text().split()
             yield [int(word) for word in words]
         except (OSError, ValueError):
-            continue  # not there, or "max": no limit
+            continue  # missing, or "max": no limit
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders of the groups of this process; of version 2 for the controller ""."""
+    """Yield the folders of this process's control groups, innermost first.
+
+    Args:
+        root: The folder that contains ``proc`` and ``sys``.
+        controller: The controller of version 1; "" for version 2.
+    """
     mounts = [f"sys/fs/cgroup/{controller}"] if controller else _V2_ROOTS
     path = _path(root, controller)
     for mount in mounts:
         top = root / mount
-        # Inside a container the path may be the host's, while its group is what is mounted there.
+        # Inside a container the path may be the host's, while only its own group is mounted.
         inside = top / path if (top / path).is_dir() else top
         for folder in (inside, *inside.parents):
             if folder.is_relative_to(top):
@@ -91,16 +96,16 @@ def _path(root: Path, controller: str) -> str:
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as it may; return how many."""
+    """Raise the limit of open files as far as allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError):
             return soft
         return wanted
-    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 @contextmanager

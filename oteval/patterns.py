@@ -1,10 +1,10 @@
-r"""Regular expressions of users, matched in time linear in the text.
+r"""Users' regular expressions, matched in time linear in the length of the text.
 
-Python's `re` backtracks: a pattern such as ``(a+)+b`` can keep a process busy for hours, and holds
-the interpreter's lock meanwhile. Patterns that come from a configuration, a command line or a
-request therefore run on RE2, which never backtracks. The syntax is Python's, without look-around
-and back-references, which are errors. ``\d``, ``\w`` and ``\s`` match Unicode as in Python;
-``\b`` sees words of ASCII letters, digits and ``_``.
+Python's `re` backtracks: a pattern such as ``(a+)+b`` can keep a process busy for hours while it
+holds the interpreter's lock. Patterns from a configuration, a command line or a request therefore
+run on RE2, which never backtracks. The syntax is Python's, but look-around and back-references are
+errors. ``\d``, ``\w`` and ``\s`` match Unicode as in Python; ``\b`` only knows words of ASCII
+letters, digits and ``_``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
 
-_LONGEST = 10_000
+_MAX_LENGTH = 10_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
 # RE2's own classes are ASCII. The spaces are those of `str.isspace`.
@@ -26,7 +26,7 @@ _SPACES = (
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 )
 _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES}
-# The same inside brackets, where RE2 has no complement of a group of classes.
+# The complements inside brackets, where RE2 cannot negate a group of classes.
 _OTHERS = {
     "d": r"\P{Nd}",
     "w": r"\p{M}\p{S}\p{Z}\p{C}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}"
@@ -38,22 +38,22 @@ _CODES = {"x": 2, "u": 4, "U": 8}
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used; the message continues a sentence about it."""
+    """A pattern is invalid or unsupported. The message continues a sentence about the pattern."""
 
 
-class Span(NamedTuple):
-    """Where a pattern matches."""
+class MatchRange(NamedTuple):
+    """The range of a match: the index of its first character, and the index after its last."""
 
     start: int
     end: int
 
 
 class Pattern:
-    """A compiled pattern; equal to another of the same text and flags.
+    """A compiled pattern. Patterns with the same text and flags are equal.
 
     Attributes:
         pattern: The text it was compiled from.
-        flags: Its flags, as numbers of `re`.
+        flags: Its flags, as in `re`.
     """
 
     __slots__ = ("_bytes", "_regexp", "flags", "pattern")
@@ -74,23 +74,23 @@ class Pattern:
             f"(?{letters}){pattern}" if letters else pattern
         )
 
-    def search(self, text: str) -> Span | None:
+    def search(self, text: str) -> MatchRange | None:
         """Return the first match in a text."""
         found = self._regexp.search(_encodable(text))
-        return Span(*found.span()) if found else None
+        return MatchRange(*found.span()) if found else None
 
     def fullmatch(self, text: str) -> bool:
         """Return whether the whole text matches."""
         return self._regexp.fullmatch(_encodable(text)) is not None
 
-    def spans(self, text: str) -> list[Span]:
-        """Return all matches in a text that are not empty."""
+    def spans(self, text: str) -> list[MatchRange]:
+        """Return the matches in a text, without empty ones."""
         found = (match.span() for match in self._regexp.finditer(_encodable(text)))
-        return [Span(start, end) for start, end in found if end > start]
+        return [MatchRange(start, end) for start, end in found if end > start]
 
     def replace(self, text: str, replacement: str) -> str:
-        """Return a text with all matches that are not empty replaced by another text."""
-        # In bytes: places need not be counted in characters.
+        """Replace the matches in a text, except empty ones."""
+        # On bytes, so that RE2's offsets need not be converted to characters.
         data, new = _encodable(text).encode(), _encodable(replacement).encode()
         out: BytesIO | None = None
         end = 0
@@ -122,7 +122,7 @@ class Pattern:
 
 
 def compile_pattern(value: str | re.Pattern[str] | Pattern) -> Pattern:
-    """Return a pattern compiled; one that Python's `re` compiled keeps its flags.
+    """Compile a pattern; one that was compiled by Python's `re` keeps its flags.
 
     Raises:
         PatternError: It is invalid, too large, or needs backtracking.
@@ -138,18 +138,18 @@ _LETTERS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL
 
 
 def _encodable(text: str) -> str:
-    """Return text with U+FFFD for halves of surrogate pairs, which UTF-8 cannot hold."""
+    """Return text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 @functools.lru_cache(256)
 def _compiled(pattern: str) -> tuple[int, Any, Any]:
-    """Return a pattern's flags and what RE2 makes of it, for text and for bytes."""
+    """Return a pattern's flags, and the pattern compiled by RE2 for text and for bytes."""
     # Imported here, so that importing oteval stays cheap.
     import re2
 
-    if len(pattern) > _LONGEST:
-        raise PatternError(f"it has more than {_LONGEST} characters")
+    if len(pattern) > _MAX_LENGTH:
+        raise PatternError(f"it has more than {_MAX_LENGTH} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -172,7 +172,7 @@ def _compiled(pattern: str) -> tuple[int, Any, Any]:
 
 
 class _Translation:
-    """A pattern of Python's in RE2's syntax."""
+    """Translates a pattern from Python's syntax to RE2's."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -182,7 +182,7 @@ class _Translation:
         flags = (opening[1] if opening and opening[3] == ")" else "") or ""
         self._is_ascii = "a" in flags
         self._is_verbose = "x" in flags
-        # A `$` of several lines is the same in both; scoped flags are left to RE2.
+        # A multi-line `$` is the same in both syntaxes; RE2 handles scoped flags.
         self._is_multiline = any("m" in found[1] for found in _FLAGS.finditer(pattern))
 
     def text(self) -> str:
@@ -226,7 +226,9 @@ class _Translation:
             self._at += 1
             return "("
         if "x" in found[1] and found[3] == ":":
-            raise PatternError("the flag x must stand at the beginning, for the whole pattern")
+            raise PatternError(
+                "the flag x must be at the beginning of the pattern, and applies to all of it"
+            )
         self._at += found.end()
         kept = "".join(letter for letter in found[1] if letter in "ims")
         cleared = "".join(letter for letter in found[2] or "" if letter in "ims")
@@ -249,7 +251,7 @@ class _Translation:
         self._at += 1
         if char == "]":
             self._in_class = False
-        # RE2 reads [:alpha:] as a class of its own; Python reads the characters.
+        # RE2 reads [:alpha:] as a named class, Python as single characters.
         return r"\[" if char == "[" else char
 
     def _escape(self) -> str:
@@ -268,7 +270,7 @@ class _Translation:
         if letter.lower() in _CLASSES and not self._is_ascii:
             return self._class(letter)
         if letter == "s" and not self._in_class:
-            return r"[\s\x{b}]"  # RE2's has no vertical tab
+            return r"[\s\x{b}]"  # RE2's class lacks the vertical tab
         if letter in "abfnrtvdDsSwWAB":
             return r"\x{8}" if letter == "b" and self._in_class else f"\\{letter}"
         return re.escape(letter) if letter.isascii() else letter

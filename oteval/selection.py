@@ -1,6 +1,6 @@
-"""Which trajectories are meant: the filters of the command line and of ``where`` in oteval.yaml.
+"""Filters for trajectories, from the command line and from ``where`` in oteval.yaml.
 
-A `Selection` can be asked about one trajectory here; the store turns it into a query.
+`Selection.matches` tests one trajectory; the store translates a selection to a query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["EVERYTHING", "Condition", "Selection", "parse_asked", "parse_conditi
 
 _CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
-# What a condition can name, beside `attributes.KEY`.
+# The fields that a condition may name, besides ``attributes.KEY``.
 FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "agent": lambda t: t.agent,
     "service": lambda t: t.service,
@@ -44,8 +44,8 @@ class Condition:
 
     Attributes:
         name: A name of `FIELDS`, or ``attributes.KEY``.
-        operator: One of ``= != ~ > < >= <=``; ``~`` searches a regular expression, in linear time.
-        value: What to compare with, as text.
+        operator: One of ``= != ~ > < >= <=``; ``~`` searches for a regular expression.
+        value: The value to compare with, as text.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Condition:
     value: str
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Return whether the comparison holds; of a field with several values, for any of them."""
+        """Return whether the comparison is true for the field, or for any of its values."""
         actual = self._actual(trajectory)
         if self.operator == "!=":
             return not any(_equal(item, self.value) for item in actual)
@@ -94,24 +94,24 @@ def _compare(actual: Any, operator: str, wanted: str) -> bool:
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition that a ``--where`` text spells out, such as ``errors>0``.
+    """Parse the argument of ``--where``, such as ``errors>0``.
 
     Raises:
-        ConfigError: The text is no condition, or names a field that is not known.
+        ConfigError: The text is not a condition, or its field is unknown.
     """
-    # Stripped beforehand: a pattern that strips takes quadratic time.
+    # Strip first: a pattern with optional trailing spaces takes quadratic time.
     match = _CONDITION.match(text.strip())
     if match is None:
         raise ConfigError(f"--where {text!r}: write FIELD OPERATOR VALUE, for instance errors>0")
     name, operator, value = match[1], match[2], match[3].strip()
     if name not in FIELDS and not name.startswith("attributes."):
         known = ", ".join([*FIELDS, "attributes.KEY"])
-        raise ConfigError(f"--where {text!r}: no field {name!r}; there are {known}")
+        raise ConfigError(f"--where {text!r}: unknown field {name!r}; the fields are {known}")
     if operator == "~":
         try:
             compile_pattern(value)
         except PatternError as error:
-            raise ConfigError(f"--where {text!r}: no regular expression: {error}") from error
+            raise ConfigError(f"--where {text!r}: invalid regular expression: {error}") from error
     if operator[0] in "<>":
         try:
             float(value)
@@ -121,13 +121,13 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_asked(text: str) -> Condition:
-    """Return the condition on a run's question that a text spells out.
+    """Parse a condition on the question of a run.
 
-    ``~refund`` searches a regular expression; any other text is the whole question, after "=" also
-    one that begins with "~" or "=".
+    ``~refund`` searches for a regular expression. Any other text must equal the whole question; a
+    leading "=" allows a question that itself begins with "~" or "=".
 
     Raises:
-        ConfigError: The text is empty, or its regular expression cannot be used.
+        ConfigError: The text is empty, or its regular expression is invalid.
     """
     operator, value = (text[0], text[1:]) if text.startswith(("~", "=")) else ("=", text)
     if not value.strip():
@@ -142,21 +142,22 @@ def parse_asked(text: str) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A choice of trajectories; all that is given must hold, an empty field does not restrict.
+    """A filter for trajectories. All its fields must match; an empty field matches everything.
 
     Attributes:
-        ids: Trajectory ids, or beginnings of them.
-        since_ns: Runs that began at this time or later.
-        until_ns: Runs that began before this time.
-        agents: Agent names, any of them.
-        services: Service names, any of them.
-        conversations: Conversation ids, any of them.
-        models: Models, any of them.
-        attributes: Attribute values of the root span or its resource; a tuple means any of them.
-        conditions: Further comparisons.
-        asked: What the question must be, any of them; a run without a captured question is none.
-        excluded: What must not hold.
-        limit: At most so many, the latest.
+        ids: Trajectory ids or prefixes of them, of which one must match.
+        since_ns: The earliest start of a run, in nanoseconds since the Unix epoch.
+        until_ns: The time before which a run must start, in the same unit.
+        agents: Agent names, of which one must match.
+        services: Service names, of which one must match.
+        conversations: Conversation ids, of which one must match.
+        models: Models, of which a run must have used one.
+        attributes: Attributes of the root span or its resource, each with the allowed values.
+        conditions: Further comparisons, which must all be true.
+        asked: Conditions on the question, of which one must be true. A run whose question was not
+            captured does not match.
+        excluded: A filter that must not match.
+        limit: The most trajectories to select, the latest first; None for all.
     """
 
     ids: tuple[str, ...] = ()
@@ -173,7 +174,7 @@ class Selection:
     limit: int | None = None
 
     def matches(self, trajectory: Trajectory) -> bool:
-        """Return whether a trajectory is among those meant, `limit` aside."""
+        """Return whether the filter, without its `limit`, matches a trajectory."""
         if not self._matches_columns(trajectory):
             return False
         for key, wanted in self.attributes.items():
@@ -199,7 +200,7 @@ class Selection:
 
     @property
     def needs_python(self) -> bool:
-        """Whether something restricts it that is no column of the store."""
+        """Whether it has a restriction that is not a column of the store."""
         return bool(self.attributes or self.conditions or self.asked or self.excluded)
 
 

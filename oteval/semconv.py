@@ -1,7 +1,7 @@
-"""Attribute names that more than one stage needs, in the order in which they are tried.
+"""Attribute names that more than one stage needs, in the order of precedence.
 
-The names are OpenTelemetry's GenAI conventions first, then those of the instrumentations that
-came before them. What only a dialect needs stands in that dialect's file.
+The names of OpenTelemetry's GenAI conventions come first, then those of older instrumentations.
+Names that only one dialect needs are in the file of that dialect.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CONVERSATION_ID = (
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
-# Where an emitter without OTLP's ``eventName`` puts the name of a log event.
+# The name of a log event, from emitters that do not set OTLP's ``eventName``.
 EVENT_NAME = ("event.name", "otel.event.name")
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")
 CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id", "tool_use_id")
@@ -132,7 +132,7 @@ OUTPUT = (
 
 
 def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
-    """Return the first value that is there and not empty among the keys, or None."""
+    """Return the first value of these keys that is neither None nor empty, or None."""
     for key in keys:
         value = attributes.get(key)
         if value is not None and value != "":
@@ -141,6 +141,6 @@ def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def named_event(attributes: Mapping[str, Any]) -> str:
-    """Return the name of a log event that only its attributes have, or ""."""
+    """Return the name of a log event from its attributes, or ""."""
     found = first(attributes, EVENT_NAME)
     return found if isinstance(found, str) else ""

@@ -160,7 +160,7 @@ salt: x
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    where:\n"
             "      conditions:\n        - errors>0\n        - eror>0\n",
-            "x.yaml:6: evaluators.0.where.conditions: --where 'eror>0': no field 'eror'",
+            "x.yaml:6: evaluators.0.where.conditions: --where 'eror>0': unknown field 'eror'",
         ),
         (
             GOOD + "gates:\n  - {evaluator: a, min_pass_rate: high}\n",

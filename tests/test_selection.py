@@ -77,8 +77,8 @@ def test_a_condition_has_three_parts(operator: str):
     [
         ("", "write FIELD OPERATOR VALUE"),
         ("errors", "write FIELD OPERATOR VALUE"),
-        ("color=red", "no field 'color'; there are agent, "),
-        ("agent~(", "no regular expression"),
+        ("color=red", "unknown field 'color'; the fields are agent, "),
+        ("agent~(", "invalid regular expression"),
         ("errors>many", "> compares with a number"),
     ],
 )

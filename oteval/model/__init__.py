@@ -1,20 +1,24 @@
-"""What the stages of oteval hand to each other: frozen, typed values without I/O.
+"""The values that the stages of oteval pass to each other: frozen, typed, without I/O.
 
-A **span** and a **log record** are OpenTelemetry's. A **trajectory** is one agent run: the
-messages exchanged with the model, from the first up to the run's end. In a chat a run is one
-turn, and the trajectory's `messages` also hold the turns before it; `new_from` says where its
-own begin. A **gap** names something that the trace does not hold and why. A **score** is one
-evaluator's verdict on one trajectory; a score that could not be had has a `status` that says
-so and never a number.
+- A **span** and a **log record** are OpenTelemetry's (`telemetry`).
+- A **trajectory** is one agent run: the messages exchanged with the model. In a conversation, a run
+  is one turn; its `messages` include the turns before it, and `new_from` is the index of its own
+  first message. A **gap** is something that a trace does not contain, with the reason
+  (`trajectory`).
+- A **score** is one evaluator's verdict on one trajectory. If there is no verdict, its `status` has
+  the reason, and it has no number. A **reference** is what a trajectory is compared with, and a
+  **label** a person's verdict (`score`).
+- A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
+  evaluator's verdict on a **run** of an experiment (`experiment`).
 
-Times are nanoseconds since the Unix epoch; ids are lower-case hex, as in OTLP/JSON.
+Times are nanoseconds since the Unix epoch, durations nanoseconds. Ids are lower-case hex, as in
+OTLP/JSON.
 """
 
 from __future__ import annotations
 
 from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id, question_of
-from .label import Label
-from .score import Reference, Score, ScoredRun, Status
+from .score import Label, Reference, Score, ScoredRun, Status
 from .telemetry import Attributes, Event, Link, LogRecord, Span
 from .trajectory import (
     Gap,

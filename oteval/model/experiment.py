@@ -1,9 +1,9 @@
-"""Experiments: a dataset's examples, what a system made of each, and how that was judged.
+"""Experiments: the examples of a dataset, a system's output for each, and the feedback on it.
 
-An **example** is an input and perhaps what should come of it. A **dataset** is examples under a
-name; its version is a hash of their content. An **experiment** is what one system made of a
+An **example** is an input, with or without the expected output. A **dataset** is a named list of
+examples; its version is a hash of their content. An **experiment** is the result of one system on a
 dataset: a **run** for each example and repetition, and for each run **feedback** from every
-evaluator. A **vote** is one answer to which of several runs of an example is better.
+evaluator. A **vote** is one answer to the question which of several runs of an example is better.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LONGEST_QUESTION = 2000  # characters
 
 
 def example_id(inputs: Any) -> str:
-    """Return the id of an example that was given none: a hash of its inputs."""
+    """Return the id of an example without an explicit one: a hash of its inputs."""
     return hashlib.blake2b(canonical(inputs).encode(), digest_size=8).hexdigest()
 
 
 def question_of(inputs: Any) -> str:
-    """Return the question in an example's inputs: its last message, or the only text there is.
+    """Return the question in an example's inputs: the last message, or the only text.
 
-    Inputs of another form are returned as JSON; no inputs are "".
+    Other inputs are returned as JSON, and no inputs as "". The question is cut to 2,000 characters.
     """
     value = inputs
     if isinstance(value, Mapping):
@@ -55,10 +55,10 @@ class Example:
     """One case of a dataset.
 
     Attributes:
-        id: By it, runs of several experiments are paired.
-        inputs: What the system is given.
-        reference_outputs: What should come of it, or None.
-        metadata: Whatever else is known of it.
+        id: Pairs the runs of several experiments.
+        inputs: The input of the system.
+        reference_outputs: The expected output, or None.
+        metadata: Further information.
     """
 
     id: str
@@ -68,18 +68,18 @@ class Example:
 
     @property
     def outputs(self) -> Any:
-        """The reference outputs, by LangSmith's name."""
+        """The reference outputs, under their name in LangSmith."""
         return self.reference_outputs
 
     @property
     def title(self) -> str:
-        """A readable name: the id that its author gave it, else the question that it asks."""
+        """A readable name: the explicit id, or else the question."""
         if self.id != example_id(self.inputs):
             return self.id
         return question_of(self.inputs) or self.id
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form, which is also a line of a dataset's file."""
+        """Return the JSON form, which is also a line of a dataset file."""
         return {
             "id": self.id,
             "inputs": self.inputs,
@@ -90,13 +90,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples under a name.
+    """A named list of examples.
 
     Attributes:
         name: The name.
-        examples: The examples, their ids unique.
-        source: Where they came from.
-        created_ns: When it was made.
+        examples: The examples, with unique ids.
+        source: The origin of the examples, such as a file.
+        created_ns: The time of creation.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Dataset:
 
     @property
     def version(self) -> str:
-        """A hash of the examples; equal content has the same version under any name."""
+        """A hash of the examples, which is independent of the name."""
         digest = hashlib.blake2b(digest_size=8)
         for example in self.examples:
             digest.update(canonical(example.as_dict()).encode() + b"\n")
@@ -115,21 +115,21 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What one system made of a dataset.
+    """The result of one system on a dataset, or a comparison of several such results.
 
     Attributes:
-        id: Unique.
-        name: Unique among the experiments of a store.
-        prefix: What the name was made of.
-        description: For people.
-        metadata: Whatever else is known of it.
-        dataset: The dataset's name.
-        dataset_version: Its version.
-        repetitions: How often each example was run.
-        expected: How many runs there will be.
-        kind: ``experiment``, or ``comparison`` of several of them.
-        compared: For a comparison, the names of the experiments.
-        created_ns: When it was begun.
+        id: A unique id.
+        name: A name that is unique in a store.
+        prefix: The part of the name that the user chose.
+        description: A description for people.
+        metadata: Further information.
+        dataset: The name of the dataset.
+        dataset_version: The version of the dataset.
+        repetitions: The number of runs of each example.
+        expected: The number of runs once the experiment is complete.
+        kind: ``experiment`` or ``comparison``.
+        compared: The names of the compared experiments, for a comparison.
+        created_ns: The time of creation.
     """
 
     id: str
@@ -148,20 +148,20 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a system made of one example.
+    """One execution of a system on one example.
 
     Attributes:
-        id: Unique.
+        id: A unique id.
         experiment_id: The experiment.
         example_id: The example.
-        repetition: Which repetition, from 0.
-        inputs: What the system was given.
-        outputs: What came of it; None where it failed.
-        error: Why it failed, or "".
-        trajectory_id: The stored trajectory it is, or "".
-        trajectory: That trajectory, or one made of outputs that are messages; None without.
-        start_ns: When it began.
-        end_ns: When it ended.
+        repetition: The number of the repetition, from 0.
+        inputs: The input of the system.
+        outputs: The output of the system; None if it failed.
+        error: The error if it failed, or "".
+        trajectory_id: The id of the stored trajectory of the run, or "".
+        trajectory: That trajectory, or one built from outputs that are messages; None without.
+        start_ns: The start time.
+        end_ns: The end time.
     """
 
     id: str
@@ -179,21 +179,21 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One figure that an evaluator gave a run, or that it could not.
+    """One evaluator's verdict on a run, or the reason why there is none.
 
     Attributes:
-        run_id: The run; "" for a figure of the experiment as a whole.
-        evaluator: The evaluator.
+        run_id: The run; "" for a verdict on the whole experiment.
+        evaluator: The name of the evaluator.
         version: A hash of its code or configuration.
-        key: The figure's name.
+        key: The name of the metric.
         status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number; a bool's is 1.0 or 0.0.
-        passed: Whether it counts as a pass; None when it has no such notion.
+        score: The number; 1.0 or 0.0 for a boolean.
+        passed: Whether it is a pass; None if the metric has no threshold.
         label: The verdict as a word, or "".
-        comment: Why.
+        comment: The reason for the verdict.
         metadata: Figures that reproduce the verdict.
-        latency_ns: How long the evaluator took.
-        time_ns: When it was given; what one call gave has one time.
+        latency_ns: The duration of the evaluation.
+        time_ns: The time of the evaluation. All verdicts of one call have the same time.
     """
 
     run_id: str
@@ -210,9 +210,9 @@ class Feedback:
     time_ns: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a verdict on something that was not evaluated."""
+        """Refuse a verdict without a successful evaluation."""
         if self.status != "ok" and (self.score is not None or self.passed is not None):
-            raise ValueError(f"feedback with status {self.status!r} can hold no verdict")
+            raise ValueError(f"feedback with status {self.status!r} cannot have a verdict")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -234,19 +234,19 @@ class Vote:
     """One answer of a pairwise evaluator.
 
     Attributes:
-        experiment_id: The comparison it belongs to.
-        evaluator: The evaluator.
+        experiment_id: The comparison.
+        evaluator: The name of the evaluator.
         version: A hash of its code or configuration.
-        key: The question's name.
+        key: The name of the metric.
         example_id: The example.
-        repetition: Which repetition of the runs, from 0.
-        shown: The ids of the runs in the order in which they were shown.
-        scores: A score for each of them, in that order; empty unless `status` is ``ok``.
+        repetition: The number of the repetition, from 0.
+        shown: The ids of the runs, in the order in which the evaluator saw them.
+        scores: The scores of the runs, in that order; empty unless `status` is ``ok``.
         status: ``ok`` or ``error``.
-        comment: Why.
-        metadata: Figures that reproduce it.
-        latency_ns: How long the evaluator took.
-        time_ns: When it was given.
+        comment: The reason for the answer.
+        metadata: Figures that reproduce the answer.
+        latency_ns: The duration of the evaluation.
+        time_ns: The time of the evaluation.
     """
 
     experiment_id: str
@@ -264,5 +264,5 @@ class Vote:
     time_ns: int = 0
 
     def score_of(self, run_id: str) -> float:
-        """Return the score that a run was given."""
+        """Return the score of a run."""
         return self.scores[self.shown.index(run_id)]

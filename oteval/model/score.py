@@ -1,4 +1,4 @@
-"""References, and verdicts on trajectories."""
+"""References, and verdicts on trajectories by evaluators and by people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..jsontext import canonical
 from .trajectory import Message, Trajectory
 
-__all__ = ["Reference", "Score", "ScoredRun", "Status"]
+__all__ = ["Label", "Reference", "Score", "ScoredRun", "Status"]
 
 Status = Literal["ok", "error", "not_evaluated"]
 
@@ -111,3 +111,32 @@ class ScoredRun:
 
     trajectory: Trajectory
     scores: tuple[Score, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A person's verdict on one trajectory, with which a judge's verdicts are compared.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        passed: Whether it passes.
+        evaluator: The evaluator whose question the person answered; "" for any.
+        person: The person's name, or "".
+        note: The reason for the verdict, or "".
+    """
+
+    trajectory_id: str
+    passed: bool
+    evaluator: str = ""
+    person: str = ""
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "trajectory_id": self.trajectory_id,
+            "evaluator": self.evaluator or None,
+            "passed": self.passed,
+            "person": self.person or None,
+            "note": self.note or None,
+        }

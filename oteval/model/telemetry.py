@@ -1,4 +1,4 @@
-"""Spans and log records, as OpenTelemetry has them."""
+"""Spans and log records, as OpenTelemetry defines them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def _telemetry(cls: type[_Class]) -> type[_Class]:
-    """Make a dataclass that the type checker alone keeps frozen.
+    """Make a class a dataclass that is frozen for the type checker only.
 
-    A frozen one of this many fields takes 2 us to make, as long as decoding half a span.
+    A truly frozen instance of so many fields takes 2 us to create, half the time to decode a span.
     """
     return dataclass(slots=True)(cls)
 
@@ -27,9 +27,9 @@ class Event:
 
     Attributes:
         name: The event's name.
-        time_ns: When it happened.
+        time_ns: The time of the event.
         attributes: Its attributes.
-        dropped_attributes: How many attributes the emitter dropped.
+        dropped_attributes: The number of attributes that the emitter dropped.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Link:
     """A link from a span to another.
 
     Attributes:
-        trace_id: The other span's trace.
-        span_id: The other span.
+        trace_id: The trace id of the other span.
+        span_id: The span id of the other span.
         attributes: The link's attributes.
     """
 
@@ -57,9 +57,9 @@ class Link:
 class Span:
     """An OpenTelemetry span.
 
-    Attribute values are the JSON-like Python values of OTLP's AnyValue. The two that JSON cannot
-    hold stay in OTLP/JSON's own form: bytes as ``{"bytesValue": base64}`` and non-finite doubles
-    as ``{"doubleValue": "NaN"}``.
+    Attribute values are OTLP's AnyValue as JSON-like Python values. The two kinds that JSON cannot
+    represent keep the form of OTLP/JSON: bytes are ``{"bytesValue": base64}``, and non-finite
+    doubles are ``{"doubleValue": "NaN"}``.
 
     Attributes:
         trace_id: 32 hex digits.
@@ -67,10 +67,10 @@ class Span:
         parent_id: The parent's span id, or "" for a root.
         name: The span's name.
         kind: OTLP's number: 0 unspecified, 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
-        start_ns: Start time.
-        end_ns: End time.
+        start_ns: The start time.
+        end_ns: The end time.
         status_code: OTLP's number: 0 unset, 1 ok, 2 error.
-        status_message: The status' description.
+        status_message: The description of the status.
         attributes: The attributes.
         events: Span events, in the emitter's order.
         links: Links to other spans.
@@ -80,9 +80,9 @@ class Span:
         resource: The resource's attributes.
         trace_state: The W3C trace state.
         flags: The span flags.
-        dropped_attributes: How many attributes the emitter dropped.
-        dropped_events: How many events the emitter dropped.
-        dropped_links: How many links the emitter dropped.
+        dropped_attributes: The number of attributes that the emitter dropped.
+        dropped_events: The number of events that the emitter dropped.
+        dropped_links: The number of links that the emitter dropped.
         seq: The order of arrival in a store; 0 before it is stored.
     """
 
@@ -122,13 +122,13 @@ class Span:
 
 @_telemetry
 class LogRecord:
-    """An OpenTelemetry log record; several dialects keep message content in them.
+    """An OpenTelemetry log record. Several dialects record messages in them.
 
     Attributes:
-        trace_id: The trace in whose context it was emitted, or "".
-        span_id: The span in whose context it was emitted, or "".
-        time_ns: When it happened; 0 when the emitter left it out.
-        observed_ns: When it was collected.
+        trace_id: The id of the trace in whose context it was emitted, or "".
+        span_id: The id of the span in whose context it was emitted, or "".
+        time_ns: The time of the event; 0 if the emitter omitted it.
+        observed_ns: The time at which it was collected.
         event_name: OTLP's ``eventName``, or the attribute ``event.name`` or ``otel.event.name``.
         severity: OTLP's severity number.
         severity_text: The severity's name.
@@ -137,7 +137,7 @@ class LogRecord:
         scope: The instrumentation scope's name.
         scope_version: The instrumentation scope's version.
         resource: The resource's attributes.
-        dropped_attributes: How many attributes the emitter dropped.
+        dropped_attributes: The number of attributes that the emitter dropped.
         seq: The order of arrival in a store; 0 before it is stored.
     """
 

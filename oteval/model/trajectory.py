@@ -1,4 +1,4 @@
-"""Trajectories and what they are made of."""
+"""Trajectories, and their messages, tool calls and gaps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class SpanRef:
-    """The address of a span."""
+    """The ids that identify a span."""
 
     trace_id: str
     span_id: str
@@ -36,12 +36,12 @@ class SpanRef:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something that a trace does not hold, and why.
+    """Something that a trace does not contain, with the reason.
 
     Attributes:
         code: One of the codes in `oteval.reconstruct.gaps`.
-        detail: One line for people: what is missing and what would bring it.
-        span_id: The span it was found on, or "".
+        detail: One line for people: the missing information, and the remedy.
+        span_id: The id of the span that lacks it, or "".
     """
 
     code: str
@@ -55,16 +55,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool, as the model asked for it.
+    """A tool call as the model requested it.
 
     Attributes:
         name: The tool's name.
-        arguments: The parsed arguments; a string where they are not valid JSON; None where the
-            trace does not hold them.
+        arguments: The parsed arguments; a string if they are not valid JSON, None if the trace does
+            not contain them.
         id: The provider's call id, or "".
-        span_id: The span of the tool's execution, or "".
-        start_ns: When the execution began; 0 when no span shows it.
-        end_ns: When the execution ended; 0 when no span shows it.
+        span_id: The id of the span of the tool's execution, or "".
+        start_ns: The start of the execution; 0 if it has no span.
+        end_ns: The end of the execution; 0 if it has no span.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ToolCall:
     end_ns: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's form of a tool call; arguments are JSON text."""
+        """Return the tool call in OpenAI's format, with its arguments as JSON text."""
         text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
         if self.arguments is None:
             text = ""
@@ -91,15 +91,16 @@ class Message:
     """One message of a trajectory.
 
     Attributes:
-        role: Who said it.
-        content: Its text, or None where there is none or the trace does not hold it.
-        tool_calls: The calls an assistant message asks for.
-        tool_call_id: For a tool message, the call it answers.
-        name: The tool's or participant's name, or "".
+        role: The role of its author.
+        content: Its text; None if it has none, or the trace does not contain it.
+        tool_calls: The tool calls of an assistant message.
+        tool_call_id: The id of the call that a tool message answers.
+        name: The name of the tool or participant, or "".
         is_error: Whether a tool message reports a failure.
-        parts: What is not text: images, audio, files, reasoning; in the emitter's form.
-        span_id: The span the message was read from.
-        trace_id: That span's trace.
+        parts: Content other than text, such as images, audio, files and reasoning, in the emitter's
+            format.
+        span_id: The id of the span that the message was read from.
+        trace_id: The id of that span's trace.
     """
 
     role: str
@@ -113,7 +114,7 @@ class Message:
     trace_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return OpenAI's form of the message; a failed tool message has ``is_error``."""
+        """Return the message in OpenAI's format; a failed tool message has ``is_error``."""
         out: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.parts:
             text = [] if self.content is None else [{"type": "text", "text": self.content}]
@@ -131,13 +132,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that the model calls of a run report.
+    """The token usage that the model calls of a run report.
 
     Attributes:
-        input_tokens: Tokens read, cached ones included.
-        output_tokens: Tokens written, reasoning included.
-        cached_tokens: How many of the input tokens came from a cache.
-        model_calls: How many model calls were made.
+        input_tokens: The input tokens, including cached ones.
+        output_tokens: The output tokens, including reasoning.
+        cached_tokens: The input tokens that came from a cache.
+        model_calls: The number of model calls.
     """
 
     input_tokens: int = 0
@@ -166,12 +167,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What the conversation did not go on with: replaced history, or choices not taken.
+    """Messages that the conversation did not continue with: replaced history or unused choices.
 
     Attributes:
-        at: The index in the trajectory's messages where the replacement begins.
+        at: The index in the trajectory's messages at which the replacement begins.
         messages: The messages that were replaced.
-        span_id: The model call that showed the new history.
+        span_id: The id of the span of the model call with the new history.
     """
 
     at: int
@@ -186,41 +187,41 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One agent run, as its spans tell it.
+    """One agent run, reconstructed from its spans.
 
-    Messages before the run are held by reference to the run before (`history`), so that a long
-    conversation costs linear space.
+    The messages of previous turns are stored by reference to the previous run (`history`), so that
+    a long conversation takes linear space.
 
     Attributes:
         id: A stable hash of the root span's ids.
-        root_span: The run's root span; scores hang on it.
-        trace_ids: The traces that the run's own spans come from.
+        root_span: The root span of the run. Scores are attached to it.
+        trace_ids: The ids of the traces with the run's own spans.
         tail: The messages after those of `history`.
-        new_from: The index in `messages` where this run's own messages begin.
-        history: The run before it in the same conversation, or None.
-        conversation_id: The conversation's id, or "".
-        turn: The run's number in its conversation, from 1.
-        agent: The agent's name, or "".
-        service: The emitting service's name.
-        parent_id: For a sub-agent, the trajectory that called it; else "".
-        parent_call_id: For a sub-agent called as a tool, the id of that call; else "".
-        steps: The graph form: the nodes of the run's turn, as one tuple in the order in which
-            they ran. What ran inside a node or an agent is named ``parent:child``.
-        tools: The definitions of the tools that the model was offered.
+        new_from: The index in `messages` of this run's own first message.
+        history: The previous run of the same conversation, or None.
+        conversation_id: The id of the conversation, or "".
+        turn: The number of the run in its conversation, from 1.
+        agent: The name of the agent, or "".
+        service: The name of the service that emitted the spans.
+        parent_id: For a sub-agent, the id of the trajectory that called it; otherwise "".
+        parent_call_id: For a sub-agent called as a tool, the id of that call; otherwise "".
+        steps: The run as a path in a graph: one tuple with the nodes of its turn in the order of
+            execution. A node inside another node or agent is named ``parent:child``.
+        tools: The definitions of the tools that the model could call.
         models: The models that answered, in order of first use.
-        dialects: The dialects that the run's spans were read with.
-        usage: Tokens used.
-        start_ns: When the run began.
-        end_ns: When it ended.
-        gaps: What is missing, and why.
-        rewrites: History that later calls replaced, and choices not taken.
-        attributes: The short attributes of the resource and the root span, to filter by.
-        chain: A hash over all messages to the run's last answer, by which a later run without
-            a conversation id finds this one.
-        follows: The `chain` of the run that this one's history ends with, or "".
-        call_keys: Hashes by which a recording of the same model calls by another
-            instrumentation finds this one.
-        rev: The revision; late spans make a new one.
+        dialects: The dialects by which the run's spans were read.
+        usage: The token usage.
+        start_ns: The start of the run.
+        end_ns: The end of the run.
+        gaps: The information that is missing from the trace.
+        rewrites: History that later calls replaced, and choices that were not used.
+        attributes: Short attributes of the resource and the root span, for filters.
+        chain: A hash of all messages up to the run's last answer, by which a later run without a
+            conversation id finds its predecessor.
+        follows: The `chain` of the previous run in the history, or "".
+        call_keys: Hashes of the model calls, by which recordings of the same calls by several
+            instrumentations are recognised.
+        rev: The revision. Spans that arrive late cause a new revision.
     """
 
     id: str
@@ -252,7 +253,7 @@ class Trajectory:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """The whole conversation up to the run's end, as far as it is known."""
+        """The known messages of the conversation up to the end of the run."""
         runs: list[tuple[Message, ...]] = []
         run: Trajectory | None = self
         while run is not None:
@@ -262,7 +263,7 @@ class Trajectory:
 
     @cached_property
     def _count(self) -> int:
-        """How many messages there are; each run's is worked out once, and without recursion."""
+        """The number of messages, computed once for each run, and without recursion."""
         line = [self]
         while (before := line[-1].history) is not None and "_count" not in vars(before):
             line.append(before)
@@ -274,19 +275,19 @@ class Trajectory:
 
     @property
     def own_messages(self) -> tuple[Message, ...]:
-        """The messages of this run alone."""
-        # Not by way of `messages`, which would hold every turn's whole history in memory.
+        """The messages of this run, without previous turns."""
+        # Does not use `messages`, which would keep the whole history of every turn in memory.
         start = self.new_from - (self.history._count if self.history else 0)
         return self.tail[start:] if start >= 0 else self.messages[self.new_from :]
 
     @property
     def question(self) -> Message | None:
-        """The first user message of this run whose text is known, or None."""
+        """The first user message of this run with text, or None."""
         asked = (m for m in self.own_messages if m.role == "user" and (m.content or "").strip())
         return next(asked, None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object that ``oteval trajectories --json`` prints."""
+        """Return the JSON form, as printed by ``oteval trajectories --json``."""
         return {
             "trajectory_id": self.id,
             "trace_ids": list(self.trace_ids),
@@ -307,5 +308,5 @@ class Trajectory:
 
 
 def trajectory_id(trace_id: str, span_id: str) -> str:
-    """Return the stable id of the trajectory whose root is the given span (16 hex digits)."""
+    """Return the stable id (16 hex digits) of the trajectory with this root span."""
     return hashlib.blake2b(f"{trace_id}:{span_id}".encode(), digest_size=8).hexdigest()

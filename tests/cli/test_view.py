@@ -117,7 +117,10 @@ def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list
             "--since 'yesterday': write a date, 2026-11-20T08:00, or how long",
         ),
         (["--since", "99999999999w"], "--since '99999999999w': write a date"),
-        (["--where", "eror>0"], "--where 'eror>0': no field 'eror'; there are agent, service"),
+        (
+            ["--where", "eror>0"],
+            "--where 'eror>0': unknown field 'eror'; the fields are agent",
+        ),
         (["--where", "x"], "--where 'x': write FIELD OPERATOR VALUE"),
     ],
 )

@@ -116,5 +116,5 @@ def test_the_list_counts_what_is_there(store: Store):
 def test_feedback_on_what_was_not_evaluated_has_no_verdict():
     """An error can hold neither a number nor a pass."""
     for wrong in ({"score": 0.0, "passed": None}, {"score": None, "passed": False}):
-        with pytest.raises(ValueError, match="can hold no verdict"):
+        with pytest.raises(ValueError, match="cannot have a verdict"):
             replace(SAID, status="error", **wrong)  # type: ignore[arg-type]

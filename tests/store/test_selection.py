@@ -112,8 +112,8 @@ def test_conditions_hold_as_written(condition: str, expected: list[int]):
     [
         ("errors", "write FIELD OPERATOR VALUE, for instance errors>0"),
         ("", "write FIELD OPERATOR VALUE, for instance errors>0"),
-        ("error>0", "no field 'error'; there are agent, service,"),
-        ("tool~(", "no regular expression"),
+        ("error>0", "unknown field 'error'; the fields are agent, service,"),
+        ("tool~(", "invalid regular expression"),
         ("errors>many", "> compares with a number"),
         ("errors<=", "<= compares with a number"),
     ],

@@ -1,5 +1,16 @@
-"""Live scoring: which trajectory is scored when, while traces come in.
+"""The server, live scoring, and recording in the agent's process.
 
-`completion` says when a trace is complete, `rules` keeps the configuration current, `lanes` runs
-what takes its time beside the rest, `budgets` limits it, and `worker` drives them all.
+`oteval serve` consists of three kinds of processes:
+
+- `listener_process` receives requests and writes them to the spool. It opens no database.
+- `storage_process` owns the database. `store_writer` moves requests from the spool to the store,
+  and `scoring_loop` scores traces that have ended.
+- `decoder` processes turn requests into rows.
+
+In live scoring each stage hands a plain record to the next (`scoring_loop` has the picture):
+`tracker` decides that a trace has ended, `reconstructor` makes its trajectories, `scheduler`
+decides which evaluations are due, `evaluator_runner` runs them, and `publisher` hands the scores
+out.
+
+`capture` and `inprocess` record the spans of the agent's process, without a server.
 """

@@ -1,4 +1,4 @@
-"""What the server tells of itself and of its database, as JSON; the HTTP side passes it on."""
+"""The answers of the storage process to /api and /metrics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from ..text import printable_json
 
 __all__ = ["Api"]
 
-_MOST = 1000
+_MAX_LIMIT = 1000
 
 
 class Api:
-    """Answers questions; each in a thread of its own, with a connection of its own."""
+    """Answers questions. Each is asked in another thread, and gets a connection to itself.
+
+    Args:
+        store: The store.
+        state: Returns the state of the process.
+        metrics: Returns the metrics in Prometheus' text format.
+    """
 
     def __init__(
         self, store: Store, state: Callable[[], dict[str, Any]], metrics: Callable[[], bytes]
@@ -33,7 +39,7 @@ class Api:
     def answer(self, question: Mapping[str, Any]) -> bytes:
         """Return the answer to a question: ``{"path": ..., "query": {...}}``.
 
-        What cannot be answered is an object with ``error`` and the HTTP ``status``.
+        The answer to an invalid question is an object with ``error`` and the HTTP ``status``.
         """
         path, query = str(question.get("path", "")), dict(question.get("query") or {})
         try:
@@ -72,7 +78,7 @@ def _list(texts: Any) -> bytes:
 
 
 def _selection(query: Mapping[str, Any]) -> Selection:
-    """Return the selection of a query string's values, each a list."""
+    """Return the selection for the values of a query string, each of which is a list."""
 
     def texts(name: str) -> tuple[str, ...]:
         return tuple(str(value) for value in query.get(name, ()))
@@ -89,7 +95,7 @@ def _selection(query: Mapping[str, Any]) -> Selection:
         conversations=texts("conversation"),
         models=texts("model"),
         conditions=tuple(parse_condition(text) for text in texts("where")),
-        limit=min(number("limit") or 100, _MOST),
+        limit=min(number("limit") or 100, _MAX_LIMIT),
     )
 
 

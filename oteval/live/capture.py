@@ -1,15 +1,16 @@
-"""The spans that end inside a `with` block, and the trajectories they tell: no server, no file.
+"""Capture the spans that end inside a `with` block, and their trajectories, without a server.
 
     with oteval.capture() as run:
         agent.ask("Refund order 17")
     run.trajectory.messages
     run.score("oteval.yaml")
 
-A processor is added once to the tracer provider in use, and hands each span to the captures that
-are open. Where the process has none yet, one is installed. A span belongs to the captures that
-its parent belongs to, so that what an earlier block left running stays out of a later one; a
-span without a known parent belongs to the captures of its context, and where the context was
-lost, in a bare thread, to all open ones.
+A span processor is added once to the tracer provider in use, and hands each span to the open
+captures. Where the process has no provider, one is installed.
+
+A span belongs to the same captures as its parent, so that agents that an earlier block left running
+stay out of a later one. A span without a known parent belongs to the captures of its context. Where
+the context was lost, in a bare thread, it belongs to all open captures.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ __all__ = [
     "scored",
 ]
 
-# Of how many spans it is remembered which captures they belong to.
-_REMEMBERED = 65_536
+# The number of spans whose captures are remembered.
+_MAX_SPANS = 65_536
 
 
 def require_sdk() -> None:
@@ -76,7 +77,7 @@ def require_sdk() -> None:
 
 
 class Capture:
-    """What was recorded inside a `capture` block; also usable while the block runs.
+    """The recording of a `capture` block, usable while the block runs and afterwards.
 
     Attributes:
         db: The database that the block's spans are written to, or ":memory:".
@@ -92,7 +93,7 @@ class Capture:
 
     @property
     def spans(self) -> list[Span]:
-        """The spans that have ended, in that order."""
+        """The spans that have ended, in the order of their ends."""
         return [span_of(span) for span in tuple(self._spans)]
 
     @property
@@ -102,7 +103,7 @@ class Capture:
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        """The agent runs that the spans so far tell of, in order of start."""
+        """The agent runs of the spans so far, in the order of their starts."""
         sizes = (len(self._spans), len(self._logs))
         if self._read != sizes:
             self._trajectories, self._read = reconstruct(self.spans, self.logs), sizes
@@ -110,12 +111,12 @@ class Capture:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The one agent run there is; of a conversation's turns the last, which holds all.
+        """The only agent run; of a conversation, the last turn, which contains all of them.
 
         Sub-agents and traces without messages do not count.
 
         Raises:
-            NotFound: There is none, or there are several.
+            NotFound: No agent run was captured, or several were.
         """
         found = self.trajectories
         spoken = [one for one in found if one.messages and not one.parent_id]
@@ -134,7 +135,7 @@ class Capture:
         return last
 
     def save(self, db: str | Path) -> None:
-        """Write what was captured into a database; what it has already is not written again.
+        """Write the captured spans to a database; those that it has already are not written again.
 
         Raises:
             StoreError: The database cannot be used.
@@ -143,19 +144,19 @@ class Capture:
             self._write(store)
 
     def score(self, config: str | Path | Config, base: str | Path | None = None) -> list[Score]:
-        """Score the captured runs as a configuration says; gates are not looked at.
+        """Score the captured runs with the evaluators of a configuration; gates are ignored.
 
         Args:
-            config: A file as `oteval score -c` takes it, or what `load_config` returns.
-            base: The folder that paths of the configuration are relative to; by default the
-                file's, or the current one.
+            config: A file as for `oteval score -c`, or the result of `load_config`.
+            base: Base directory for paths in the configuration; by default that of the file, or
+                the current one.
 
         Returns:
-            The scores, which a marked test logs as feedback; the capture's database, if it has
+            The scores. A marked test logs them as feedback, and the capture's database, if it has
             one, keeps them.
 
         Raises:
-            ConfigError: The configuration is wrong.
+            ConfigError: The configuration is invalid.
             StoreError: The database cannot be used.
         """
         known, folder = read_config(config, base)
@@ -168,7 +169,7 @@ class Capture:
         refresh(store)
 
     def _stored(self, store: Store) -> list[Trajectory]:
-        """Return the captured runs as a store has them, with the turns before them."""
+        """Return the captured runs from a store, with the turns before them."""
         runs = self.trajectories
         wanted = {run.id for run in runs}
         since = min((run.start_ns for run in runs), default=0)
@@ -187,7 +188,7 @@ def scored(
     trajectories: Iterable[Trajectory],
     announced: set[_Verdict] | None = None,
 ) -> list[Score]:
-    """Score trajectories and announce each score to those who listen to evaluators.
+    """Score trajectories, and announce each score to the listeners of evaluators.
 
     Args:
         store: The store that keeps the scores.
@@ -198,7 +199,7 @@ def scored(
             added.
 
     Raises:
-        ConfigError: The configuration is wrong.
+        ConfigError: The configuration is invalid.
     """
     with unheard():
         found = score_trajectories(store, config, base, trajectories)
@@ -225,10 +226,10 @@ def _result(score: Score) -> dict[str, Any]:
 
 
 def read_config(config: str | Path | Config, base: str | Path | None) -> tuple[Config, Path]:
-    """Return a configuration, read where need be, and the folder its paths are relative to.
+    """Return a configuration, read from its file if necessary, and the base directory of its paths.
 
     Raises:
-        ConfigError: The file cannot be read, or is wrong.
+        ConfigError: The file cannot be read, or is invalid.
     """
     if isinstance(config, Config):
         return config, Path(base or ".")
@@ -242,23 +243,23 @@ def capture(
     """Capture the spans and log records of the agents that run inside the block.
 
     Args:
-        db: The database to write them to at the block's end; by default they stay in memory.
-        tracer_provider: The SDK's provider that the agent uses; by default the global one,
-            which is installed where there is none.
+        db: The database to write them to at the end of the block; by default they stay in memory.
+        tracer_provider: The SDK's provider that the agent uses; by default the global one. If
+            there is none, one is installed.
         logger_provider: The same for log records.
 
     Raises:
-        ConfigError: The provider takes no processors, or the SDK is switched off or not there.
+        ConfigError: The provider accepts no processors, or the SDK is disabled or not installed.
         StoreError: The database cannot be used.
     """
     require_sdk()
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        raise ConfigError("OTEL_SDK_DISABLED is true: no span is made that could be captured")
-    _TAPS.tap(tracer_provider or _tracer_provider(), logger_provider or _logger_provider())
+        raise ConfigError("OTEL_SDK_DISABLED is true: unset it, or no span can be captured")
+    _REGISTRY.attach(tracer_provider or _tracer_provider(), logger_provider or _logger_provider())
     run = Capture(db)
     if db != MEMORY:
-        Store(db).close()  # what is wrong with it is better known before the agent runs
-    with _TAPS.open(run):
+        Store(db).close()  # fail before the agent runs if the database cannot be used
+    with _REGISTRY.open(run):
         yield run
     if db != MEMORY:
         run.save(db)
@@ -291,34 +292,34 @@ _CONTEXT: ContextVar[tuple[Capture, ...]] = ContextVar("oteval_captures", defaul
 _Key = tuple[int, int]
 
 
-class _Taps:
-    """Which captures are open, and which of them each span belongs to."""
+class _CaptureRegistry:
+    """The open captures, and which of them each span belongs to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: list[Capture] = []
         self._owners: OrderedDict[_Key, tuple[Capture, ...]] = OrderedDict()
-        self._tapped: WeakSet[Any] = WeakSet()
+        self._providers: WeakSet[Any] = WeakSet()
 
-    def tap(self, tracer_provider: Any, logger_provider: Any) -> None:
-        """Hear of the spans and log records of two providers, of each once."""
+    def attach(self, tracer_provider: Any, logger_provider: Any) -> None:
+        """Add processors to providers, to each provider once."""
         if not hasattr(tracer_provider, "add_span_processor"):
             raise ConfigError(
-                f"the tracer provider in use ({type(tracer_provider).__name__}) takes no span "
-                "processor; give capture(tracer_provider=...) one of OpenTelemetry's SDK"
+                f"the tracer provider in use ({type(tracer_provider).__name__}) accepts no span "
+                "processors: pass a provider of OpenTelemetry's SDK, capture(tracer_provider=...)"
             )
         with self._lock:
-            if tracer_provider not in self._tapped:
-                tracer_provider.add_span_processor(_SpanTap())
-                self._tapped.add(tracer_provider)
+            if tracer_provider not in self._providers:
+                tracer_provider.add_span_processor(_CaptureSpanProcessor())
+                self._providers.add(tracer_provider)
             can_log = hasattr(logger_provider, "add_log_record_processor")
-            if can_log and logger_provider not in self._tapped:
-                logger_provider.add_log_record_processor(_LogTap())
-                self._tapped.add(logger_provider)
+            if can_log and logger_provider not in self._providers:
+                logger_provider.add_log_record_processor(_CaptureLogProcessor())
+                self._providers.add(logger_provider)
 
     @contextmanager
     def open(self, run: Capture) -> Iterator[None]:
-        """Hand spans to a capture inside the block."""
+        """Keep a capture open inside the block."""
         with self._lock:
             self._open.append(run)
         before = _CONTEXT.get()
@@ -326,7 +327,7 @@ class _Taps:
         try:
             yield
         finally:
-            # Not by a token: a fixture may end in another context than it began in.
+            # Without a token: a fixture may end in another context than it began in.
             _CONTEXT.set(before)
             with self._lock:
                 self._open.remove(run)
@@ -334,23 +335,23 @@ class _Taps:
                     self._forget_spans()
 
     def _forget_spans(self) -> None:
-        """Let go of closed captures, but remember that their spans were not anybody else's."""
+        """Forget the closed captures, but remember that their spans belong to no other."""
         for key in self._owners:
             self._owners[key] = ()
 
     def started(self, key: _Key, parent: _Key | None) -> None:
-        """Note which captures a span belongs to."""
+        """Record which captures a span that started belongs to."""
         with self._lock:
             owners = self._owners.get(parent) if parent is not None else None
             if owners is None:
                 owners = self._current()
             if owners or self._open or parent in self._owners:
                 self._owners[key] = owners
-                if len(self._owners) > _REMEMBERED:
+                if len(self._owners) > _MAX_SPANS:
                     self._owners.popitem(last=False)
 
     def of(self, key: _Key) -> tuple[Capture, ...]:
-        """Return the open captures that a span, or what was logged inside it, belongs to."""
+        """Return the open captures that a span, or a log record inside it, belongs to."""
         with self._lock:
             owners = self._owners.get(key)
             if owners is None:
@@ -362,45 +363,45 @@ class _Taps:
         return mine or tuple(self._open)
 
 
-_TAPS = _Taps()
+_REGISTRY = _CaptureRegistry()
 
 
-class _SpanTap(SpanProcessorBase):
-    """Hands spans to the open captures."""
+class _CaptureSpanProcessor(SpanProcessorBase):
+    """Hands ended spans to the open captures."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
         context, parent = span.context, span.parent
         own = (context.trace_id, context.span_id)
-        _TAPS.started(own, (parent.trace_id, parent.span_id) if parent is not None else None)
+        _REGISTRY.started(own, (parent.trace_id, parent.span_id) if parent is not None else None)
 
     def on_end(self, span: Any) -> None:
         context = span.context
-        for run in _TAPS.of((context.trace_id, context.span_id)):
+        for run in _REGISTRY.of((context.trace_id, context.span_id)):
             run._spans.append(span)
 
     def shutdown(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
         return True
 
 
-class _LogTap(LogProcessorBase):
+class _CaptureLogProcessor(LogProcessorBase):
     """Hands log records to the open captures."""
 
     def on_emit(self, log_record: Any) -> None:
         record = log_record.log_record
-        runs = _TAPS.of((record.trace_id or 0, record.span_id or 0))
+        runs = _REGISTRY.of((record.trace_id or 0, record.span_id or 0))
         if runs:
-            # At once: who emitted the body may change it afterwards.
+            # Convert it now: its emitter may change the body later.
             kept = log_record_of(log_record)
             for run in runs:
                 run._logs.append(kept)
 
     def shutdown(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
         return True

@@ -76,7 +76,7 @@ class LiveEvaluator:
 
 
 def _live_evaluator(rule: BaseRule, prepared: Prepared, given: Limits | None) -> LiveEvaluator:
-    """Return an evaluator with its limits: those under ``budgets``, then those of its own entry."""
+    """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
     limits = given or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})

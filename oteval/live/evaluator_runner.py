@@ -101,7 +101,7 @@ class EvaluatorRunner:
         return [self._finish(outcome) for outcome in outcomes]
 
     def close(self) -> None:
-        """Drop what is queued, and close the evaluator unless it is still running."""
+        """Drop queued evaluations, and close the evaluator unless it is still running."""
         is_busy = self._runner is not None and self._runner.pending > 0
         if self._runner is not None:
             self._runner.close()
@@ -153,7 +153,7 @@ def cost_of(score: Score) -> float:
 
 
 def _known_cost(score: Score) -> float | None:
-    """Return the cost of a score, None when it says nothing about what a call costs."""
+    """Return the cost of a score, None when it does not reveal the cost of a call."""
     cost = cost_of(score)
     is_informative = score.status == "ok" and not score.metadata.get("cached")
     return cost if cost or is_informative else None

@@ -1,4 +1,4 @@
-"""A span processor that writes into a database file, for an agent without a server beside it.
+"""A span processor that writes to a database file, for agents that run without a server.
 
     recorder = oteval.InProcess("runs.duckdb")
     provider.add_span_processor(recorder)
@@ -6,10 +6,9 @@
     ...
     recorder.score("oteval.yaml")
 
-A thread of its own writes what has ended, a batch at a time, so that the agent does not wait for
-the disk. It waits only when that thread is far behind, and no longer than a few seconds; what
-then is lost is counted. One process holds the file at a time, this one; what it forks records
-nothing.
+A thread writes the ended spans in batches, so that the agent does not wait for the disk. It waits
+only when that thread is far behind, and for a few seconds at most; spans that are lost then are
+counted. The file belongs to this process alone. Processes that it forks record nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class InProcess(SpanProcessorBase):
 
     Attributes:
         logs: The log record processor that writes to the same database.
-        dropped: How many spans and log records could not be kept.
-        error: What last kept a batch from being written, or None.
+        dropped: The number of spans and log records that were lost.
+        error: The error of the last batch, None when it was written.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class InProcess(SpanProcessorBase):
         max_waiting: int = 65_536,
         interval: float = 0.5,
     ) -> None:
-        """Open the database and begin to record.
+        """Open the database, and start recording.
 
         Args:
-            db: The database's file, or an open store, which nobody else may use meanwhile.
-            max_waiting: How many spans and log records may wait to be written.
-            interval: How long they wait for others, to be written together (s).
+            db: The path of the database, or an open store, which must not be used elsewhere.
+            max_waiting: The number of spans and log records that may wait to be written.
+            interval: The seconds that they wait for others, to be written together.
 
         Raises:
             ConfigError: OpenTelemetry's SDK is not installed.
@@ -75,22 +74,22 @@ class InProcess(SpanProcessorBase):
         self._pid = os.getpid()
         self.dropped = 0
         self.error: Exception | None = None
-        self.logs = _Logs(self)
+        self.logs = _LogRecorder(self)
         self._thread = threading.Thread(target=self._work, name="oteval-writer", daemon=True)
         self._thread.start()
 
     def on_end(self, span: Any) -> None:
-        """Take an ended span in."""
+        """Record an ended span."""
         self._take(span)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Write what is waiting.
+        """Write all spans and log records that are waiting.
 
         Args:
-            timeout_millis: How long to wait for it (ms).
+            timeout_millis: The time to wait for it (ms).
 
         Returns:
-            Whether all that came so far is written.
+            Whether everything recorded so far is written.
         """
         if os.getpid() != self._pid:
             return False
@@ -101,7 +100,7 @@ class InProcess(SpanProcessorBase):
         return is_done and self.error is None
 
     def shutdown(self) -> None:
-        """Write what is waiting, and close the database; what comes later is dropped."""
+        """Write everything that is waiting, and close the database; later spans are dropped."""
         if os.getpid() != self._pid:
             return
         with self._state:
@@ -115,12 +114,12 @@ class InProcess(SpanProcessorBase):
                 self._store.close()
 
     def trajectories(self, selection: Selection = EVERYTHING) -> list[Trajectory]:
-        """Return the agent runs that the database holds, those of just now included.
+        """Return the agent runs in the database, including those recorded just now.
 
         Args:
-            selection: Which of them.
+            selection: The runs to return.
         """
-        self.force_flush()  # before taking the store, which the writer needs for it
+        self.force_flush()  # not while holding the store, which the thread needs for it
         with self._using:
             return self._read(selection)
 
@@ -130,16 +129,16 @@ class InProcess(SpanProcessorBase):
         base: str | Path | None = None,
         selection: Selection = EVERYTHING,
     ) -> list[Score]:
-        """Score runs of the database as a configuration says, and keep the scores there.
+        """Score runs in the database with the evaluators of a configuration, and keep the scores.
 
         Args:
-            config: A file as `oteval score -c` takes it, or what `load_config` returns.
-            base: The folder that paths of the configuration are relative to; by default the
-                file's, or the current one.
-            selection: Which runs.
+            config: A file as for `oteval score -c`, or the result of `load_config`.
+            base: Base directory for paths in the configuration; by default that of the file, or
+                the current one.
+            selection: The runs to score.
 
         Raises:
-            ConfigError: The configuration is wrong.
+            ConfigError: The configuration is invalid.
         """
         known, folder = read_config(config, base)
         self.force_flush()
@@ -147,7 +146,7 @@ class InProcess(SpanProcessorBase):
             return scored(self._store, known, folder, self._read(selection))
 
     def __enter__(self) -> InProcess:
-        """Return the recorder itself."""
+        """Return the recorder."""
         return self
 
     def __exit__(
@@ -156,7 +155,7 @@ class InProcess(SpanProcessorBase):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write what is waiting, and close the database."""
+        """Write everything that is waiting, and close the database."""
         self.shutdown()
 
     def _read(self, selection: Selection) -> list[Trajectory]:
@@ -215,7 +214,7 @@ class InProcess(SpanProcessorBase):
                     spans.append(span_of(item))
             with self._using:
                 self._store.spans.write(spans, logs)
-        except Exception as error:  # the agent goes on whatever becomes of its spans
+        except Exception as error:  # the agent must not fail because of its spans
             if self.error is None:
                 _LOG.warning("%s: spans cannot be written: %s", self._store.path, error)
             self.error = error
@@ -224,18 +223,18 @@ class InProcess(SpanProcessorBase):
             self.error = None
 
 
-class _Logs(LogProcessorBase):
-    """Takes log records in for a recorder."""
+class _LogRecorder(LogProcessorBase):
+    """Records log records for a recorder."""
 
     def __init__(self, recorder: InProcess) -> None:
         self._recorder = recorder
 
     def on_emit(self, log_record: Any) -> None:
-        # Read at once: who emitted the body may change it afterwards.
+        # Convert it now: its emitter may change the body later.
         self._recorder._take(log_record_of(log_record))
 
     def shutdown(self) -> None:
-        """Write what is waiting; the recorder itself closes the database."""
+        """Write everything that is waiting; the recorder itself closes the database."""
         self._recorder.force_flush()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -103,7 +103,7 @@ def _make_private(config: ServerConfig) -> None:
     """Make the files of the server accessible to their owner only.
 
     Raises:
-        ConfigError: A folder belongs to somebody else; the message says what to do.
+        ConfigError: A folder belongs to somebody else.
     """
     try:
         for folder in (config.spool, config.queues):

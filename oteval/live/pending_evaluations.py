@@ -205,8 +205,8 @@ class PendingEvaluations:
     def take_refillable(self) -> Iterator[tuple[EvaluatorQueue, int]]:
         """Yield the evaluators with capacity for evaluations that the store has.
 
-        Each comes with the completion from which on to look. The caller adds what it finds, and
-        calls `leave_in_store` for the rest.
+        Each comes with the completion from which on to look. The caller adds the evaluations that
+        it finds, and calls `leave_in_store` for the rest.
         """
         for key in list(self._in_store):
             queue = self.queues[key]

@@ -320,7 +320,7 @@ class TraceReconstructor:
         return state.rows if state is not None else 0
 
     def _submit(self, names: Sequence[str]) -> None:
-        """Queue traces for the background, which uses a connection of its own."""
+        """Queue traces for the background thread, which uses another connection."""
         if self._background_store is None:
             self._background_store = self._store.sibling()
         states = {name: self._tracker.state(name) for name in names}

@@ -1,9 +1,9 @@
-"""The redaction rules in force: those of oteval.yaml, read again when the file changes.
+"""The redaction rules in force: those of oteval.yaml, reloaded when the file changes.
 
-Data must never be stored less redacted than a valid configuration says. A file that cannot be
-read therefore changes nothing: the last good rules stay in force. While that may hide new rules,
-the server is not ready. A file counts as changed once it has been the same for two looks, so that
-a file that is half written is not taken for one with fewer rules.
+Data must never be stored less redacted than a valid configuration says. So a file that cannot be
+read changes nothing: the last valid rules stay in force. The file may contain new rules, so the
+server is not ready meanwhile. A file counts as changed once two checks in a row find it the same;
+one that is still being written might lack some of its rules.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from ..ingest.receiver.redaction import RedactionRule, Redactor
 __all__ = ["RedactionRules"]
 
 _log = logging.getLogger(__name__)
+_UNKNOWN = object()
 
 
 class RedactionRules:
-    """The rules of a file.
+    """The redaction rules of a file.
 
     Attributes:
-        redactor: What applies the rules in force.
-        error: Why the file could not be read when that was last tried, or "".
+        redactor: Applies the rules in force.
+        error: The error of the last attempt to read the file, "" when it succeeded.
     """
 
     def __init__(self, path: str, *, is_optional: bool = False) -> None:
@@ -37,61 +38,43 @@ class RedactionRules:
 
         Args:
             path: The file; "" for no rules.
-            is_optional: Whether the file may be missing; there are no rules until it is there.
+            is_optional: Whether the file may be missing; until it exists, nothing is redacted.
 
         Raises:
-            ConfigError: The file cannot be read.
+            ConfigError: The file cannot be read, or is invalid.
         """
         self._path = path
         self._lock = threading.Lock()
         self._copy: Path | None = None
         self._text = ""
-        self._stamp = self._seen = file_stamp(Path(self._path))
+        self._stamp = self._last_stamp = file_stamp(Path(self._path))
         self._section: Any = None
         self._count = self._loads = 0
         self.error = ""
         self._is_stale = False
         self.redactor = Redactor([])
         if path and not (is_optional and self._stamp is None):
-            self._take(read_config(path))
+            self._apply(read_config(path))
 
     def keep_copy(self, path: Path) -> None:
-        """Keep the text of the last good file there, for a storage process that starts again."""
+        """Keep a copy of the last valid file, for a storage process that is started again."""
         self._copy = path
         self._write_copy()
 
     def check(self) -> bool:
-        """Read the file again if it has changed; return whether other rules are in force now."""
+        """Reload the file if it has changed; return whether other rules are in force."""
         with self._lock:
             stamp = file_stamp(Path(self._path))
-            has_settled, self._seen = stamp == self._seen, stamp
+            has_settled, self._last_stamp = stamp == self._last_stamp, stamp
             return stamp != self._stamp and has_settled and self._reload()
 
     def reload(self) -> bool:
-        """Read the file again; return whether other rules are in force now."""
+        """Reload the file; return whether other rules are in force."""
         with self._lock:
             return self._reload()
 
-    def _reload(self) -> bool:
-        if not self._path:
-            return False
-        self._stamp = self._seen = file_stamp(Path(self._path))
-        text = None
-        try:
-            text = read_config(self._path)
-            self._take(text)
-        except OtevalError as error:
-            self._keep(str(error), text)
-        except Exception as error:
-            # Nothing that a file holds may end the watching of it.
-            _log.exception("%s", self._path)
-            self._keep(f"{self._path}: {type(error).__name__}: {error}", text)
-        else:
-            return True
-        return False
-
     def state(self) -> dict[str, Any]:
-        """Return how redaction stands, for /readyz."""
+        """Return the state for /readyz."""
         return {
             "rules": self._count,
             "is_current": not self._is_stale,
@@ -105,7 +88,25 @@ class RedactionRules:
             return ""
         return f"redaction: the last good rules stay in force, not those of the file: {self.error}"
 
-    def _take(self, text: str) -> None:
+    def _reload(self) -> bool:
+        if not self._path:
+            return False
+        self._stamp = self._last_stamp = file_stamp(Path(self._path))
+        text = None
+        try:
+            text = read_config(self._path)
+            self._apply(text)
+        except OtevalError as error:
+            self._reject(str(error), text)
+        except Exception as error:
+            # Whatever is in the file, it must still be checked for the next change.
+            _log.exception("%s", self._path)
+            self._reject(f"{self._path}: {type(error).__name__}: {error}", text)
+        else:
+            return True
+        return False
+
+    def _apply(self, text: str) -> None:
         config = parse_config(text, self._path)
         rules = [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in config.redact]
         self.redactor = Redactor(rules)
@@ -116,15 +117,15 @@ class RedactionRules:
         self._text = text
         self._write_copy()
 
-    def _keep(self, error: str, text: str | None) -> None:
-        """Keep the rules in force; they are current where the file still has the same ones."""
+    def _reject(self, error: str, text: str | None) -> None:
+        """Keep the rules in force. They are current if the file still has the same ones."""
         section = self._section_of(text)
         self._is_stale = section is _UNKNOWN or section != self._section
         self.error = error
         _log.error("the last good redaction rules stay in force: %s", error)
 
     def _section_of(self, text: str | None) -> Any:
-        """Return the section ``redact`` of a file, as far as it can be read."""
+        """Return the section ``redact`` of a file, `_UNKNOWN` when it cannot be read."""
         try:
             value = read_yaml(text or "", self._path)[1]
         except OtevalError:
@@ -135,7 +136,7 @@ class RedactionRules:
         if self._copy is None or not self._path:
             return
         if not self._text:
-            # Rules of an earlier server, for a file that is no longer there, are not ours.
+            # The copy of an earlier server does not belong to a file that is missing now.
             self._copy.unlink(missing_ok=True)
             return
         partial = self._copy.with_name(f"{self._copy.name}.{os.getpid()}")
@@ -144,6 +145,3 @@ class RedactionRules:
             partial.replace(self._copy)
         except OSError as error:
             _log.warning("%s: cannot be written: %s", self._copy, error.strerror)
-
-
-_UNKNOWN = object()

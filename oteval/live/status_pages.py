@@ -76,7 +76,7 @@ class ServerStatus:
         }
 
     def _reasons(self, storage: Mapping[str, Any]) -> list[str]:
-        """Return why the server is not ready; empty strings where there is no reason."""
+        """Return why the server is not ready, with empty strings among the reasons."""
         failure = self._storage.failure
         return [
             "the server is stopping" if self._is_stopping() else self._spool.refusing(),

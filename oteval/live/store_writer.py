@@ -43,7 +43,7 @@ _WIDE_ROW, _WIDE_MEMORY_FACTOR = 64 << 10, 4
 
 @dataclass
 class WriterStatistics:
-    """What the writer has done since it was started.
+    """Counts since the writer was started.
 
     Attributes:
         spans: Spans stored.
@@ -75,7 +75,7 @@ class StoreWriter:
     """Stores the spooled requests, in a thread.
 
     Attributes:
-        statistics: What it has done.
+        statistics: Counts since it was started.
         error: The exception that stopped it, None while it runs.
         position: The position up to which the spool is stored.
         stored: The position that the store had at the start.

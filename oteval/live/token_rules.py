@@ -1,7 +1,7 @@
-"""The tokens in force: those of the file that ``--tokens`` names, read again when it changes.
+"""The tokens in force: those of the file of ``--tokens``, reloaded when it changes.
 
-A file that cannot be read changes nothing: the tokens in force stay so, and the state says why. A
-revoked token would otherwise be let in, or everybody shut out, by a typing mistake.
+A file that cannot be read changes nothing: the tokens in force stay, and /readyz says why. After a
+typing error, a revoked token must not work again, and nobody must be locked out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class TokenRules:
-    """Keeps an `Access` at the tokens of a file.
+    """Keeps an `Access` up to date with the tokens of a file.
 
     Attributes:
-        error: Why the file could not be read when that was last tried, or "".
+        error: The error of the last attempt to read the file, "" when it succeeded.
     """
 
     def __init__(self, path: str, access: Access) -> None:
@@ -33,43 +33,43 @@ class TokenRules:
 
         Args:
             path: The file; "" for none.
-            access: Decides by the tokens; those that it has stay in force beside the file's.
+            access: Decides by the tokens. The tokens that it has now stay, beside the file's.
 
         Raises:
-            ConfigError: The file cannot be read.
+            ConfigError: The file cannot be read, or is invalid.
         """
         self._path, self._access = path, access
-        self._always = access.tokens
+        self._permanent = access.tokens
         self._stamp = file_stamp(Path(self._path))
         self._count = 0
         self.error = ""
         if path:
-            self._take()
+            self._apply()
 
     def check(self) -> None:
-        """Read the file again if it has changed."""
+        """Reload the file if it has changed."""
         stamp = file_stamp(Path(self._path))
         if self._path and stamp != self._stamp:
             self._stamp = stamp
             self.reload()
 
     def reload(self) -> None:
-        """Read the file again, and log its errors."""
+        """Reload the file, and log its errors."""
         if not self._path:
             return
         try:
-            self._take()
+            self._apply()
         except ConfigError as error:
             self.error = str(error)
-            _log.error("the tokens in force stay so: %s", error)
+            _log.error("the old tokens stay in force: %s", error)
         else:
             _log.info("%d tokens of %s are in force", self._count, self._path)
 
     def state(self) -> dict[str, Any]:
-        """Return how the tokens stand, for /readyz; it names none."""
+        """Return the state for /readyz, without any token."""
         return {"tokens": self._count, "error": self.error}
 
-    def _take(self) -> None:
+    def _apply(self) -> None:
         found = [
             Token(
                 entry.name,
@@ -80,18 +80,18 @@ class TokenRules:
             )
             for entry in load_tokens(self._path)
         ]
-        self._refuse_open(found)
-        self._access.replace([*self._always, *found])
+        self._check_permissions(found)
+        self._access.replace([*self._permanent, *found])
         self._count = len(found)
         self.error = ""
 
-    def _refuse_open(self, found: Sequence[Token]) -> None:
-        """Refuse tokens after which everybody may do something that needed a token before.
+    def _check_permissions(self, found: Sequence[Token]) -> None:
+        """Check that a permission which needs a token now still needs one.
 
         Raises:
-            ConfigError: They are such.
+            ConfigError: The file has no token for it, so that everybody would have it.
         """
-        permitted = {token.may for token in (*self._always, *found)}
+        permitted = {token.may for token in (*self._permanent, *found)}
         for permission in ("ingest", "read"):
             if self._access.needs(permission) and permission not in permitted:
                 raise ConfigError(

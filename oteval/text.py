@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["counted", "listed", "printable", "printable_json", "shown_url"]
+__all__ = ["counted", "listed", "printable", "printable_json", "seconds", "shown_url"]
 
 # Everything that a terminal interprets, except newline and tab: C0 and C1 controls, bidirectional
 # marks, invisible tags. Also characters that neither UTF-8 nor XML can encode.
@@ -37,6 +37,25 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def seconds(value: str | float) -> float:
+    """Return a duration in seconds: a number, or a text such as ``500ms``, ``5s``, ``2m``, ``1h``.
+
+    Raises:
+        ValueError: The text is no duration.
+    """
+    text = str(value).strip()
+    for unit, factor in _UNITS.items():
+        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
+            return float(text[: -len(unit)]) * factor
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m") from None
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _plural(noun: str) -> str:

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from oteval.config import Config, MatchRule, PythonRule, load_config, parse_config, seconds
+from oteval.config import Config, load_config, parse_config
 from oteval.errors import ConfigError
+from oteval.evaluators import TrajectoryMatch
+from oteval.evaluators.functions import FunctionEvaluator
+from oteval.text import seconds
 
 RULE = "  - {name: a, type: trajectory_match, reference: r.json}\n"
 MATCH = "evaluators:\n  - name: a\n    type: trajectory_match\n"
@@ -28,15 +31,12 @@ def test_the_demo_is_a_configuration():
     config = parse_config((resources.files("oteval.demo") / "oteval.yaml").read_text())
 
     first, second = config.evaluators
-    assert isinstance(first, MatchRule)
-    assert (first.name, first.mode, first.tool_args, first.scope) == (
-        "refund-calls",
-        "unordered",
-        "exact",
-        "turn",
-    )
-    assert isinstance(second, MatchRule)
-    assert (second.view, second.effect_tools) == ("effects", ["refund_order"])
+    match = first.evaluator
+    assert isinstance(match, TrajectoryMatch)
+    assert (first.name, first.scope) == ("refund-calls", "turn")
+    assert (match.trajectory_match_mode, match.tool_args_match_mode) == ("unordered", "exact")
+    assert isinstance(second.evaluator, TrajectoryMatch)
+    assert (second.evaluator.view, second.evaluator.effect_tools) == ("effects", ["refund_order"])
     assert config.gates[0].min_pass_rate == 0.95
 
 
@@ -74,9 +74,9 @@ salt: x
     assert selection.agents == ("x", "y")
     assert selection.excluded is not None
     assert selection.excluded.attributes == {"env": ("staging",), "n": ("1",)}
-    assert isinstance(b, PythonRule)
-    assert isinstance(c, PythonRule)
-    assert (b.timeout, c.timeout) == (120.0, 5.0)
+    assert isinstance(b.evaluator, FunctionEvaluator)
+    assert isinstance(c.evaluator, FunctionEvaluator)
+    assert (b.evaluator.timeout, c.evaluator.timeout) == (120.0, 5.0)
 
 
 @pytest.mark.parametrize(

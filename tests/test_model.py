@@ -40,15 +40,21 @@ def line(length: int, **fields: Any) -> Trajectory:
 def test_what_was_not_evaluated_has_no_verdict(status: Any, verdict: dict[str, Any]):
     """An error is never a 0, and not evaluated is never a pass."""
     with pytest.raises(ValueError, match=status):
-        Score("t", "trace", "span", "e", "v", status, **verdict)
+        Score("t", "trace", "span", "e", "v", status=status, **verdict)
 
 
 def test_an_evaluated_score_says_all_it_knows():
     """The object of ``oteval score --json`` has every field, and None for what is empty."""
     full = Score(
-        "t", "trace", "span", "e", "v", "ok", 1.0, "good", True, "why", {"n": 1}, sample_p=0.5
+        *("t", "trace", "span", "e", "v"),
+        score=1.0,
+        label="good",
+        passed=True,
+        comment="why",
+        metadata={"n": 1},
+        sample_p=0.5,
     )
-    empty = Score("t", "trace", "span", "e", "v", "error", comment="boom")
+    empty = Score("t", "trace", "span", "e", "v", status="error", comment="boom")
 
     assert full.as_dict() == {
         "trajectory_id": "t",

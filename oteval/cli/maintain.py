@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from ..config import DEFAULT_PATH, Retention, load_config, seconds
+from ..config import DEFAULT_PATH, Retention, load_config
 from ..errors import ConfigError
 from ..pipeline import archive_before, delete_expired
 from ..show import deleted_text
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
-from ..text import counted
+from ..text import counted, seconds
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]

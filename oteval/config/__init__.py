@@ -6,47 +6,30 @@ JSON schema of the file is ``oteval config schema``.
 
 from __future__ import annotations
 
+from .base import DatasetReference, ExampleReference, ReferenceSource, StoredReference, Where
+from .evaluators import EvaluatorSettings
 from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config, read_config
 from .live import Completion, Endpoint, Forward, Limits, Metrics, Redaction, resolved
 from .retention import DEFAULT_ARCHIVE, Retention
-from .rules import (
-    RULES,
-    BaseRule,
-    DatasetReference,
-    ExampleReference,
-    JudgeRule,
-    MatchRule,
-    PythonRule,
-    ReferenceSource,
-    Rule,
-    StoredReference,
-    Where,
-    seconds,
-)
 from .tokens import TokenEntry, load_tokens
 from .yaml_text import read_yaml
 
 __all__ = [
     "DEFAULT_ARCHIVE",
     "DEFAULT_PATH",
-    "RULES",
-    "BaseRule",
     "Completion",
     "Config",
     "DatasetReference",
     "Endpoint",
+    "EvaluatorSettings",
     "ExampleReference",
     "Forward",
     "Gate",
-    "JudgeRule",
     "Limits",
-    "MatchRule",
     "Metrics",
-    "PythonRule",
     "Redaction",
     "ReferenceSource",
     "Retention",
-    "Rule",
     "StoredReference",
     "TokenEntry",
     "Where",
@@ -56,5 +39,4 @@ __all__ = [
     "read_config",
     "read_yaml",
     "resolved",
-    "seconds",
 ]

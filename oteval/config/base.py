@@ -1,4 +1,4 @@
-"""What every evaluator of oteval.yaml has, and the parts that several types share."""
+"""Parts of oteval.yaml that several settings share: filters, and where references come from."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ from pydantic import (
 from ..selection import Condition, Selection, parse_asked, parse_condition
 
 __all__ = [
-    "BaseRule",
     "DatasetReference",
     "ExampleReference",
     "ReferenceSource",
     "StoredReference",
     "Strict",
-    "Texts",
     "Where",
-    "seconds",
 ]
 
 Texts = str | list[str]
@@ -144,31 +141,3 @@ ReferenceSource = Annotated[
     | Annotated[ExampleReference, Tag("ExampleReference")],
     Discriminator(_reference_kind),
 ]
-
-
-class BaseRule(Strict):
-    """What all types of evaluators have."""
-
-    name: str = Field(min_length=1, description="Unique; the score's name.")
-    where: Where = Field(Where(), description="Which trajectories it looks at.")
-    sample: float = Field(1.0, ge=0.0, le=1.0, description="The share of traces that is scored.")
-    scope: Literal["turn", "conversation"] = Field(
-        "turn", description="Whether it sees the run's own messages or the whole conversation."
-    )
-
-
-def seconds(value: str | float) -> float:
-    """Return a duration in seconds: a number, or a text such as ``500ms``, ``5s``, ``2m``, ``1h``.
-
-    Raises:
-        ValueError: The text is no duration.
-    """
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-    text = str(value).strip()
-    for unit, factor in units.items():
-        if text.endswith(unit) and text[: -len(unit)].replace(".", "", 1).isdigit():
-            return float(text[: -len(unit)]) * factor
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m") from None

@@ -7,39 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ..errors import ConfigError
-from .checks import TokenPrice
+from .base import Strict
+from .error_text import explain_error, line_of
+from .evaluators import EvaluatorEntry
 from .live import (
     Completion,
-    Endpoint,
     EndpointOrUrl,
-    Forward,
     ForwardOrUrl,
     Limits,
-    Metrics,
     MetricsOrUrl,
     Redaction,
 )
 from .retention import Retention
-from .rules import (
-    RULES,
-    DatasetReference,
-    ExampleReference,
-    JuryMember,
-    Rule,
-    StoredReference,
-    Strict,
-    Where,
-)
 from .yaml_text import read_yaml
 
 __all__ = [
     "DEFAULT_PATH",
     "Config",
     "Gate",
-    "explain_error",
     "load_config",
     "parse_config",
     "read_config",
@@ -63,7 +51,7 @@ class Gate(Strict):
 class Config(Strict):
     """The whole file."""
 
-    evaluators: list[Rule] = Field(min_length=1, description="What is evaluated.")
+    evaluators: list[EvaluatorEntry] = Field(min_length=1, description="What is evaluated.")
     gates: list[Gate] = Field(default_factory=list, description="What must hold.")
     salt: str = Field("oteval", description="Changes which traces a sample draws.")
     completion: Completion = Field(
@@ -131,7 +119,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(explain_error(first, root, source)) from error
+        raise ConfigError(explain_error(first, root, source, Config, value)) from error
     _check_names(config, root, source)
     return config
 
@@ -141,7 +129,7 @@ def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
     names: list[str] = []
     for index, rule in enumerate(config.evaluators):
         if rule.name in names:
-            line, _ = _line(root, ["evaluators", index, "name"])
+            line, _ = line_of(root, ["evaluators", index, "name"])
             raise ConfigError(f"{source}:{line}: two evaluators are called {rule.name!r}")
         names.append(rule.name)
     for index, gate in enumerate(config.gates):
@@ -154,95 +142,8 @@ def _check_name(
     name: str, names: list[str], path: list[Any], root: yaml.Node | None, source: str
 ) -> None:
     if name not in names:
-        line, _ = _line(root, path)
+        line, _ = line_of(root, path)
         near = difflib.get_close_matches(name, names, 1) or names
         raise ConfigError(
             f"{source}:{line}: no evaluator is called {name!r}; did you mean {near[0]!r}?"
         )
-
-
-def explain_error(error: Any, root: yaml.Node | None, source: str) -> str:
-    """Return one line that names the line, the key and what to do."""
-    places = list(enumerate(error["loc"]))
-    path = [step for at, step in places if step not in _TAGS and (at != 2 or step not in RULES)]
-    line, known_path = _line(root, path)
-    place = f"{source}:{line}"
-    key = ".".join(str(step) for step in known_path) or "the file"
-    if error["type"] == "extra_forbidden":
-        near = _nearest(error["loc"])
-        return f"{place}: unknown key {str(path[-1])!r}{near}"
-    if error["type"] == "missing":
-        return f"{place}: {path[-1]!r} is missing in {'.'.join(map(str, path[:-1])) or 'the file'}"
-    if error["type"] in ("union_tag_not_found", "union_tag_invalid"):
-        meant = difflib.get_close_matches(str(error.get("ctx", {}).get("tag", "")), RULES, 1)
-        near = f"; did you mean {meant[0]!r}?" if meant else ""
-        return f"{place}: {key}: 'type' must be one of {', '.join(sorted(RULES))}{near}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
-
-
-# What pydantic puts into an error's place beside the keys of the file.
-_TAGS = {
-    "str",
-    "JuryMember",
-    "StoredReference",
-    "DatasetReference",
-    "ExampleReference",
-    "list[str]",
-    "int",
-    "float",
-    "bool",
-}
-
-
-def _line(root: yaml.Node | None, path: list[Any]) -> tuple[int, list[Any]]:
-    """Return the line of a path in the file, and as much of the path as the file has."""
-    node, line, found = root, 1, []
-    for step in path:
-        below = _child(node, step)
-        if below is None:
-            break
-        key, node = below
-        line = (key if key is not None else node).start_mark.line + 1
-        found.append(step)
-    return line, found
-
-
-def _child(node: yaml.Node | None, step: Any) -> tuple[yaml.Node | None, yaml.Node] | None:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == str(step):
-                return key, value
-    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return None, node.value[step]
-    return None
-
-
-def _nearest(place: tuple[Any, ...]) -> str:
-    """Return the known key that is nearest to an unknown one, or all of them."""
-    model: type[BaseModel] = Config
-    for step in place[:-1]:
-        model = RULES.get(str(step)) or _MODELS.get(str(step), model)
-    known = [field.alias or name for name, field in model.model_fields.items()]
-    near = difflib.get_close_matches(str(place[-1]), known, 1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(known)}"
-
-
-_MODELS: dict[str, type[BaseModel]] = {
-    "where": Where,
-    "not": Where,
-    "prices": TokenPrice,
-    "jury": JuryMember,
-    "gates": Gate,
-    "completion": Completion,
-    "budgets": Limits,
-    "forward": Forward,
-    "events": Endpoint,
-    "metrics": Metrics,
-    "redact": Redaction,
-    "StoredReference": StoredReference,
-    "DatasetReference": DatasetReference,
-    "ExampleReference": ExampleReference,
-}

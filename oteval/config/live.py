@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..patterns import PatternError, compile_pattern
-from ..text import shown_url
-from .base import Strict, seconds
+from ..text import seconds, shown_url
+from .base import Strict
 
 __all__ = [
     "Completion",

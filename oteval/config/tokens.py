@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ..errors import ConfigError
 from .base import Strict
-from .file import explain_error
+from .error_text import explain_error
 from .yaml_text import read_yaml
 
 __all__ = ["TokenEntry", "load_tokens"]
@@ -85,5 +85,5 @@ def load_tokens(path: str | Path) -> list[TokenEntry]:
     except ValidationError as error:
         # Not the error's own text, which would show the token.
         raise ConfigError(
-            explain_error(error.errors(include_input=False)[0], root, str(path))
+            explain_error(error.errors(include_input=False)[0], root, str(path), _TokenFile, value)
         ) from None

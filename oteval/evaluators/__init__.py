@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from .compare import Verdict, acompare, compare
 from .match import (
-    AsyncMatchEvaluator,
-    MatchEvaluator,
+    TrajectoryMatch,
     create_async_trajectory_match_evaluator,
     create_trajectory_match_evaluator,
     trajectory_strict_match,
@@ -26,9 +25,8 @@ from .messages import to_messages
 from .spec import MatchSpec, make_spec
 
 __all__ = [
-    "AsyncMatchEvaluator",
-    "MatchEvaluator",
     "MatchSpec",
+    "TrajectoryMatch",
     "Verdict",
     "acompare",
     "compare",

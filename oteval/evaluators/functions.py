@@ -1,19 +1,113 @@
-"""Evaluators that are functions of the user's: found by name, called with what they ask for."""
+"""Evaluators that are functions of the user's: found by name, called with what they ask for.
+
+A function returns a bool, a number, a text, or a dict with ``score`` and perhaps ``comment``,
+``label`` and ``metadata``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, ClassVar, Self
 
 from ..errors import ConfigError
+from ..jsontext import dumps, restore
+from ..model import EvaluationResult
 from ..runner import call
+from .evaluator import EvaluationContext, Evaluator, ReferenceOption, Resources
+from .messages import to_messages
+from .options import PYTHON_ONLY, FunctionName, Seconds
 
-__all__ = ["call_with", "code_version", "load_function"]
+__all__ = ["FunctionEvaluator", "call_with", "code_version", "load_function", "result_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionEvaluator(Evaluator):
+    """Calls a function of yours.
+
+    Attributes:
+        call: ``package.module:function``, importable from the folder of oteval.yaml. It is called
+            with those of ``outputs``, ``reference_outputs``, ``inputs`` and ``trajectory`` that it
+            takes.
+        timeout: After how long to give up on it: seconds, or a text such as ``5s``.
+        function: The function itself.
+    """
+
+    type: ClassVar[str] = "python"
+    reference: ClassVar[ReferenceOption | None] = ReferenceOption(
+        "What the function gets as reference_outputs."
+    )
+    is_slow: ClassVar[bool] = True
+
+    call: FunctionName
+    timeout: Seconds | None = None
+    function: Annotated[Any, PYTHON_ONLY] = None
+
+    @property
+    def time_limit(self) -> float | None:
+        """After how many seconds an evaluation ends by itself; None where it sets no limit."""
+        return self.timeout
+
+    def prepare(self, resources: Resources) -> Self:
+        """Return the evaluator with its function imported."""
+        return replace(self, function=resources.load_function(self.call))
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Return what the function says of a run."""
+        reference = context.reference
+        wanted = to_messages(list(reference.messages)) if reference else None
+        available = {
+            "outputs": [message.as_dict() for message in context.messages],
+            "reference_outputs": wanted and [message.as_dict() for message in wanted],
+            "inputs": context.question,
+            "trajectory": context.trajectory,
+        }
+        return result_of(call_with(self.function, available, self.timeout))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {"type": self.type, "call": self.call, "code": code_version(self.function)}
+
+
+def result_of(value: Any) -> EvaluationResult:
+    """Return the result that an evaluator's return value means.
+
+    Raises:
+        TypeError: It means none.
+    """
+    if isinstance(value, Mapping):
+        if "score" not in value:
+            raise TypeError(f"returned a dict without 'score': {_short(value)}")
+        inner = result_of(value["score"])
+        metadata = restore(dumps(value.get("metadata") or {}))
+        if not isinstance(metadata, dict):
+            raise TypeError(f"returned metadata that is no dict: {_short(metadata)}")
+        return replace(
+            inner,
+            label=str(value.get("label") or inner.label),
+            comment=str(value.get("comment") or ""),
+            metadata=metadata,
+        )
+    if isinstance(value, bool):
+        return EvaluationResult.of_verdict(value)
+    if isinstance(value, (int, float)):
+        if not math.isfinite(value):
+            raise TypeError(f"returned {value}, which is no score")
+        return EvaluationResult(score=float(value))
+    if isinstance(value, str):
+        return EvaluationResult(label=value)
+    raise TypeError(f"returned {_short(value)}, which is no score")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def load_function(reference: str) -> Callable[..., Any]:

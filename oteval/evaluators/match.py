@@ -12,22 +12,35 @@ The fixed functions (`trajectory_unordered_match` and so on) ignore arguments, b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Le
 
 from ..errors import ConfigError
+from ..model import EvaluationResult, Message, ToolCall, Trajectory
 from .args import ArgsMatch
 from .compare import Verdict, acompare, compare
+from .evaluator import (
+    CONTENT_GAPS,
+    EvaluationContext,
+    Evaluator,
+    NotEvaluated,
+    ReferenceOption,
+    refuse_unseen,
+)
+from .factories import AsyncEvaluator, as_async, async_variant, with_options_of
+from .messages import to_messages
 from .observed import observed
-from .rules import Exact, Ignore
-from .spec import MatchSpec, make_spec
+from .options import InConfig
+from .rules import Custom, Rule
+from .spec import MatchSpec, Mode, View, make_spec
 
 __all__ = [
     "SCORE_TYPES",
-    "AsyncMatchEvaluator",
-    "MatchEvaluator",
     "ScoreType",
+    "TrajectoryMatch",
     "create_async_trajectory_match_evaluator",
     "create_trajectory_match_evaluator",
     "trajectory_strict_match",
@@ -42,25 +55,83 @@ __all__ = [
 
 ScoreType = Literal["bool", "f1", "recall", "precision"]
 SCORE_TYPES: tuple[ScoreType, ...] = ("bool", "f1", "recall", "precision")
+Threshold = Annotated[float, Ge(0), Le(1)]
+
+_ArgsInConfig = Literal["exact", "ignore", "subset", "superset", "tolerant"] | dict[str, Any]
 
 
-@dataclass(frozen=True)
-class MatchEvaluator:
-    """Scores a trajectory by comparing it with a reference.
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryMatch(Evaluator):
+    """Compares a trajectory's tool calls with a reference's.
 
     Attributes:
-        spec: What is compared and how.
-        key: The score's name.
-        score_type: Whether the score is the verdict or one of the figures.
+        trajectory_match_mode: How the calls are compared: ``strict``, ``unordered``, ``subset``,
+            ``superset`` or ``in_order``.
+        tool_args_match_mode: How arguments are compared: a mode, or
+            ``{tolerant: {sets: [field]}}``; `oteval.evaluators.args` lists the forms.
+        tool_args_match_overrides: Per tool, the form to use instead: a mode, a list of the fields
+            to compare, or a mapping.
+        view: Which calls count: ``all``; ``writes``, those to tools that change something;
+            ``effects``, of the output's writes only those that did not fail.
+        effect_tools: The tools that change something. Tool definitions of a trajectory that carry
+            ``readOnlyHint`` are used as well.
+        error_pattern: A regular expression. A tool result whose text it matches is an error; by
+            default the text must begin with Error, Exception, Traceback or Unknown action.
+        score_type: What the score is: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
+        strict_order: Whether strict compares the order inside a message too.
+        missing_ok: Whether a compared field that is missing on both sides counts as equal.
+        threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
+        spec: The comparison that these options ask for.
     """
 
-    spec: MatchSpec
-    key: str
+    type: ClassVar[str] = "trajectory_match"
+    reference: ClassVar[ReferenceOption | None] = ReferenceOption(
+        "A JSON file of messages, {trajectory: ID}, {name: NAME}, or {dataset, key}.",
+        is_required=True,
+    )
+    awaits_functions: ClassVar[bool] = False
+    """Whether functions among the argument forms may be coroutine functions."""
+
+    trajectory_match_mode: Annotated[Mode, InConfig("mode")] = "strict"
+    tool_args_match_mode: Annotated[ArgsMatch, InConfig("tool_args", _ArgsInConfig)] = "exact"
+    tool_args_match_overrides: Annotated[
+        Mapping[str, Any] | None, InConfig("overrides", dict[str, Any] | None)
+    ] = None
+    view: View = "all"
+    effect_tools: Annotated[Iterable[str] | None, InConfig(form=list[str] | None)] = None
+    error_pattern: Annotated[str | re.Pattern[str] | None, InConfig(form=str | None)] = None
     score_type: ScoreType = "bool"
+    strict_order: bool = False
+    missing_ok: bool = True
+    threshold: Threshold = 1.0
+    spec: MatchSpec = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the comparison of the options.
+
+        Raises:
+            ConfigError: A value is wrong; the text names the option and says what to write.
+        """
+        spec = make_spec(
+            trajectory_match_mode=self.trajectory_match_mode,
+            tool_args_match_mode=self.tool_args_match_mode,
+            tool_args_match_overrides=self.tool_args_match_overrides or None,
+            view=self.view,
+            effect_tools=self.effect_tools or None,
+            error_pattern=self.error_pattern,
+            strict_order=self.strict_order,
+            missing_ok=self.missing_ok,
+            is_async=self.awaits_functions,
+        )
+        object.__setattr__(self, "spec", spec)
+        if self.score_type not in SCORE_TYPES:
+            known = ", ".join(SCORE_TYPES)
+            raise ConfigError(f"score_type: unknown value {self.score_type!r}; known: {known}")
 
     @property
-    def __name__(self) -> str:
-        return self.key
+    def key(self) -> str:
+        """The score's name in results."""
+        return self.feedback_key or f"trajectory_{self.spec.mode}_match"
 
     def __call__(
         self,
@@ -88,164 +159,158 @@ class MatchEvaluator:
 
     def result(self, verdict: Verdict) -> dict[str, Any]:
         """Return a verdict as this evaluator's result."""
-        kind = self.score_type
         return {
             "key": self.key,
-            "score": verdict.passed if kind == "bool" else getattr(verdict, kind),
+            "score": score_of(verdict, self.score_type),
             "comment": verdict.comment,
             "metadata": verdict.metadata(),
         }
 
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare a run with its reference."""
+        run, reference = context.trajectory, context.reference
+        if run is None or reference is None:
+            raise NotEvaluated("there is no reference")
+        refuse_unseen(run, context.messages)
+        wanted = to_messages(list(reference.messages), "reference_outputs")
+        found = self._compare_run(run, context.messages, wanted, self.spec)
+        if not found.passed:
+            self._refuse_unknown(run, context.messages, wanted)
+        return found
+
+    def _compare_run(
+        self,
+        run: Trajectory,
+        messages: Sequence[Message],
+        wanted: Sequence[Message],
+        spec: MatchSpec,
+    ) -> EvaluationResult:
+        # The tool definitions go along: they may say which tools change something.
+        outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
+        verdict = compare(outputs, wanted, spec)
+        return result_of_figure(
+            score_of(verdict, self.score_type), self.threshold, verdict, verdict.metadata()
+        )
+
+    def _refuse_unknown(
+        self, run: Trajectory, messages: Sequence[Message], wanted: Sequence[Message]
+    ) -> None:
+        """Refuse a failure that would be a pass if arguments not captured were the right ones."""
+        unseen, unsaid = _tools_without_arguments(messages), _tools_without_arguments(wanted)
+        if not unseen and not unsaid:
+            return
+        overrides = {tool: _lenient(rule) for tool, rule in self.spec.overrides.items()}
+        spec = replace(self.spec, args=_lenient(self.spec.args), overrides=overrides)
+        if not self._compare_run(run, _marked(messages), _marked(wanted), spec).passed:
+            return
+        lost = next((gap for gap in run.gaps if gap.code in CONTENT_GAPS), None)
+        why = f" ({lost.code}: {lost.detail})" if lost and unseen else ""
+        where = "trace" if unseen else "reference"
+        raise NotEvaluated(
+            f"the arguments of {', '.join(unseen or unsaid)} are not in the {where}{why}"
+        )
+
     def describe(self) -> dict[str, Any]:
         """Return the configuration as JSON values, for the hash that is its version."""
         return {
-            "type": "trajectory_match",
+            "type": self.type,
             "key": self.key,
             "score_type": self.score_type,
             **self.spec.describe(),
         }
 
-
-class AsyncMatchEvaluator(Protocol):
-    """A coroutine function that scores as a `MatchEvaluator` does.
-
-    It is a function, not an object, because frameworks ask `inspect.iscoroutinefunction`.
-
-    Attributes:
-        evaluator: The configuration, with `describe()`.
-    """
-
-    evaluator: MatchEvaluator
-
-    async def __call__(
-        self, *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
-    ) -> dict[str, Any]:
-        """Compare outputs with the reference."""
-        ...
+    def describe_verdict(self) -> dict[str, Any]:
+        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        return {"threshold": self.threshold}
 
 
-def create_trajectory_match_evaluator(
-    *,
-    trajectory_match_mode: str = "strict",
-    tool_args_match_mode: ArgsMatch = "exact",
-    tool_args_match_overrides: Any = None,
-    view: str = "all",
-    effect_tools: Iterable[str] | None = None,
-    error_pattern: str | re.Pattern[str] | None = None,
-    score_type: str = "bool",
-    strict_order: bool = False,
-    missing_ok: bool = True,
-) -> MatchEvaluator:
+class AsyncTrajectoryMatch(TrajectoryMatch):
+    """A `TrajectoryMatch` whose argument forms may hold coroutine functions."""
+
+    awaits_functions: ClassVar[bool] = True
+
+    async def acall(self, **case: Any) -> dict[str, Any]:
+        """Compare outputs with the reference, awaiting what is to be awaited."""
+        verdict = await acompare(case["outputs"], case.get("reference_outputs"), self.spec)
+        return observed(self.result(verdict))
+
+
+def score_of(verdict: Verdict, score_type: ScoreType) -> bool | float:
+    """Return the figure of a verdict that is the score."""
+    return verdict.passed if score_type == "bool" else float(getattr(verdict, score_type))
+
+
+def result_of_figure(
+    score: bool | float, threshold: float, verdict: Verdict, metadata: Mapping[str, Any]
+) -> EvaluationResult:
+    """Return the result of a match of a stored run: a figure passes from the threshold on."""
+    passed = score if isinstance(score, bool) else score >= threshold
+    return EvaluationResult.of_verdict(passed, float(score), verdict.comment or "", metadata)
+
+
+def _tools_without_arguments(messages: Sequence[Message]) -> list[str]:
+    calls = [call for message in messages for call in message.tool_calls]
+    return list(dict.fromkeys(call.name for call in calls if call.arguments is None))
+
+
+# Stands for arguments that were not captured, where these are taken to be the right ones.
+_UNKNOWN: dict[str, Any] = {}
+
+
+def _marked(messages: Sequence[Message]) -> list[Message]:
+    def marked(call: ToolCall) -> ToolCall:
+        return replace(call, arguments=_UNKNOWN) if call.arguments is None else call
+
+    return [replace(m, tool_calls=tuple(marked(call) for call in m.tool_calls)) for m in messages]
+
+
+def _lenient(rule: Rule) -> Rule:
+    """Return a rule that also matches whatever was not captured."""
+    return Custom(lambda out, ref: out is _UNKNOWN or ref is _UNKNOWN or rule.matches(out, ref))
+
+
+@with_options_of(TrajectoryMatch)
+def create_trajectory_match_evaluator(**options: Any) -> TrajectoryMatch:
     """Create an evaluator that compares a trajectory's tool calls with a reference's.
 
     Args:
-        trajectory_match_mode: ``strict``, ``unordered``, ``subset``, ``superset`` or ``in_order``.
-        tool_args_match_mode: How arguments are compared; `oteval.evaluators.args` lists the forms.
-        tool_args_match_overrides: Tool names and the form to use for each instead.
-        view: Which calls count: ``all``; ``writes``, those to tools that change something;
-            ``effects``, of the output's writes only those that did not fail.
-        effect_tools: The tools that change something. Tool definitions of a `Trajectory` that
-            carry ``readOnlyHint`` are used as well.
-        error_pattern: Searched in a tool result's text to see that the call failed; by default
-            the text must begin with Error, Exception, Traceback or Unknown action.
-        score_type: ``bool``, or ``f1``, ``recall`` or ``precision`` for that figure.
-        strict_order: Whether strict compares the order inside a message too.
-        missing_ok: Whether a field of an override's list that neither side has counts as equal.
-
-    Returns:
-        The evaluator.
+        **options: The options of `TrajectoryMatch`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and says what to write.
     """
-    spec = make_spec(
-        trajectory_match_mode=trajectory_match_mode,
-        tool_args_match_mode=tool_args_match_mode,
-        tool_args_match_overrides=tool_args_match_overrides,
-        view=view,
-        effect_tools=effect_tools,
-        error_pattern=error_pattern,
-        strict_order=strict_order,
-        missing_ok=missing_ok,
-    )
-    return _evaluator(spec, score_type)
+    return TrajectoryMatch(**options)
 
 
-def create_async_trajectory_match_evaluator(
-    *,
-    trajectory_match_mode: str = "strict",
-    tool_args_match_mode: ArgsMatch = "exact",
-    tool_args_match_overrides: Any = None,
-    view: str = "all",
-    effect_tools: Iterable[str] | None = None,
-    error_pattern: str | re.Pattern[str] | None = None,
-    score_type: str = "bool",
-    strict_order: bool = False,
-    missing_ok: bool = True,
-) -> AsyncMatchEvaluator:
-    """Create a coroutine function that does what `create_trajectory_match_evaluator`'s does.
+@with_options_of(AsyncTrajectoryMatch)
+def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[TrajectoryMatch]:
+    """Create a coroutine function that compares a trajectory's tool calls with a reference's.
 
     Functions among the argument forms may be coroutine functions; they are awaited.
 
     Args:
-        trajectory_match_mode: As there.
-        tool_args_match_mode: As there.
-        tool_args_match_overrides: As there.
-        view: As there.
-        effect_tools: As there.
-        error_pattern: As there.
-        score_type: As there.
-        strict_order: As there.
-        missing_ok: As there.
+        **options: The options of `TrajectoryMatch`.
 
     Returns:
         The evaluator; its ``evaluator`` attribute holds the configuration.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and says what to write.
     """
-    spec = make_spec(
-        trajectory_match_mode=trajectory_match_mode,
-        tool_args_match_mode=tool_args_match_mode,
-        tool_args_match_overrides=tool_args_match_overrides,
-        view=view,
-        effect_tools=effect_tools,
-        error_pattern=error_pattern,
-        strict_order=strict_order,
-        missing_ok=missing_ok,
-        is_async=True,
+    return as_async(AsyncTrajectoryMatch(**options))
+
+
+def _ignoring(mode: Mode, key: str) -> TrajectoryMatch:
+    return TrajectoryMatch(
+        trajectory_match_mode=mode, tool_args_match_mode="ignore", feedback_key=key
     )
-    return _as_async(_evaluator(spec, score_type))
 
 
-def _evaluator(spec: MatchSpec, score_type: str) -> MatchEvaluator:
-    for known in SCORE_TYPES:
-        if score_type == known:
-            return MatchEvaluator(spec, f"trajectory_{spec.mode}_match", known)
-    raise ConfigError(f"score_type: unknown value {score_type!r}; known: {', '.join(SCORE_TYPES)}")
-
-
-def _as_async(made: MatchEvaluator) -> AsyncMatchEvaluator:
-    async def evaluator(
-        *,
-        outputs: Any,
-        reference_outputs: Any = None,
-        inputs: Any = None,  # noqa: ARG001
-        **extra: Any,  # noqa: ARG001
-    ) -> dict[str, Any]:
-        return observed(made.result(await acompare(outputs, reference_outputs, made.spec)))
-
-    evaluator.__name__ = evaluator.__qualname__ = made.key
-    evaluator.evaluator = made  # type: ignore[attr-defined]
-    return evaluator  # type: ignore[return-value]
-
-
-_IGNORE = Ignore()
-_STRICT = MatchEvaluator(MatchSpec("strict", Exact()), "trajectory_strict_match")
-_STRICT_IGNORE = MatchEvaluator(MatchSpec("strict", _IGNORE), "trajectory_strict_match")
-_UNORDERED = MatchEvaluator(MatchSpec("unordered", _IGNORE), "trajectory_unordered_match")
-_SUBSET = MatchEvaluator(MatchSpec("subset", _IGNORE), "trajectory_subset")
-_SUPERSET = MatchEvaluator(MatchSpec("superset", _IGNORE), "trajectory_superset")
+_STRICT = TrajectoryMatch()
+_STRICT_IGNORE = _ignoring("strict", "trajectory_strict_match")
+_UNORDERED = _ignoring("unordered", "trajectory_unordered_match")
+_SUBSET = _ignoring("subset", "trajectory_subset")
+_SUPERSET = _ignoring("superset", "trajectory_superset")
 
 
 def trajectory_strict_match(
@@ -290,54 +355,7 @@ def trajectory_superset(*, outputs: Any, reference_outputs: Any = None, **extra:
     return _SUPERSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
-async def trajectory_strict_match_async(
-    *,
-    outputs: Any,
-    reference_outputs: Any = None,
-    inputs: Any = None,
-    tool_call_args_exact_match: bool = True,
-    **extra: Any,
-) -> dict[str, Any]:
-    """Do what `trajectory_strict_match` does.
-
-    Args:
-        outputs: The trajectory.
-        reference_outputs: The trajectory that was wanted.
-        inputs: Not used.
-        tool_call_args_exact_match: False to ignore the arguments.
-        **extra: Not used.
-
-    Returns:
-        ``key``, ``score``, ``comment`` and ``metadata``.
-
-    Raises:
-        InputError: A side is no trajectory; the text names the place.
-    """
-    return trajectory_strict_match(
-        outputs=outputs,
-        reference_outputs=reference_outputs,
-        inputs=inputs,
-        tool_call_args_exact_match=tool_call_args_exact_match,
-        **extra,
-    )
-
-
-async def trajectory_unordered_match_async(
-    *, outputs: Any, reference_outputs: Any = None, **extra: Any
-) -> Any:
-    """Do what `trajectory_unordered_match` does."""
-    return _UNORDERED(outputs=outputs, reference_outputs=reference_outputs, **extra)
-
-
-async def trajectory_subset_async(
-    *, outputs: Any, reference_outputs: Any = None, **extra: Any
-) -> Any:
-    """Do what `trajectory_subset` does."""
-    return _SUBSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
-
-
-async def trajectory_superset_async(
-    *, outputs: Any, reference_outputs: Any = None, **extra: Any
-) -> Any:
-    """Do what `trajectory_superset` does."""
-    return _SUPERSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
+trajectory_strict_match_async = async_variant(trajectory_strict_match)
+trajectory_unordered_match_async = async_variant(trajectory_unordered_match)
+trajectory_subset_async = async_variant(trajectory_subset)
+trajectory_superset_async = async_variant(trajectory_superset)

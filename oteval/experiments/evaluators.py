@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from ..config import Config
 from ..errors import ConfigError, InputError
 from ..evaluators import to_messages
+from ..evaluators.evaluator import NotEvaluated
 from ..evaluators.functions import code_version
-from ..evaluators.scorer import NotEvaluated, version_of
+from ..evaluators.scorer import version_of
 from ..model import Example, Reference, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.scoring import Prepared

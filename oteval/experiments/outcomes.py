@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..evaluators.scorer import Result, result_of
-from ..model import Score, Status
+from ..evaluators.functions import result_of
+from ..model import EvaluationResult, Score, Status
 from .calling import reason
 from .plain import plain
 
@@ -90,7 +90,7 @@ def _from_value(value: Any, name: str) -> Outcome:
     return _of_result(name, result_of(_number(value)))
 
 
-def _of_result(name: str, found: Result) -> Outcome:
+def _of_result(name: str, found: EvaluationResult) -> Outcome:
     return Outcome(
         *(name, "ok", found.score, found.passed, found.label, found.comment), found.metadata
     )

@@ -163,7 +163,7 @@ def _score(read: _Fields, run: Trajectory) -> Score:
             run.root_span.span_id,
             read.get("evaluator", str),
             read.get("version", str),
-            status,
+            status=status,
             score=None if number is None else float(number),
             label=read.text("label"),
             passed=passed,

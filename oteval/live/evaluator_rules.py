@@ -12,20 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..config import (
-    BaseRule,
     Config,
-    JudgeRule,
+    EvaluatorSettings,
     Limits,
-    PythonRule,
     load_config,
     parse_config,
     read_config,
 )
-from ..errors import ConfigError, OtevalError
+from ..errors import OtevalError
+from ..evaluators.functions import FunctionEvaluator
 from ..evaluators.scorer import Scorer
 from ..files import file_stamp
 from ..pipeline import prepare
-from ..pipeline.judges import refuse_unpriced
 from ..pipeline.references import References
 from ..pipeline.scoring import Prepared
 from ..store import Store
@@ -49,7 +47,7 @@ class LiveEvaluator:
         is_slow: Whether its calls may take long, so that they run in threads.
     """
 
-    rule: BaseRule
+    rule: EvaluatorSettings
     prepared: Prepared
     limits: Limits
     timeout: float
@@ -75,33 +73,20 @@ class LiveEvaluator:
         return (self.rule, self.limits, self.timeout) == (other.rule, other.limits, other.timeout)
 
 
-def _live_evaluator(rule: BaseRule, prepared: Prepared, given: Limits | None) -> LiveEvaluator:
+def _live_evaluator(
+    rule: EvaluatorSettings, prepared: Prepared, given: Limits | None
+) -> LiveEvaluator:
     """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
     limits = given or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
-    cost = _max_cost_per_day(rule)
+    cost = rule.evaluator.cost_per_day
     if cost is not None and limits.max_cost_per_day is None:
         limits = limits.model_copy(update={"max_cost_per_day": cost})
-    own = getattr(rule, "timeout", None)
-    # An evaluator that times out by itself gives the better reason, so it gets a little longer. A
-    # judge's timeout applies to each of its requests.
-    requests = (1 + getattr(rule, "max_retries", 0)) * getattr(rule, "samples", 1)
-    timeout = limits.timeout or (float(own) * requests + 5.0 if own else _DEFAULT_TIMEOUT)
-    fields = type(rule).model_fields
-    return LiveEvaluator(rule, prepared, limits, timeout, "timeout" in fields or "model" in fields)
-
-
-def _max_cost_per_day(rule: BaseRule) -> float | None:
-    """Return the daily budget of a judge.
-
-    ``max_cost``, the budget of one run of `oteval score`, counts by day as well: live scoring never
-    ends, so the judge would otherwise stop for good once it is spent.
-    """
-    if not isinstance(rule, JudgeRule):
-        return None
-    costs = [cost for cost in (rule.max_cost, rule.max_cost_per_day) if cost is not None]
-    return min(costs, default=None)
+    own = rule.evaluator.time_limit
+    # An evaluator that times out by itself gives the better reason, so it gets a little longer.
+    timeout = limits.timeout or (own + 5.0 if own else _DEFAULT_TIMEOUT)
+    return LiveEvaluator(rule, prepared, limits, timeout, rule.evaluator.is_slow)
 
 
 class EvaluatorRules:
@@ -199,25 +184,16 @@ class EvaluatorRules:
 
     def _prepared(self, config: Config) -> Sequence[LiveEvaluator]:
         # Live scoring enforces the daily budget: the judge itself never sees the next day begin.
-        undated = [
-            rule.model_copy(update={"max_cost_per_day": None, "max_cost": None})
-            if isinstance(rule, JudgeRule)
-            else rule
-            for rule in config.evaluators
-        ]
-        bare = config.model_copy(update={"evaluators": undated})
-        prepared = prepare(bare, self._store, self._path.parent)
+        prepared = prepare(config, self._store, self._path.parent, is_budgeted=False)
         before = [
-            one for one in getattr(self, "evaluators", ()) if isinstance(one.rule, PythonRule)
+            one
+            for one in getattr(self, "evaluators", ())
+            if isinstance(one.rule.evaluator, FunctionEvaluator)
         ]
         live = []
         for rule, one in zip(config.evaluators, prepared, strict=True):
             # A module is imported only once, so the version must stay that of the imported code.
             scorer = next((old.scorer for old in before if old.rule == rule), one.scorer)
             one = replace(one, scorer=scorer)
-            try:
-                refuse_unpriced(rule, config.budgets.get(rule.name))
-            except ConfigError as error:
-                raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
             live.append(_live_evaluator(rule, one, config.budgets.get(rule.name)))
         return live

@@ -18,7 +18,7 @@ OTLP/JSON.
 from __future__ import annotations
 
 from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id, question_of
-from .score import Label, Reference, Score, ScoredRun, Status
+from .score import EvaluationResult, Label, Reference, Score, ScoredRun, Status
 from .telemetry import Attributes, Event, Link, LogRecord, Span
 from .trajectory import (
     Gap,
@@ -35,6 +35,7 @@ from .trajectory import (
 __all__ = [
     "Attributes",
     "Dataset",
+    "EvaluationResult",
     "Event",
     "Example",
     "Experiment",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from ..jsontext import canonical
 from .trajectory import Message, Trajectory
 
-__all__ = ["Label", "Reference", "Score", "ScoredRun", "Status"]
+__all__ = ["EvaluationResult", "Label", "Reference", "Score", "ScoredRun", "Status"]
 
 Status = Literal["ok", "error", "not_evaluated"]
 
@@ -39,28 +39,71 @@ class Reference:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One evaluator's verdict on one trajectory.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """What an evaluator found out about a run.
 
     An error is never a 0, and not evaluated is never a pass: unless `status` is ``ok``, `score`
     and `passed` are None.
 
     Attributes:
-        trajectory_id: The trajectory judged.
-        trace_id: Its root span's trace.
-        span_id: Its root span.
-        evaluator: The evaluator's name.
-        version: A hash of the evaluator's configuration, code and prompt.
         status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number; a bool's is 1.0 or 0.0.
+        score: The number; a bool's is 1.0 or 0.0. None where the verdict is only a label.
         label: The verdict as a word, or "".
         passed: Whether it counts as a pass; None when it has no such notion.
         comment: Why, in a line or two.
         metadata: Figures that reproduce the verdict.
-        rev: The trajectory's revision that was judged.
+    """
+
+    status: Status = "ok"
+    score: float | None = None
+    label: str = ""
+    passed: bool | None = None
+    comment: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a verdict on something that was not evaluated."""
+        if self.status != "ok" and (self.score is not None or self.passed is not None):
+            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
+
+    @classmethod
+    def of_verdict(
+        cls,
+        passed: bool | None,
+        score: float | None = None,
+        comment: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> EvaluationResult:
+        """Return the result of an evaluation that came to a verdict.
+
+        Args:
+            passed: Whether it is a pass; None when there is no such notion.
+            score: The number; None takes that of `passed`.
+            comment: Why.
+            metadata: Figures that reproduce the verdict.
+        """
+        if score is None and passed is not None:
+            score = float(passed)
+        label = "" if passed is None else "pass" if passed else "fail"
+        return EvaluationResult(
+            score=score, passed=passed, label=label, comment=comment, metadata=metadata or {}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Score(EvaluationResult):
+    """The result of one evaluator for one trajectory, as it is stored.
+
+    Attributes:
+        trajectory_id: The trajectory.
+        trace_id: Its root span's trace.
+        span_id: Its root span.
+        evaluator: The evaluator's name.
+        version: A hash of the evaluator's configuration, code and prompt.
+        rev: The revision of the trajectory.
         sample_p: The rate at which the trajectory was drawn.
-        time_ns: When it was judged.
+        time_ns: When it was evaluated.
     """
 
     trajectory_id: str
@@ -68,20 +111,10 @@ class Score:
     span_id: str
     evaluator: str
     version: str
-    status: Status
-    score: float | None = None
-    label: str = ""
-    passed: bool | None = None
-    comment: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     rev: int = 1
     sample_p: float = 1.0
     time_ns: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a verdict on something that was not evaluated."""
-        if self.status != "ok" and (self.score is not None or self.passed is not None):
-            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval score --json`` prints."""

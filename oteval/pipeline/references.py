@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import DatasetReference, ExampleReference, StoredReference
+from ..config import DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
 from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.graph.forms import graph_of, read_turns
 from ..model import Reference, Trajectory
 from ..store import Store
+from .resources import read_text
 
-__all__ = ["References", "graph_references_of", "read_json", "read_messages", "references_of"]
+__all__ = ["References", "read_json", "read_messages", "references_of"]
 
 
 # The key of a dataset that is no attribute but what a run was asked.
@@ -88,7 +89,7 @@ def _shown(case: str) -> str:
 
 def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
     found: dict[str, Reference] = {}
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}:{number}"
@@ -120,7 +121,7 @@ def read_json(path: Path) -> Any:
     Raises:
         ConfigError: The file cannot be read, or is no JSON.
     """
-    return _json(_text(path), str(path))
+    return _json(read_text(path), str(path))
 
 
 def _reference(name: str, value: Any, place: str) -> Reference:
@@ -146,15 +147,6 @@ _READ: dict[_Kind, Callable[[str, Any, str], Reference]] = {
 }
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-
-
 def _json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
@@ -162,75 +154,50 @@ def _json(text: str, place: str) -> Any:
         raise ConfigError(f"{place}: not valid JSON: {error}") from error
 
 
-def references_of(
-    source: str | StoredReference | DatasetReference | ExampleReference | None,
-    store: Store,
-    base: Path,
-) -> References:
+def references_of(settings: EvaluatorSettings, store: Store, base: Path) -> References:
     """Return where the references of an evaluator come from.
 
     Args:
-        source: What the configuration says of them.
+        settings: The evaluator's settings.
         store: Where references by name or trajectory are.
         base: The folder that paths are relative to.
 
     Raises:
-        ConfigError: A file cannot be read.
+        ConfigError: A file cannot be read, or a graph that was found has no steps.
         NotFound: The store has no such reference.
     """
-    if source is None:
+    source, option = settings.reference, settings.evaluator.reference
+    if source is None or option is None:
         return References()
     if isinstance(source, ExampleReference):
         return _OfExample()
     if isinstance(source, str):
-        return _One(read_messages(base / source))
+        path = base / source
+        return _One(_READ[option.form](path.stem, read_json(path), str(path)))
     if isinstance(source, DatasetReference):
-        return _Dataset(base / source.dataset, source.key, "messages")
+        return _Dataset(base / source.dataset, source.key, option.form)
+    if option.form == "steps":
+        return _One(_stored_graph(source, store, whole=settings.scope == "conversation"))
     if source.name is not None:
         return _One(store.references.get(source.name))
-    assert source.trajectory is not None
-    found = store.trajectories.get(source.trajectory)
+    found = store.trajectories.get(str(source.trajectory))
     return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
 
 
-def graph_references_of(
-    source: str | StoredReference | DatasetReference | ExampleReference,
-    store: Store,
-    base: Path,
-    *,
-    whole: bool,
-) -> References:
-    """Return where the references of an evaluator of graph trajectories come from.
-
-    Args:
-        source: What the configuration says of them.
-        store: Where trajectories are.
-        base: The folder that paths are relative to.
-        whole: Whether a stored trajectory stands for its conversation, not for its run alone.
-
-    Raises:
-        ConfigError: A file cannot be read, or what was found has no steps.
-        NotFound: The store has no such trajectory.
-    """
-    if isinstance(source, ExampleReference):
-        return _OfExample()
-    if isinstance(source, str):
-        path = base / source
-        return _One(_graph(path.stem, read_json(path), str(path)))
-    if isinstance(source, DatasetReference):
-        return _Dataset(base / source.dataset, source.key, "steps")
+def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Reference:
+    """Return the steps of a stored run, or of its whole conversation."""
     if source.trajectory is not None:
         found = store.trajectories.get(source.trajectory)
     else:
-        found = _made_of(str(source.name), store)
+        found = _trajectory_of(str(source.name), store)
     turns = graph_of(found)["steps"]
     turns = turns if whole else turns[-1:]
     if not all(turns):
         raise ConfigError(f"the trace of trajectory {found.id} shows no nodes")
-    return _One(Reference(found.id, (), f"trajectory {found.id}", tuple(map(tuple, turns))))
+    return Reference(found.id, (), f"trajectory {found.id}", tuple(map(tuple, turns)))
 
 
-def _made_of(name: str, store: Store) -> Trajectory:
+def _trajectory_of(name: str, store: Store) -> Trajectory:
     """Return the trajectory that a stored reference was made of; it keeps messages alone."""
     source = store.references.get(name).source
     try:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..config import Config, Gate, Rule
-from ..config.checks import GraphMatchRule
+from ..config import Config, EvaluatorSettings, Gate, Limits
 from ..errors import ConfigError, OtevalError
+from ..evaluators.evaluator import Evaluator
 from ..evaluators.gates import GateResult, Tally, check_gate
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from ..runner import Runner
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .judges import judge_of, refuse_unpriced
-from .references import References, graph_references_of, references_of
+from .references import References, read_json, references_of
+from .resources import resources_of
 
 __all__ = ["ScoreRun", "check_gates", "prepare", "score", "score_trajectories", "variants"]
 
@@ -41,23 +41,28 @@ class Prepared:
     references: References
 
     @property
+    def evaluator(self) -> Evaluator:
+        """What evaluates."""
+        return self.scorer.evaluator
+
+    @property
     def concurrency(self) -> int:
-        """How many trajectories may be judged at once."""
-        return int(getattr(self.scorer.judge, "concurrency", 1))
+        """How many trajectories may be evaluated at once."""
+        return self.evaluator.concurrency
 
     @property
     def is_asked(self) -> bool:
         """Whether a language model is asked, which costs, so that verdicts are used again."""
-        return hasattr(self.scorer.judge, "concurrency")
+        return self.evaluator.asks_models
 
     def close(self) -> None:
-        """Close the connections that the judge opened."""
-        close = getattr(self.scorer.judge, "close", None)
-        if close is not None:
-            close()
+        """Close the connections that the evaluator opened."""
+        self.evaluator.close()
 
 
-def prepare(config: Config, store: Store, base: Path, *, again: bool = False) -> list[Prepared]:
+def prepare(
+    config: Config, store: Store, base: Path, *, again: bool = False, is_budgeted: bool = True
+) -> list[Prepared]:
     """Return the scorers of a configuration, their references read.
 
     Args:
@@ -65,36 +70,55 @@ def prepare(config: Config, store: Store, base: Path, *, again: bool = False) ->
         store: Where references by name or trajectory are.
         base: The folder that paths of the configuration are relative to.
         again: Whether language models are asked what they have answered before.
+        is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
 
     Raises:
         ConfigError: A reference or function cannot be had, or an argument is wrong.
     """
     prepared = []
-    for rule in config.evaluators:
+    for settings in config.evaluators:
         try:
-            references = _references(rule, store, base)
-            judge, description = judge_of(rule, base, store, again=again)
-            refuse_unpriced(rule, config.budgets.get(rule.name))
+            references = references_of(settings, store, base)
+            resources = resources_of(settings, base, store, again=again, is_budgeted=is_budgeted)
+            evaluator = _with_files(settings, base).prepare(resources)
+            evaluator.check_prices(_cost_limits(settings, config.budgets.get(settings.name)))
         except OtevalError as error:
-            raise ConfigError(f"evaluator {rule.name!r}: {error}") from error
-        described = {**description, "reference": references.fingerprint, "scope": rule.scope}
+            raise ConfigError(f"evaluator {settings.name!r}: {error}") from error
+        described = {
+            **evaluator.describe(),
+            **evaluator.describe_verdict(),
+            "reference": references.fingerprint,
+            "scope": settings.scope,
+        }
         scorer = Scorer(
-            name=rule.name,
+            name=settings.name,
             version=version_of(described),
-            judge=judge,
-            where=rule.where.selection(),
-            sample=rule.sample,
-            scope=rule.scope,
+            evaluator=evaluator,
+            where=settings.where.selection(),
+            sample=settings.sample,
+            scope=settings.scope,
         )
         prepared.append(Prepared(scorer, references))
     return prepared
 
 
-def _references(rule: Rule, store: Store, base: Path) -> References:
-    if isinstance(rule, GraphMatchRule):
-        whole = rule.scope == "conversation"
-        return graph_references_of(rule.reference, store, base, whole=whole)
-    return references_of(rule.reference, store, base)
+def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
+    """Return an evaluator with the options that JSON files hold."""
+    evaluator = settings.evaluator
+    for option, path in settings.files.items():
+        value = read_json(base / path)
+        try:
+            evaluator = replace(evaluator, **{option: value})
+        except ConfigError as error:
+            raise ConfigError(f"{base / path}: {error}") from None
+    return evaluator
+
+
+def _cost_limits(settings: EvaluatorSettings, limits: Limits | None) -> list[str]:
+    """Return the settings outside an evaluator's own that limit what it costs."""
+    if limits is None or limits.max_cost_per_day is None:
+        return []
+    return [f"budgets.{settings.name}.max_cost_per_day"]
 
 
 @dataclass

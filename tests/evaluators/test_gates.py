@@ -11,7 +11,7 @@ from oteval.model import Score
 def score(status: str = "ok", passed: bool | None = True, number: float | None = 1.0) -> Score:
     """Return a score of an outcome."""
     verdict: dict[str, Any] = {"passed": passed, "score": number} if status == "ok" else {}
-    return Score("t", "", "", "e", "v", status, **verdict)  # type: ignore[arg-type]
+    return Score("t", "", "", "e", "v", status=status, **verdict)  # type: ignore[arg-type]
 
 
 MIXED = [
@@ -108,7 +108,7 @@ def test_a_gate_says_what_it_found(
 
 def test_evaluators_are_counted_apart():
     """Scores of two evaluators make two tallies."""
-    other = Score("t", "", "", "f", "v", "error")
+    other = Score("t", "", "", "f", "v", status="error")
 
     found = tally([score(), other])
 

@@ -1,22 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from oteval.evaluators import create_trajectory_match_evaluator
-from oteval.evaluators.scorer import (
-    CONTENT_GAPS,
-    FunctionJudge,
-    MatchJudge,
-    Result,
-    Scorer,
-    is_drawn,
-    result_of,
-    version_of,
+from oteval.evaluators.evaluator import CONTENT_GAPS
+from oteval.evaluators.functions import FunctionEvaluator, result_of
+from oteval.evaluators.scorer import Scorer, is_drawn, version_of
+from oteval.model import (
+    EvaluationResult,
+    Gap,
+    Message,
+    Reference,
+    Score,
+    SpanRef,
+    ToolCall,
+    Trajectory,
 )
-from oteval.model import Gap, Message, Reference, Score, SpanRef, ToolCall, Trajectory
 from oteval.reconstruct import CODES
 from oteval.selection import Selection
 
@@ -32,16 +34,21 @@ def judged(
     threshold: float = 1.0,
     **options: Any,
 ) -> Score:
-    """Return the score of a match judge."""
-    judge = MatchJudge(create_trajectory_match_evaluator(**options), threshold)
+    """Return the score of a match."""
+    match = create_trajectory_match_evaluator(threshold=threshold, **options)
     wanted = None if reference is None else Reference("r", tuple(reference))
-    return Scorer("e", "v", judge).score(trajectory, wanted, "", 5)
+    return Scorer("e", "v", match).score(trajectory, wanted, "", 5)
+
+
+def calls(function: Callable[..., Any], timeout: float | None = None) -> FunctionEvaluator:
+    """Return the evaluator that calls a function."""
+    return FunctionEvaluator(call="module:function", function=function, timeout=timeout)
 
 
 def test_a_score_hangs_on_the_root_span():
     """It carries the trajectory's ids and revision, the rate and the time."""
     made = Trajectory("t", SpanRef("a", "b"), tail=(USER,), rev=3)
-    scorer = Scorer("e", "v", FunctionJudge(lambda: True), sample=0.5)
+    scorer = Scorer("e", "v", calls(lambda: True), sample=0.5)
 
     found = scorer.score(made, None, "", 7)
 
@@ -53,7 +60,7 @@ def test_a_score_hangs_on_the_root_span():
 def test_no_reference_is_no_verdict():
     """A match without a reference is not evaluated, nor is one whose reference could not be had."""
     assert judged(run(1, USER), None).comment == "there is no reference"
-    problem = Scorer("e", "v", FunctionJudge(lambda: True)).score(run(1, USER), None, "why", 0)
+    problem = Scorer("e", "v", calls(lambda: True)).score(run(1, USER), None, "why", 0)
     assert (problem.status, problem.comment) == ("not_evaluated", "why")
 
 
@@ -164,21 +171,21 @@ def test_a_view_uses_the_definitions_of_the_run():
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (True, Result(1.0, True, "pass")),
-        (False, Result(0.0, False, "fail")),
-        (3, Result(3.0, None)),
-        (0.5, Result(0.5, None)),
-        ("good", Result(None, None, "good")),
-        ({"score": True}, Result(1.0, True, "pass")),
-        ({"score": 1, "label": "one"}, Result(1.0, None, "one")),
+        (True, EvaluationResult(score=1.0, passed=True, label="pass")),
+        (False, EvaluationResult(score=0.0, passed=False, label="fail")),
+        (3, EvaluationResult(score=3.0)),
+        (0.5, EvaluationResult(score=0.5)),
+        ("good", EvaluationResult(label="good")),
+        ({"score": True}, EvaluationResult(score=1.0, passed=True, label="pass")),
+        ({"score": 1, "label": "one"}, EvaluationResult(score=1.0, label="one")),
         (
             {"score": False, "comment": "c", "label": "l", "metadata": {"a": (1,)}},
-            Result(0.0, False, "l", "c", {"a": [1]}),
+            EvaluationResult(score=0.0, passed=False, label="l", comment="c", metadata={"a": [1]}),
         ),
-        ({"score": "word", "comment": None, "metadata": None}, Result(None, None, "word")),
+        ({"score": "word", "comment": None, "metadata": None}, EvaluationResult(label="word")),
     ],
 )
-def test_return_values_mean_results(value: Any, expected: Result):
+def test_return_values_mean_results(value: Any, expected: EvaluationResult):
     """A bool is a verdict, a number a score, a text a label; a dict may say more."""
     assert result_of(value) == expected
 
@@ -219,7 +226,7 @@ def test_ctrl_c_is_not_the_evaluators_error():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Scorer("e", "v", FunctionJudge(stop)).score(run(1, USER), None, "", 0)
+        Scorer("e", "v", calls(stop)).score(run(1, USER), None, "", 0)
 
 
 def test_a_draw_is_the_same_every_time():
@@ -243,7 +250,7 @@ def test_a_version_is_a_hash_of_the_description():
 
 def test_a_scorer_wants_what_is_meant_and_drawn():
     """Filter and sample must both hold."""
-    judge = FunctionJudge(lambda: True)
+    judge = calls(lambda: True)
 
     assert Scorer("e", "v", judge, Selection(agents=("a",))).wants(run(1), "s")
     assert not Scorer("e", "v", judge, Selection(agents=("b",))).wants(run(1), "s")
@@ -254,7 +261,7 @@ def test_a_function_sees_the_scope():
     """In a turn it gets the run's own messages, in a conversation all of them."""
     first = run(1, USER)
     second = run(2, Message("assistant", "x", (ToolCall("f", {}),)), history=first, new_from=1)
-    counts = FunctionJudge(lambda outputs, inputs: f"{len(outputs)} {inputs}")
+    counts = calls(lambda outputs, inputs: f"{len(outputs)} {inputs}")
 
     turn = Scorer("e", "v", counts).score(second, None, "", 0)
     whole = Scorer("e", "v", counts, scope="conversation").score(second, None, "", 0)

@@ -17,7 +17,13 @@ def score(name: str, passed: bool | None, comment: str = "") -> Score:
     """Return a judge's score; None is one that failed."""
     status = "error" if passed is None else "ok"
     number = None if passed is None else float(passed)
-    return Score(name, "t", "s", "quality", "v", status, number, "", passed, comment)
+    return Score(
+        *(name, "t", "s", "quality", "v"),
+        status=status,
+        score=number,
+        passed=passed,
+        comment=comment,
+    )
 
 
 def scored(**verdicts: bool | None) -> dict[str, Score]:

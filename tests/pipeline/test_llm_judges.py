@@ -270,7 +270,7 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"prompt": "nowhere.txt"}, "is no file, and no prompt of oteval's"),
+        ({"prompt": "nowhere.txt"}, "nowhere.txt: no such file; bundled prompts are"),
         ({"prompt": "Is it {good}?"}, r"does not show \{outputs\}"),
         ({"prompt": "{outputs}", "reference": "r.json"}, r"does not show \{reference_outputs\}"),
         ({"max_cost": 1.0}, r"max_cost needs the price of 'm': add prices: \{'m': \{input:"),

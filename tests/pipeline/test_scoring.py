@@ -190,8 +190,6 @@ def test_a_broken_dataset_is_refused_with_its_line(
         ({"reference": "none.json"}, "none.json: no such file"),
         ({"reference": {"name": "none"}}, "no reference 'none'; oteval reference list shows them"),
         ({"reference": {"trajectory": "none"}}, "no trajectory 'none'"),
-        ({"overrides": {"f": "exactly"}}, "exactly"),
-        ({"error_pattern": "("}, "error_pattern"),
     ],
 )
 def test_a_rule_that_cannot_be_prepared_is_named(
@@ -202,6 +200,24 @@ def test_a_rule_that_cannot_be_prepared_is_named(
         version(store, tmp_path, rule(**fields))
 
     assert str(caught.value).startswith("evaluator 'e': ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"overrides": {"f": "exactly"}}, "exactly"),
+        ({"error_pattern": "("}, "error_pattern"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named_with_its_line(
+    store: Store, tmp_path: Path, fields: dict[str, Any], reason: str
+):
+    """What the evaluator's class refuses is an error of the file, too."""
+    with pytest.raises(ConfigError) as caught:
+        version(store, tmp_path, rule(**fields))
+
+    assert str(caught.value).startswith("oteval.yaml:1: evaluators.0: ")
     assert reason in str(caught.value)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from .answer import create_final_answer_evaluator
 from .base import Check
 from .budget import create_budget_evaluator
+from .final_answer import create_final_answer_evaluator
+from .forbidden_tools import create_forbidden_tools_evaluator
 from .latency import create_latency_evaluator
 from .loops import create_loop_evaluator
-from .order import create_tool_order_evaluator
-from .schema import create_tool_schema_evaluator
-from .text import create_required_text_evaluator
-from .tools import create_forbidden_tools_evaluator, create_tool_error_evaluator
+from .required_text import create_required_text_evaluator
+from .tool_errors import create_tool_error_evaluator
+from .tool_order import create_tool_order_evaluator
+from .tool_schema import create_tool_schema_evaluator
 
 __all__ = [
     "Check",

@@ -14,57 +14,70 @@ What is seen to be over is a failure; to pass, nothing that counts may be unseen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from importlib import resources
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from ...errors import ConfigError
 from ...model import Trajectory, Usage
 from .. import judge
-from ..judge.costs import Prices, make_prices
-from .base import Check, Found, NotEvaluated, Seen, number, whole
+from ..factories import with_options_of
+from ..judge.costs import Price, Prices, make_prices
+from ..options import PYTHON_ONLY, Amount, InConfig, describe_options, options_of
+from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
 
-__all__ = ["Budget", "create_budget_evaluator"]
-
-_TABLE = Prices()
+__all__ = ["Budget", "Cost", "create_budget_evaluator"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Budget(Check):
     """Fails where a run used more than it may; a limit that is None is none.
 
     Attributes:
-        key: The score's name.
-        max_steps: Messages of the model.
-        max_tool_calls: Calls of tools.
-        max_model_calls: Calls of models.
-        max_input_tokens: Tokens read.
-        max_output_tokens: Tokens written.
-        max_total_tokens: Both.
-        max_cost: US dollars.
-        prices: The user's prices, and after them the table's.
+        max_steps: How many messages the model may write.
+        max_tool_calls: How many calls of tools it may make.
+        max_model_calls: How many calls of models the run may make.
+        max_input_tokens: How many tokens the models may read, cached ones included.
+        max_output_tokens: How many tokens the models may write.
+        max_total_tokens: How many tokens the models may read and write.
+        max_cost: How much the tokens may cost, in US dollars.
+        prices: Prices by model, in US dollars per million tokens, before those of the bundled
+            table: ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``.
+            ``cached_input`` may be left out.
     """
 
     type: ClassVar[str] = "budget"
     needs_messages: ClassVar[bool] = False
 
-    key: str = "budget"
-    max_steps: int | None = None
-    max_tool_calls: int | None = None
-    max_model_calls: int | None = None
-    max_input_tokens: int | None = None
-    max_output_tokens: int | None = None
-    max_total_tokens: int | None = None
-    max_cost: float | None = None
-    prices: Prices = _TABLE
+    max_steps: Annotated[int, Ge(0)] | None = None
+    max_tool_calls: Annotated[int, Ge(0)] | None = None
+    max_model_calls: Annotated[int, Ge(0)] | None = None
+    max_input_tokens: Annotated[int, Ge(0)] | None = None
+    max_output_tokens: Annotated[int, Ge(0)] | None = None
+    max_total_tokens: Annotated[int, Ge(0)] | None = None
+    max_cost: Amount | None = None
+    prices: Annotated[Mapping[str, Any] | None, InConfig(form=Mapping[str, Price] | None)] = None
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse a budget without a limit, and prices that cannot be read."""
+        if not self.limits():
+            names = [option.name for option in options_of(type(self)) if _is_limit(option.name)]
+            raise ConfigError(f"give at least one limit: {', '.join(names)}")
+        self.price_table()  # reads the prices
+
+    def price_table(self) -> Prices:
+        """Return the prices that hold: the evaluator's own before those of the bundled table."""
+        return make_prices(self.prices)
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for what is over its limit."""
         problems, figures, unseen = [], {}, []
         for name, limit in self.limits().items():
             try:
-                least, most = _MEASURES[name](self, seen)
+                least, most = _MEASURES[name](self, context)
             except NotEvaluated as reason:
                 unseen.append(str(reason))
                 continue
@@ -76,38 +89,61 @@ class Budget(Check):
                 between = f"between {_shown(least)} and {_shown(most)}"
                 unseen.append(f"the {name.replace('_', ' ')} is {between}, by model")
         if not problems:
-            unseen += self._uncounted(seen)
+            unseen += self._uncounted(context)
             if unseen:
                 raise NotEvaluated("; ".join(unseen))
-        return Found(problems, {**figures, "limits": self.limits()})
+        return self.result(problems, {**figures, "limits": self.limits()})
 
     def limits(self) -> dict[str, float]:
         """Return the limits by what they limit."""
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             name.removeprefix("max_"): value
-            for name, value in named.items()
-            if name.startswith("max_") and value is not None
+            for name, value in describe_options(self).items()
+            if _is_limit(name) and value is not None
         }
 
-    def _uncounted(self, seen: Seen) -> list[str]:
+    def _uncounted(self, context: EvaluationContext) -> list[str]:
         """Return why messages or calls that count may not be among those that were counted."""
-        if self.max_steps is not None and (lost := seen.lost()):
+        if self.max_steps is not None and (lost := context.content_gap()):
             return [f"{lost.code}: {lost.detail}"]
         if self.max_steps is not None or self.max_tool_calls is not None:
             try:
-                seen.require_all_calls()
+                context.require_all_calls()
             except NotEvaluated as reason:
                 return [str(reason)]
         return []
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration as JSON values, for the hash that is its version."""
-        described = {"type": self.type, "key": self.key, **self.limits()}
+        described = {"type": Budget.type, "key": self.key, **self.limits()}
         if self.max_cost is not None:
-            described["prices"] = {name: asdict(one) for name, one in self.prices.own.items()}
+            own = self.price_table().own
+            described["prices"] = {name: asdict(price) for name, price in own.items()}
             described["table"] = _table_version()
         return described
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(Budget):
+    """Fails where the tokens of a run cost more than they may.
+
+    Attributes:
+        max_cost: How much the tokens may cost, in US dollars.
+    """
+
+    type: ClassVar[str] = "cost"
+
+    max_steps: Annotated[None, PYTHON_ONLY] = None
+    max_tool_calls: Annotated[None, PYTHON_ONLY] = None
+    max_model_calls: Annotated[None, PYTHON_ONLY] = None
+    max_input_tokens: Annotated[None, PYTHON_ONLY] = None
+    max_output_tokens: Annotated[None, PYTHON_ONLY] = None
+    max_total_tokens: Annotated[None, PYTHON_ONLY] = None
+    max_cost: Amount
+
+
+def _is_limit(option: str) -> bool:
+    return option.startswith("max_")
 
 
 def _table_version() -> str:
@@ -119,27 +155,27 @@ def _shown(value: float) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-_Measure = Callable[[Budget, Seen], tuple[float, float]]
+_Measure = Callable[[Budget, EvaluationContext], tuple[float, float]]
 """What a run used: the least and the most that it can be, equal where it is known."""
 
 
-def _exact(count: Callable[[Seen], float]) -> _Measure:
-    def measure(_: Budget, seen: Seen) -> tuple[float, float]:
-        value = count(seen)
+def _exact(count: Callable[[EvaluationContext], float]) -> _Measure:
+    def measure(_: Budget, context: EvaluationContext) -> tuple[float, float]:
+        value = count(context)
         return value, value
 
     return measure
 
 
-def _runs(seen: Seen) -> tuple[Trajectory, ...]:
+def _runs(context: EvaluationContext) -> tuple[Trajectory, ...]:
     """Return the runs whose usage is to be added up, all of which report one."""
-    if not seen.runs:
+    if not context.runs:
         raise NotEvaluated("messages alone do not tell it; pass a Trajectory")
-    return seen.runs
+    return context.runs
 
 
-def _model_calls(seen: Seen) -> float:
-    calls = sum(run.usage.model_calls for run in _runs(seen))
+def _model_calls(context: EvaluationContext) -> float:
+    calls = sum(run.usage.model_calls for run in _runs(context))
     if not calls:
         raise NotEvaluated("the trace shows no model call")
     return calls
@@ -152,20 +188,21 @@ def _usage(run: Trajectory) -> Usage:
 
 
 def _tokens(*kinds: str) -> _Measure:
-    def count(seen: Seen) -> float:
-        usages = [_usage(run) for run in _runs(seen)]
+    def count(context: EvaluationContext) -> float:
+        usages = [_usage(run) for run in _runs(context)]
         return sum(int(getattr(usage, kind)) for usage in usages for kind in kinds)
 
     return _exact(count)
 
 
-def _cost(budget: Budget, seen: Seen) -> tuple[float, float]:
+def _cost(budget: Budget, context: EvaluationContext) -> tuple[float, float]:
+    prices = budget.price_table()
     least = most = 0.0
-    for run in _runs(seen):
+    for run in _runs(context):
         usage = _usage(run)
         if not run.models:
             raise NotEvaluated(f"the trace of run {run.id} does not name the model that answered")
-        costs = [_paid(budget.prices, model, usage) for model in run.models]
+        costs = [_paid(prices, model, usage) for model in run.models]
         least, most = least + min(costs), most + max(costs)
     return least, most
 
@@ -178,8 +215,8 @@ def _paid(prices: Prices, model: str, usage: Usage) -> float:
 
 
 _MEASURES: dict[str, _Measure] = {
-    "steps": _exact(lambda seen: sum(m.role == "assistant" for m in seen.messages)),
-    "tool_calls": _exact(lambda seen: len(seen.calls)),
+    "steps": _exact(lambda context: sum(m.role == "assistant" for m in context.messages)),
+    "tool_calls": _exact(lambda context: len(context.calls)),
     "model_calls": _exact(_model_calls),
     "input_tokens": _tokens("input_tokens"),
     "output_tokens": _tokens("output_tokens"),
@@ -188,49 +225,14 @@ _MEASURES: dict[str, _Measure] = {
 }
 
 
-def create_budget_evaluator(
-    *,
-    max_steps: int | None = None,
-    max_tool_calls: int | None = None,
-    max_model_calls: int | None = None,
-    max_input_tokens: int | None = None,
-    max_output_tokens: int | None = None,
-    max_total_tokens: int | None = None,
-    max_cost: float | None = None,
-    prices: Any = None,
-    feedback_key: str = "budget",
-) -> Budget:
+@with_options_of(Budget)
+def create_budget_evaluator(**options: Any) -> Budget:
     """Create an evaluator that fails where a run used more than it may.
 
     Args:
-        max_steps: How many messages the model may write.
-        max_tool_calls: How many calls of tools it may make.
-        max_model_calls: How many calls of models the run may make.
-        max_input_tokens: How many tokens the models may read, cached ones included.
-        max_output_tokens: How many tokens the models may write.
-        max_total_tokens: How many of both.
-        max_cost: How much the tokens may cost, in US dollars.
-        prices: Prices by model, in US dollars per million tokens, before those of the table that
-            judges use: ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``;
-            ``cached_input`` may be left out.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `Budget`.
 
     Raises:
-        ConfigError: There is no limit, a limit is no number, or a price is none.
+        ConfigError: An option is wrong; the text names it.
     """
-    counts = {
-        "max_steps": max_steps,
-        "max_tool_calls": max_tool_calls,
-        "max_model_calls": max_model_calls,
-        "max_input_tokens": max_input_tokens,
-        "max_output_tokens": max_output_tokens,
-        "max_total_tokens": max_total_tokens,
-    }
-    checked = {name: whole(v, name) for name, v in counts.items() if v is not None}
-    if not checked and max_cost is None:
-        raise ConfigError(f"give at least one limit: {', '.join(counts)} or max_cost")
-    cost = None if max_cost is None else number(max_cost, "max_cost")
-    return Budget(feedback_key, **checked, max_cost=cost, prices=make_prices(prices))
+    return Budget(**options)

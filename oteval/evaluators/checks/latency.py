@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from ...errors import ConfigError
 from ...model import ToolCall, Trajectory
-from .base import Call, Check, Found, NotEvaluated, Seen, listed, number, strings
+from ..factories import with_options_of
+from ..options import InConfig, Seconds
+from .base import (
+    Call,
+    Check,
+    EvaluationContext,
+    EvaluationResult,
+    NotEvaluated,
+    listed,
+    name_matches,
+)
 
 __all__ = ["Latency", "create_latency_evaluator"]
 
@@ -30,48 +39,51 @@ class _Part(NamedTuple):
     unseen: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Latency(Check):
     """Fails where a run or a tool took too long.
 
     Attributes:
-        key: The score's name.
-        max_seconds: How long a run may take; None for any time.
-        max_tool_seconds: How long one call of a tool may take; None for any time.
-        tools: The tools whose time counts; none given counts all.
+        max_seconds: How long the run may take, in seconds or as a text such as ``30s``.
+        max_tool_seconds: How long one call of a tool may take.
+        tools: The tools whose time counts; ``*`` and ``?`` stand for any text or character.
     """
 
     type: ClassVar[str] = "latency"
     needs_messages: ClassVar[bool] = False
 
-    key: str = "latency"
-    max_seconds: float | None = None
-    max_tool_seconds: float | None = None
-    tools: tuple[str, ...] | None = None
+    max_seconds: Annotated[Seconds | None, InConfig("max")] = None
+    max_tool_seconds: Annotated[Seconds | None, InConfig("max_tool")] = None
+    tools: Sequence[str] | None = None
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse a check without a limit."""
+        if self.max_seconds is None and self.max_tool_seconds is None:
+            raise ConfigError("give max_seconds or max_tool_seconds (max or max_tool in a file)")
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for what took too long."""
         parts = []
         if self.max_seconds is not None:
-            parts.append(self._run(seen, self.max_seconds))
+            parts.append(self._run(context, self.max_seconds))
         if self.max_tool_seconds is not None:
-            parts.append(self._tools(seen, self.max_tool_seconds))
+            parts.append(self._tools(context, self.max_tool_seconds))
         problems = [problem for part in parts for problem in part.problems]
         unseen = [reason for part in parts for reason in part.unseen]
         if not problems and unseen:
             raise NotEvaluated("; ".join(unseen))
-        return Found(problems, {k: v for part in parts for k, v in part.figures.items()})
+        return self.result(problems, {k: v for part in parts for k, v in part.figures.items()})
 
-    def _run(self, seen: Seen, most: float) -> _Part:
-        if not seen.runs:
+    def _run(self, context: EvaluationContext, most: float) -> _Part:
+        if not context.runs:
             return _Part((), {}, ["messages alone do not tell how long the run took"])
-        took = sum(run.end_ns - run.start_ns for run in seen.runs if _is_timed(run)) / _SECOND
+        took = sum(run.end_ns - run.start_ns for run in context.runs if _is_timed(run)) / _SECOND
         problems = [f"the run took {took:.3f} s (at most {most:g} s)"] if took > most else []
-        unseen = [why for run in seen.runs for why in _untimed(run)]
+        unseen = [why for run in context.runs for why in _untimed(run)]
         return _Part(problems, {"seconds": took}, unseen)
 
-    def _tools(self, seen: Seen, most: float) -> _Part:
-        calls = [call for call in seen.calls if self._counts(call)]
+    def _tools(self, context: EvaluationContext, most: float) -> _Part:
+        calls = [call for call in context.calls if self._counts(call)]
         times = [(call, _seconds(call.call)) for call in calls]
         known = [(call, seconds) for call, seconds in times if seconds is not None]
         slow = [(call, seconds) for call, seconds in known if seconds > most]
@@ -79,7 +91,7 @@ class Latency(Check):
         untimed = [call for call, seconds in times if seconds is None]
         unseen = [f"no span shows how long {listed(untimed)} took"] if untimed else []
         try:
-            seen.require_all_calls()
+            context.require_all_calls()
         except NotEvaluated as reason:
             unseen.append(str(reason))
         took = [seconds for _, seconds in known]
@@ -90,7 +102,7 @@ class Latency(Check):
         )
 
     def _counts(self, call: Call) -> bool:
-        return self.tools is None or any(fnmatchcase(call.call.name, one) for one in self.tools)
+        return self.tools is None or name_matches(call.call.name, self.tools)
 
 
 def _is_timed(run: Trajectory) -> bool:
@@ -109,32 +121,14 @@ def _seconds(call: ToolCall) -> float | None:
     return (call.end_ns - call.start_ns) / _SECOND if 0 < call.start_ns <= call.end_ns else None
 
 
-def create_latency_evaluator(
-    *,
-    max_seconds: float | None = None,
-    max_tool_seconds: float | None = None,
-    tools: Any = None,
-    feedback_key: str = "latency",
-) -> Latency:
+@with_options_of(Latency)
+def create_latency_evaluator(**options: Any) -> Latency:
     """Create an evaluator that fails where a run or a tool took too long.
 
     Args:
-        max_seconds: How many seconds the run may take.
-        max_tool_seconds: How many seconds one call of a tool may take.
-        tools: The tools whose time counts; ``*`` and ``?`` stand for any text or character.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `Latency`.
 
     Raises:
-        ConfigError: There is no limit, or one is no number.
+        ConfigError: An option is wrong; the text names it.
     """
-    if max_seconds is None and max_tool_seconds is None:
-        raise ConfigError("give max_seconds or max_tool_seconds")
-    return Latency(
-        feedback_key,
-        None if max_seconds is None else number(max_seconds, "max_seconds"),
-        None if max_tool_seconds is None else number(max_tool_seconds, "max_tool_seconds"),
-        None if tools is None else strings(tools, "tools"),
-    )
+    return Latency(**options)

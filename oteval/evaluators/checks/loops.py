@@ -11,11 +11,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+from annotated_types import Ge
+
+from ..factories import with_options_of
 from ..values import canonical_key
-from .base import Call, Check, Found, NotEvaluated, Seen, listed, strings, whole
+from .base import (
+    Call,
+    Check,
+    EvaluationContext,
+    EvaluationResult,
+    NotEvaluated,
+    listed,
+    name_matches,
+)
 
 __all__ = ["Cycle", "Loops", "create_loop_evaluator", "longest_cycle"]
 
@@ -56,29 +66,28 @@ def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
     return best
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Loops(Check):
     """Fails where the same calls are made over and over.
 
     Attributes:
-        key: The score's name.
-        max_repeats: How often the calls of a cycle may occur one after the other.
-        max_equal: How often equal calls may occur in all; None for any number.
-        max_cycle: The longest cycle to look for.
-        ignore_tools: Tools that may be called again and again, for instance to wait.
+        max_repeats: How often the same calls may be made one after the other; 1 allows no
+            repetition. Calls are the same when their tools and arguments are.
+        max_equal: How often equal calls may be made in all, wherever they stand.
+        max_cycle: The greatest number of calls that are taken together as a cycle.
+        ignore_tools: Tools that do not count; ``*`` and ``?`` stand for any text or character.
     """
 
     type: ClassVar[str] = "loops"
 
-    key: str = "loops"
-    max_repeats: int = 2
-    max_equal: int | None = None
-    max_cycle: int = 5
-    ignore_tools: tuple[str, ...] = ()
+    max_repeats: Annotated[int, Ge(1)] = 2
+    max_equal: Annotated[int, Ge(1)] | None = None
+    max_cycle: Annotated[int, Ge(1)] = 5
+    ignore_tools: Sequence[str] | None = None
 
-    def check(self, seen: Seen) -> Found:
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for cycles and for equal calls."""
-        calls = [call for call in seen.calls if not self._ignores(call)]
+        calls = [call for call in context.calls if not self._ignores(call)]
         cycle, most = self._measure([_key(call) for call in calls])
         problems = self._problems(calls, cycle, most)
         if not problems:
@@ -88,17 +97,21 @@ class Loops(Check):
                 if self._problems(calls, *self._measure(keys)):
                     tools = ", ".join(sorted(unknown))
                     raise NotEvaluated(f"the arguments of {tools} are not in the trace")
-            seen.require_all_calls()
+            context.require_all_calls()
         figures = {
-            "calls": len(seen.calls),
+            "calls": len(context.calls),
             "repeats": cycle.repeats if cycle else 0,
             "cycle": [call.call.name for call in _of(calls, cycle)] if cycle else [],
             "most_equal": most[1],
         }
-        return Found(problems, figures)
+        return self.result(problems, figures)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {**super().describe(), "ignore_tools": self.ignore_tools or ()}
 
     def _ignores(self, call: Call) -> bool:
-        return any(fnmatchcase(call.call.name, one) for one in self.ignore_tools)
+        return name_matches(call.call.name, self.ignore_tools or ())
 
     def _measure(self, keys: Sequence[Hashable]) -> tuple[Cycle | None, tuple[int, int]]:
         """Return the longest cycle, and of the call that occurs most its place and number."""
@@ -131,34 +144,14 @@ def _key(call: Call) -> Hashable:
     return (call.call.name, key) if key is not None else (call.call.name, call.index, "unknown")
 
 
-def create_loop_evaluator(
-    *,
-    max_repeats: int = 2,
-    max_equal: int | None = None,
-    max_cycle: int = 5,
-    ignore_tools: Any = None,
-    feedback_key: str = "loops",
-) -> Loops:
+@with_options_of(Loops)
+def create_loop_evaluator(**options: Any) -> Loops:
     """Create an evaluator that fails where the same calls are made over and over.
 
     Args:
-        max_repeats: How often the same calls may be made one after the other: 1 allows no
-            repetition. Calls are the same when tools and arguments are.
-        max_equal: How often equal calls may be made in all, wherever they stand.
-        max_cycle: The greatest number of calls that are taken together as a cycle.
-        ignore_tools: Tools that do not count; ``*`` and ``?`` stand for any text or character.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `Loops`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it.
+        ConfigError: An option is wrong; the text names it.
     """
-    return Loops(
-        feedback_key,
-        whole(max_repeats, "max_repeats", 1),
-        None if max_equal is None else whole(max_equal, "max_equal", 1),
-        whole(max_cycle, "max_cycle", 1),
-        strings(ignore_tools, "ignore_tools"),
-    )
+    return Loops(**options)

@@ -13,7 +13,7 @@ from .langgraph import (
     extract_langgraph_trajectory_from_thread,
 )
 from .match import (
-    GraphMatchEvaluator,
+    GraphMatch,
     create_async_graph_trajectory_match_evaluator,
     create_graph_trajectory_match_evaluator,
     graph_trajectory_strict_match,
@@ -21,7 +21,7 @@ from .match import (
 )
 
 __all__ = [
-    "GraphMatchEvaluator",
+    "GraphMatch",
     "GraphTrajectory",
     "aextract_langgraph_trajectory_from_thread",
     "create_async_graph_trajectory_llm_as_judge",

@@ -14,9 +14,10 @@ from typing import Any, TypedDict
 
 from ...errors import InputError
 from ...model import Message, Trajectory
+from ..evaluator import runs_of
 from ..messages import field
 
-__all__ = ["GraphTrajectory", "Turns", "graph_of", "read_turns", "runs_of", "unwrapped"]
+__all__ = ["GraphTrajectory", "Turns", "graph_of", "read_turns", "unwrapped"]
 
 Turns = list[list[str]]
 """The nodes of each turn."""
@@ -34,16 +35,6 @@ class GraphTrajectory(TypedDict):
     inputs: list[Any]
     results: list[Any]
     steps: Turns
-
-
-def runs_of(trajectory: Trajectory) -> list[Trajectory]:
-    """Return the runs of a trajectory's conversation, the trajectory itself last."""
-    runs: list[Trajectory] = []
-    run: Trajectory | None = trajectory
-    while run is not None:
-        runs.append(run)
-        run = run.history
-    return runs[::-1]
 
 
 def graph_of(trajectory: Trajectory) -> GraphTrajectory:

@@ -7,18 +7,20 @@ at. `oteval.evaluators.graph.compare` says what each mode means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Annotated, Any, ClassVar
 
-from ...errors import ConfigError
-from ..match import SCORE_TYPES, ScoreType
+from ...model import EvaluationResult
+from ..evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption
+from ..factories import AsyncEvaluator, as_async, async_variant, with_options_of
+from ..match import ScoreType, Threshold, result_of_figure, score_of
 from ..observed import observed
-from ..spec import MODES, Mode
+from ..options import InConfig
+from ..spec import Mode
 from .compare import compare_turns
 from .forms import Turns, read_turns
 
 __all__ = [
-    "AsyncGraphMatchEvaluator",
-    "GraphMatchEvaluator",
+    "GraphMatch",
     "create_async_graph_trajectory_match_evaluator",
     "create_graph_trajectory_match_evaluator",
     "graph_trajectory_strict_match",
@@ -26,23 +28,34 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class GraphMatchEvaluator:
-    """Scores a graph trajectory by comparing it with a reference.
+@dataclass(frozen=True, kw_only=True)
+class GraphMatch(Evaluator):
+    """Compares the nodes of a graph that ran with a reference's, turn by turn.
 
     Attributes:
-        mode: How the nodes of each turn are compared.
-        key: The score's name.
-        score_type: Whether the score is the verdict or one of the figures.
+        trajectory_match_mode: How the nodes of each turn are compared: ``strict``, ``unordered``,
+            ``subset``, ``superset`` or ``in_order``.
+        score_type: What the score is: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
+        threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
     """
 
-    mode: Mode
-    key: str
+    type: ClassVar[str] = "graph_match"
+    reference: ClassVar[ReferenceOption | None] = ReferenceOption(
+        "A JSON file with steps, {trajectory: ID}, {name: NAME}, or {dataset, key}.",
+        is_required=True,
+        form="steps",
+    )
+    # Nodes are known also where messages were not captured.
+    needs_messages: ClassVar[bool] = False
+
+    trajectory_match_mode: Annotated[Mode, InConfig("mode")] = "strict"
     score_type: ScoreType = "bool"
+    threshold: Threshold = 1.0
 
     @property
-    def __name__(self) -> str:
-        return self.key
+    def key(self) -> str:
+        """The score's name in results."""
+        return self.feedback_key or f"graph_trajectory_{self.trajectory_match_mode}_match"
 
     def __call__(
         self,
@@ -68,107 +81,89 @@ class GraphMatchEvaluator:
             InputError: A side is no graph trajectory; the text names the place.
         """
         wanted = read_turns(reference_outputs, "reference_outputs")
-        return observed(self.compared(read_turns(outputs, "outputs"), wanted))
+        turns = read_turns(outputs, "outputs")
+        verdict, turn = compare_turns(turns, wanted, self.trajectory_match_mode)
+        return observed(
+            {
+                "key": self.key,
+                "score": score_of(verdict, self.score_type),
+                "comment": verdict.comment,
+                "metadata": {
+                    **verdict.metadata(),
+                    "turns": [len(turns), len(wanted)],
+                    "turn": turn,
+                },
+            }
+        )
 
-    def compared(self, out: Turns, ref: Turns) -> dict[str, Any]:
-        """Return the result for the nodes of two sides."""
-        verdict, turn = compare_turns(out, ref, self.mode)
-        kind = self.score_type
-        figures = {**verdict.metadata(), "turns": [len(out), len(ref)], "turn": turn}
-        return {
-            "key": self.key,
-            "score": verdict.passed if kind == "bool" else getattr(verdict, kind),
-            "comment": verdict.comment,
-            "metadata": figures,
-        }
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare the nodes of a run with its reference's."""
+        reference = context.reference
+        if reference is None:
+            raise NotEvaluated("there is no reference")
+        if reference.steps is None:
+            raise NotEvaluated(f"the reference {reference.name} has no steps")
+        wanted = [list(turn) for turn in reference.steps]
+        turns = _turns(context)
+        verdict, turn = compare_turns(turns, wanted, self.trajectory_match_mode)
+        figures = {**verdict.metadata(), "turns": [len(turns), len(wanted)], "turn": turn}
+        score = score_of(verdict, self.score_type)
+        return result_of_figure(score, self.threshold, verdict, figures)
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration as JSON values, for the hash that is its version."""
         return {
-            "type": "graph_match",
+            "type": self.type,
             "key": self.key,
-            "mode": self.mode,
+            "mode": self.trajectory_match_mode,
             "score_type": self.score_type,
         }
 
-
-class AsyncGraphMatchEvaluator(Protocol):
-    """A coroutine function that scores as a `GraphMatchEvaluator` does.
-
-    Attributes:
-        evaluator: The configuration, with `describe()`.
-    """
-
-    evaluator: GraphMatchEvaluator
-
-    async def __call__(
-        self, *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
-    ) -> dict[str, Any]:
-        """Compare outputs with the reference."""
-        ...
+    def describe_verdict(self) -> dict[str, Any]:
+        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        return {"threshold": self.threshold}
 
 
-def create_graph_trajectory_match_evaluator(
-    *, trajectory_match_mode: str = "strict", score_type: str = "bool"
-) -> GraphMatchEvaluator:
+def _turns(context: EvaluationContext) -> Turns:
+    turns: Turns = []
+    for run in context.runs:
+        nodes = [node for step in run.steps for node in step]
+        if not nodes:
+            raise NotEvaluated(f"the trace of run {run.id} shows no nodes and names no agent")
+        turns.append(nodes)
+    return turns
+
+
+@with_options_of(GraphMatch)
+def create_graph_trajectory_match_evaluator(**options: Any) -> GraphMatch:
     """Create an evaluator that compares the nodes of a graph trajectory with a reference's.
 
     Args:
-        trajectory_match_mode: ``strict``, ``unordered``, ``subset``, ``superset`` or ``in_order``.
-        score_type: ``bool``, or ``f1``, ``recall`` or ``precision`` for that figure.
-
-    Returns:
-        The evaluator; its key is ``graph_trajectory_{mode}_match``.
+        **options: The options of `GraphMatch`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and says what to write.
     """
-    mode = _one_of(trajectory_match_mode, MODES, "trajectory_match_mode")
-    kind = _one_of(score_type, SCORE_TYPES, "score_type")
-    key = f"graph_trajectory_{mode}_match"
-    return GraphMatchEvaluator(cast("Mode", mode), key, cast("ScoreType", kind))
+    return GraphMatch(**options)
 
 
-def create_async_graph_trajectory_match_evaluator(
-    *, trajectory_match_mode: str = "strict", score_type: str = "bool"
-) -> AsyncGraphMatchEvaluator:
-    """Create a coroutine function that does what the other factory's evaluator does.
+@with_options_of(GraphMatch)
+def create_async_graph_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[GraphMatch]:
+    """Create a coroutine function that compares the nodes of a graph with a reference's.
 
     Args:
-        trajectory_match_mode: As for `create_graph_trajectory_match_evaluator`.
-        score_type: As there.
+        **options: The options of `GraphMatch`.
 
     Returns:
         The evaluator; its ``evaluator`` attribute holds the configuration.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and says what to write.
     """
-    made = create_graph_trajectory_match_evaluator(
-        trajectory_match_mode=trajectory_match_mode, score_type=score_type
-    )
-
-    async def evaluator(
-        *,
-        outputs: Any,
-        reference_outputs: Any = None,
-        inputs: Any = None,
-        **extra: Any,
-    ) -> dict[str, Any]:
-        return made(outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra)
-
-    evaluator.__name__ = evaluator.__qualname__ = made.key
-    evaluator.evaluator = made  # type: ignore[attr-defined]
-    return evaluator  # type: ignore[return-value]
+    return as_async(GraphMatch(**options))
 
 
-def _one_of(value: Any, known: tuple[str, ...], name: str) -> str:
-    if value not in known:
-        raise ConfigError(f"{name}: unknown value {value!r}; known: {', '.join(known)}")
-    return str(value)
-
-
-_STRICT = GraphMatchEvaluator("strict", "graph_trajectory_strict_match")
+_STRICT = GraphMatch()
 
 
 def graph_trajectory_strict_match(
@@ -190,20 +185,4 @@ def graph_trajectory_strict_match(
     return _STRICT(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
-async def graph_trajectory_strict_match_async(
-    *, outputs: Any, reference_outputs: Any = None, **extra: Any
-) -> dict[str, Any]:
-    """Do what `graph_trajectory_strict_match` does.
-
-    Args:
-        outputs: The graph trajectory.
-        reference_outputs: The graph trajectory that was wanted.
-        **extra: Not used.
-
-    Returns:
-        ``key``, ``score``, ``comment`` and ``metadata``.
-
-    Raises:
-        InputError: A side is no graph trajectory; the text names the place.
-    """
-    return _STRICT(outputs=outputs, reference_outputs=reference_outputs, **extra)
+graph_trajectory_strict_match_async = async_variant(graph_trajectory_strict_match)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import BudgetSpent, ConfigError
 from ...jsontext import dumps
@@ -47,6 +47,9 @@ class Price:
         output: The price of output tokens.
         cached_input: The price of input tokens read from the provider's cache; None means `input`.
     """
+
+    # A price in oteval.yaml has no other keys.
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
 
     input: float
     output: float

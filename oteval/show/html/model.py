@@ -73,8 +73,16 @@ class RunVerdict:
     def as_score(self, name: str = "") -> Score:
         """Return the verdict as a score of the trajectory with this id."""
         return Score(
-            *(name, "", "", self.evaluator, self.version, self.status),
-            *(self.score, self.label, self.passed, self.comment),
+            trajectory_id=name,
+            trace_id="",
+            span_id="",
+            evaluator=self.evaluator,
+            version=self.version,
+            status=self.status,
+            score=self.score,
+            label=self.label,
+            passed=self.passed,
+            comment=self.comment,
         )
 
     @property

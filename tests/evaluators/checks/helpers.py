@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from oteval.evaluators.checks import Check
-from oteval.evaluators.checks.scoring import CheckJudge
 from oteval.evaluators.scorer import Scorer
 from oteval.model import Message, Reference, Score, ToolCall, Trajectory
 from oteval.reconstruct import reconstruct
@@ -37,9 +36,7 @@ def called(*names: str) -> list[Message]:
 def score(check: Check, trajectory: Trajectory, wanted: Any = None, scope: Any = "turn") -> Score:
     """Return the score of a run, as `oteval score` has it."""
     reference = None if wanted is None else Reference("r", tuple(wanted))
-    return Scorer("e", "v", CheckJudge(check, scope), scope=scope).score(
-        trajectory, reference, "", 1
-    )
+    return Scorer("e", "v", check, scope=scope).score(trajectory, reference, "", 1)
 
 
 def runs(name: str) -> list[Trajectory]:

@@ -191,7 +191,7 @@ def test_definitions_of_any_form_are_read_without_failing(tools: list[Any]) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tools": {}}, "holds no tool definitions"),
+        ({"tools": {}}, "tools is {}"),
         ({"tools": []}, "holds no tool definitions"),
         ({"unknown_tools": "pass"}, "unknown_tools: unknown value 'pass'"),
     ],

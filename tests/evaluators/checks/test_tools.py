@@ -285,12 +285,20 @@ def test_captured_runs_do_not_loop() -> None:
     ("make", "options", "message"),
     [
         (create_forbidden_tools_evaluator, {}, "give forbidden="),
-        (create_forbidden_tools_evaluator, {"forbidden": "x"}, "forbidden is 'x'; expected a list"),
+        (
+            create_forbidden_tools_evaluator,
+            {"forbidden": "x"},
+            "forbidden is 'x'; 'str' instances are not allowed",
+        ),
         (create_tool_error_evaluator, {"max_errors": -1}, "max_errors is -1"),
         (create_tool_error_evaluator, {"max_errors": True}, "max_errors is True"),
         (create_tool_error_evaluator, {"error_pattern": "("}, "is no pattern"),
-        (create_tool_error_evaluator, {"error_pattern": 1}, "expected a pattern"),
-        (create_loop_evaluator, {"max_repeats": 0}, "whole number of at least 1"),
+        (create_tool_error_evaluator, {"error_pattern": 1}, "error_pattern is 1"),
+        (
+            create_loop_evaluator,
+            {"max_repeats": 0},
+            "max_repeats is 0; input should be greater than or equal to 1",
+        ),
         (create_tool_order_evaluator, {"rules": []}, "rules is empty"),
         (create_tool_order_evaluator, {"rules": "a after b"}, "rule 'a after b' is not known"),
         (create_tool_order_evaluator, {"rules": "a before a"}, "names the same tool twice"),

@@ -147,7 +147,10 @@ def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
     root = made.root_span
     return made, [
         Score(
-            *(made.id, root.trace_id, root.span_id, name, HOSTILE, "ok", 0.5, HOSTILE, False),
+            *(made.id, root.trace_id, root.span_id, name, HOSTILE),
+            score=0.5,
+            label=HOSTILE,
+            passed=False,
             comment=HOSTILE,
             metadata={HOSTILE: HOSTILE},
         )

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
-from .base import Call, Check, Found, Seen, strings
+from ..factories import with_options_of
+from .base import Call, Check, EvaluationContext, EvaluationResult
 
 __all__ = ["OrderRule", "ToolOrder", "create_tool_order_evaluator", "parse_rule"]
 
@@ -77,56 +78,40 @@ def parse_rule(text: Any) -> OrderRule:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolOrder(Check):
     """Fails where a rule about the order of calls does not hold.
 
     Attributes:
-        key: The score's name.
-        rules: The rules.
+        rules: Sentences such as ``look_up before refund``: ``A before B``, ``A immediately before
+            B``, ``every A is followed by B``, ``every A is immediately followed by B``, ``never B
+            after A``.
     """
 
     type: ClassVar[str] = "tool_order"
 
-    key: str = "tool_order"
-    rules: tuple[OrderRule, ...] = ()
+    rules: str | Sequence[str]
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse a list without rules, and sentences that are not known."""
+        rules = (self.rules,) if isinstance(self.rules, str) else self.rules
+        if not rules:
+            raise ConfigError("rules is empty; give at least one, such as 'look_up before refund'")
+        object.__setattr__(self, "rules", tuple(parse_rule(text).text for text in rules))
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for calls that break a rule."""
         # A call that the trace does not show may mend a rule as well as break it.
-        seen.require_all_calls()
+        context.require_all_calls()
         problems, broken = [], []
-        for rule in self.rules:
-            why = _BREAKS[rule.kind](rule, seen.calls)
+        rules = [parse_rule(text) for text in self.rules]
+        for rule in rules:
+            why = _BREAKS[rule.kind](rule, context.calls)
             if why is not None:
                 broken.append(rule.text)
                 problems.append(f"'{rule.text}' does not hold: {why}")
-        figures = {"rules": len(self.rules), "broken": broken, "calls": len(seen.calls)}
-        return Found(problems, figures)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
-        return {"type": self.type, "key": self.key, "rules": [rule.text for rule in self.rules]}
-
-
-def create_tool_order_evaluator(*, rules: Any, feedback_key: str = "tool_order") -> ToolOrder:
-    """Create an evaluator of the order in which tools are called.
-
-    Args:
-        rules: Sentences such as ``"look_up before refund"``; `oteval.evaluators.checks.order` lists
-            them.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
-
-    Raises:
-        ConfigError: There is no rule, or one is not known.
-    """
-    named = strings([rules] if isinstance(rules, str) else rules, "rules")
-    if not named:
-        raise ConfigError("rules is empty; give at least one, such as 'look_up before refund'")
-    return ToolOrder(feedback_key, tuple(parse_rule(text) for text in named))
+        figures = {"rules": len(self.rules), "broken": broken, "calls": len(context.calls)}
+        return self.result(problems, figures)
 
 
 def _of(calls: Sequence[Call], tool: str) -> list[Call]:
@@ -197,3 +182,16 @@ _BREAKS: dict[str, Callable[[OrderRule, Sequence[Call]], str | None]] = {
     "immediately_followed": _immediately_followed,
     "never_after": _never_after,
 }
+
+
+@with_options_of(ToolOrder)
+def create_tool_order_evaluator(**options: Any) -> ToolOrder:
+    """Create an evaluator of the order in which tools are called.
+
+    Args:
+        **options: The options of `ToolOrder`.
+
+    Raises:
+        ConfigError: An option is wrong; the text names it.
+    """
+    return ToolOrder(**options)

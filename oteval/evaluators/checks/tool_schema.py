@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ...errors import ConfigError
 from ...jsontext import canonical
-from .base import Call, Check, Found, NotEvaluated, Seen, listed, one_of
+from ..factories import with_options_of
+from ..options import InConfig
+from .base import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
 from .definitions import schemas_of
 
-__all__ = ["UNKNOWN_TOOLS", "ToolSchema", "create_tool_schema_evaluator"]
+__all__ = ["ToolSchema", "create_tool_schema_evaluator"]
 
-UNKNOWN_TOOLS = ("fail", "ignore")
 _LONGEST = 120
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolSchema(Check):
     """Fails where a call's arguments are not what the tool's definition asks for.
 
     Attributes:
-        key: The score's name.
-        tools: Definitions; None takes those of the trajectory.
-        unknown_tools: Whether a call of a tool that no definition names is a failure.
+        tools: Definitions, in any form that `checks.definitions` reads; by default those of the
+            trajectory, or under ``tools`` beside its messages. In oteval.yaml: a JSON file with a
+            list of them.
+        unknown_tools: Whether a call of a tool that no definition names is a failure (``fail``) or
+            does not count (``ignore``).
     """
 
     type: ClassVar[str] = "tool_schema"
 
-    key: str = "tool_schema"
-    tools: tuple[Mapping[str, Any], ...] | None = None
-    unknown_tools: str = "fail"
+    tools: Annotated[Sequence[Any] | None, InConfig("definitions", is_file=True)] = None
+    unknown_tools: Literal["fail", "ignore"] = "fail"
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse definitions of no tool."""
+        if self.tools is not None and not schemas_of(self.tools):
+            raise ConfigError("tools holds no tool definitions; expected a list of them")
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for arguments that do not fit."""
-        schemas = schemas_of(seen.tools if self.tools is None else self.tools)
+        schemas = schemas_of(context.tools if self.tools is None else self.tools)
         problems, unseen, checked = [], [], 0
         validators = _Validators(schemas)
-        for call in seen.calls:
+        for call in context.calls:
             try:
-                why = self._problem(call, seen, schemas, validators)
+                why = self._problem(call, context, schemas, validators)
             except NotEvaluated as reason:
                 unseen.append(str(reason))
                 continue
@@ -50,12 +57,16 @@ class ToolSchema(Check):
         if not problems:
             if unseen:
                 raise NotEvaluated(listed(list(dict.fromkeys(unseen)), "; "))
-            seen.require_all_calls()
-        figures = {"calls": len(seen.calls), "checked": checked, "invalid": len(problems)}
-        return Found(problems, figures)
+            context.require_all_calls()
+        figures = {"calls": len(context.calls), "checked": checked, "invalid": len(problems)}
+        return self.result(problems, figures)
 
     def _problem(
-        self, call: Call, seen: Seen, schemas: Mapping[str, Any], validators: _Validators
+        self,
+        call: Call,
+        context: EvaluationContext,
+        schemas: Mapping[str, Any],
+        validators: _Validators,
     ) -> str | None:
         """Return what is wrong with a call."""
         name = call.call.name
@@ -64,7 +75,7 @@ class ToolSchema(Check):
                 return None
             if not schemas:
                 raise NotEvaluated("the trace holds no tool definitions")
-            if self.tools is None and (lost := seen.lost()):
+            if self.tools is None and (lost := context.content_gap()):
                 raise NotEvaluated(f"no definition of {name} ({lost.code}: {lost.detail})")
             return f"there is no tool {name} (defined: {listed(sorted(schemas))})"
         if schemas[name] is None:
@@ -130,25 +141,14 @@ class _Validators:
         return self._made[tool]
 
 
-def create_tool_schema_evaluator(
-    *, tools: Any = None, unknown_tools: str = "fail", feedback_key: str = "tool_schema"
-) -> ToolSchema:
+@with_options_of(ToolSchema)
+def create_tool_schema_evaluator(**options: Any) -> ToolSchema:
     """Create an evaluator of calls' arguments against the tools' definitions.
 
     Args:
-        tools: Definitions, in any form that `checks.definitions` reads; by default
-            those of the `Trajectory`, or under ``tools`` beside its messages.
-        unknown_tools: Whether a call of a tool that no definition names is a failure (``fail``) or
-            does not count (``ignore``).
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `ToolSchema`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it.
+        ConfigError: An option is wrong; the text names it.
     """
-    if tools is not None and (not isinstance(tools, (list, tuple)) or not schemas_of(tools)):
-        raise ConfigError("tools holds no tool definitions; expected a list of them")
-    kind = one_of(unknown_tools, UNKNOWN_TOOLS, "unknown_tools")
-    return ToolSchema(feedback_key, None if tools is None else tuple(tools), kind)
+    return ToolSchema(**options)

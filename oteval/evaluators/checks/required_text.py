@@ -5,28 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...errors import ConfigError
 from ...patterns import Pattern
+from ..factories import with_options_of
 from ..messages import ROLES
-from .base import Check, Found, NotEvaluated, Seen, listed, one_of, pattern, strings
+from ..options import check_regex
+from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
 
-__all__ = ["SAID_BY", "TEXT_MATCHES", "RequiredText", "create_required_text_evaluator"]
-
-TEXT_MATCHES = ("all", "any", "none")
-SAID_BY = ("assistant", "user", "tool", "system", "anyone")
+__all__ = ["RequiredText", "create_required_text_evaluator"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RequiredText(Check):
     """Fails where what must be said is not, or what must not be said is.
 
     Attributes:
-        key: The score's name.
-        texts: The texts, or regular expressions.
-        match: Whether all must be said, any, or none may be.
-        said_by: Whose messages are looked at; a developer's count as the system's.
+        texts: A text, or a list of them.
+        match: Whether ``all`` must be said, ``any`` of them, or ``none`` may be.
+        said_by: Whose messages are looked at: ``assistant``, ``user``, ``tool``, ``system`` (a
+            developer's count as the system's) or ``anyone``.
         regex: Whether the texts are regular expressions, searched in each message.
         ignore_case: Whether upper and lower case are the same.
         last_only: Whether only the last of those messages that has text is looked at.
@@ -34,32 +33,41 @@ class RequiredText(Check):
 
     type: ClassVar[str] = "required_text"
 
-    key: str = "required_text"
-    texts: tuple[str, ...] = ()
-    match: str = "all"
-    said_by: str = "assistant"
+    texts: str | Sequence[str]
+    match: Literal["all", "any", "none"] = "all"
+    said_by: Literal["assistant", "user", "tool", "system", "anyone"] = "assistant"
     regex: bool = False
     ignore_case: bool = False
     last_only: bool = False
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse empty texts, and regular expressions that cannot run."""
+        texts = (self.texts,) if isinstance(self.texts, str) else tuple(self.texts)
+        if not texts or not all(texts):
+            raise ConfigError(f"texts is {self.texts!r}; give at least one, none of them empty")
+        if self.regex:
+            for text in texts:
+                check_regex(text, "texts")
+        object.__setattr__(self, "texts", texts)
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for the texts."""
-        said = self._said(seen)
+        said = self._said(context)
         found = {text: at for text in self.texts if (at := self._where(text, said)) is not None}
         absent = [text for text in self.texts if text not in found]
         problems = self._problems(found, absent)
         # What was not captured may hold the texts: only what was found is sure.
         is_sure = bool(problems) if self.match == "none" else not problems
-        lost = None if is_sure else seen.lost("content_shortened")
+        lost = None if is_sure else context.content_gap("content_shortened")
         if lost is not None:
             raise NotEvaluated(f"{lost.code}: {lost.detail}")
-        return Found(problems, {"found": found, "absent": absent, "messages": len(said)})
+        return self.result(problems, {"found": found, "absent": absent, "messages": len(said)})
 
-    def _said(self, seen: Seen) -> list[tuple[int, str]]:
+    def _said(self, context: EvaluationContext) -> list[tuple[int, str]]:
         """Return the texts to look at, each with its message's number."""
         said = [
             (at, message.content)
-            for at, message in enumerate(seen.messages)
+            for at, message in enumerate(context.messages)
             if message.content and self.said_by in ("anyone", _speaker(message.role))
         ]
         return said[-1:] if self.last_only else said
@@ -85,45 +93,14 @@ def _speaker(role: str) -> str:
     return "system" if known == "developer" else known
 
 
-def create_required_text_evaluator(
-    *,
-    texts: Any,
-    match: str = "all",
-    said_by: str = "assistant",
-    regex: bool = False,
-    ignore_case: bool = False,
-    last_only: bool = False,
-    feedback_key: str = "required_text",
-) -> RequiredText:
+@with_options_of(RequiredText)
+def create_required_text_evaluator(**options: Any) -> RequiredText:
     """Create an evaluator of what is said.
 
     Args:
-        texts: A text, or a list of them.
-        match: ``all`` must be said, ``any`` of them, or ``none`` may be.
-        said_by: Whose messages are looked at: ``assistant``, ``user``, ``tool``, ``system`` or
-            ``anyone``.
-        regex: Whether the texts are regular expressions.
-        ignore_case: Whether upper and lower case are the same.
-        last_only: Whether only the last of those messages that has text is looked at.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `RequiredText`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it.
+        ConfigError: An option is wrong; the text names it.
     """
-    named = strings([texts] if isinstance(texts, str) else texts, "texts")
-    if not named or not all(named):
-        raise ConfigError(f"texts is {texts!r}; give at least one, none of them empty")
-    if regex:
-        named = tuple(pattern(text, "texts") for text in named)
-    return RequiredText(
-        feedback_key,
-        named,
-        one_of(match, TEXT_MATCHES, "match"),
-        one_of(said_by, SAID_BY, "said_by"),
-        regex,
-        ignore_case,
-        last_only,
-    )
+    return RequiredText(**options)

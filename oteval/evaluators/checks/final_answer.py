@@ -12,23 +12,23 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...errors import ConfigError, InputError
 from ...model import Message
+from ..evaluator import ReferenceOption
+from ..factories import with_options_of
 from ..messages import to_messages
+from ..options import Amount
 from ..values import show_pair
-from .base import Check, Found, NotEvaluated, Seen, number, one_of
+from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
 
 __all__ = [
-    "ANSWER_MODES",
     "FinalAnswer",
     "create_final_answer_evaluator",
     "last_number",
     "normalised",
 ]
-
-ANSWER_MODES = ("exact", "normalised", "numeric")
 
 _NUMBER = re.compile(
     r"""
@@ -66,44 +66,67 @@ def last_number(text: str) -> Decimal | None:
     return Decimal(found[-1].replace(",", "").replace("\u2212", "-")) if found else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Check):
     """Fails where the final answer is not the one that was wanted.
 
     Attributes:
-        key: The score's name.
-        mode: ``exact``: the same text but for white space at its ends; ``normalised``: the same as
-            `normalised` has it; ``numeric``: the same last number.
-        expected: The answer that is wanted; None takes it from the reference.
-        tolerance: By how much a number may differ.
-        relative_tolerance: By which share of the wanted number it may differ.
+        mode: How the answers are compared: ``exact``; ``normalised``, where case, white space and
+            punctuation at the ends do not count; or ``numeric``, the last number of each.
+        expected: The answer that is wanted of every run; by default the reference has it: a text, a
+            number, or a trajectory of which the final answer counts.
+        tolerance: For ``numeric``, by how much the numbers may differ.
+        relative_tolerance: For ``numeric``, by which share of the wanted number they may differ.
     """
 
     type: ClassVar[str] = "final_answer"
+    reference: ClassVar[ReferenceOption | None] = ReferenceOption(
+        "A JSON file of messages, {trajectory: ID}, {name: NAME}, or {dataset, key}."
+    )
 
-    key: str = "final_answer"
-    mode: str = "exact"
-    expected: str | None = None
-    tolerance: float = 0.0
-    relative_tolerance: float = 0.0
+    mode: Literal["exact", "normalised", "numeric"] = "exact"
+    expected: str | int | float | None = None
+    tolerance: Amount = 0.0
+    relative_tolerance: Amount = 0.0
 
-    def check(self, seen: Seen) -> Found:
+    def check_combination(self) -> None:
+        """Refuse a tolerance for texts, and an expected answer that cannot be compared."""
+        if self.mode != "numeric" and (self.tolerance or self.relative_tolerance):
+            raise ConfigError(f"a tolerance is for mode 'numeric', not {self.mode!r}")
+        if self.expected is None:
+            return
+        if not isinstance(self.expected, str):
+            if not math.isfinite(self.expected):
+                raise ConfigError(f"expected is {self.expected!r}; give a text or a finite number")
+            object.__setattr__(self, "expected", repr(self.expected))
+        if self.mode == "numeric" and last_number(str(self.expected)) is None:
+            raise ConfigError(f"expected {self.expected!r} holds no number")
+
+    def check_reference(self, *, has_reference: bool) -> None:
+        """Refuse two answers that are wanted, and none."""
+        if (self.expected is not None) == has_reference:
+            raise ConfigError("give either expected or reference")
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the answers."""
-        wanted = self._wanted(seen.reference)
-        answer = _answer(seen.messages)
+        wanted = self._wanted(context.reference_outputs)
+        answer = _answer(context.messages)
+        figures: dict[str, Any]
         if answer is None:
-            lost = seen.lost()
+            lost = context.content_gap()
             if lost is not None:
                 raise NotEvaluated(f"{lost.code}: {lost.detail}")
-            return Found(["the run ends without an answer"], {"answer": None, "expected": wanted})
-        figures: dict[str, Any] = {"answer": answer[:1000], "expected": wanted[:1000]}
+            return self.result(
+                ["the run ends without an answer"], {"answer": None, "expected": wanted}
+            )
+        figures = {"answer": answer[:1000], "expected": wanted[:1000]}
         problem = self._numbers(answer, wanted, figures) if self.mode == "numeric" else None
         if self.mode != "numeric" and self._form(answer) != self._form(wanted):
             shown = show_pair(answer, wanted)
             problem = f"the answer is {shown[0]}, wanted was {shown[1]}"
-        if problem is not None and (lost := seen.gap("content_shortened", "content_truncated")):
+        if problem is not None and (lost := context.gap("content_shortened", "content_truncated")):
             raise NotEvaluated(f"{lost.code}: {lost.detail}")
-        return Found([] if problem is None else [problem], figures)
+        return self.result([] if problem is None else [problem], figures)
 
     def _form(self, text: str) -> str:
         return text.strip() if self.mode == "exact" else normalised(text)
@@ -125,7 +148,7 @@ class FinalAnswer(Check):
     def _wanted(self, reference: Any) -> str:
         """Return the answer that was wanted."""
         if self.expected is not None:
-            return self.expected
+            return str(self.expected)
         if reference is None:
             raise NotEvaluated("there is no reference")
         if isinstance(reference, str):
@@ -146,47 +169,14 @@ def _answer(messages: tuple[Message, ...]) -> str | None:
     return last.content or None
 
 
-def create_final_answer_evaluator(
-    *,
-    mode: str = "exact",
-    expected: Any = None,
-    tolerance: float = 0.0,
-    relative_tolerance: float = 0.0,
-    feedback_key: str = "final_answer",
-) -> FinalAnswer:
+@with_options_of(FinalAnswer)
+def create_final_answer_evaluator(**options: Any) -> FinalAnswer:
     """Create an evaluator that compares the final answer with the one that was wanted.
 
-    The evaluator takes as `reference_outputs` a text, a number, or a trajectory of which the final
-    answer counts.
-
     Args:
-        mode: ``exact``, ``normalised`` (case, white space and punctuation at the ends do not
-            count) or ``numeric`` (the last number of each).
-        expected: The answer that is wanted of every run; by default the reference has it.
-        tolerance: For numeric, by how much the numbers may differ.
-        relative_tolerance: For numeric, by which share of the wanted number they may differ.
-        feedback_key: The score's name.
-
-    Returns:
-        The evaluator.
+        **options: The options of `FinalAnswer`.
 
     Raises:
-        ConfigError: An argument is wrong; the text names it.
+        ConfigError: An option is wrong; the text names it.
     """
-    kind = one_of(mode, ANSWER_MODES, "mode")
-    limits = [number(tolerance, "tolerance"), number(relative_tolerance, "relative_tolerance")]
-    if kind != "numeric" and any(limits):
-        raise ConfigError(f"a tolerance is for mode 'numeric', not {kind!r}")
-    wanted = None if expected is None else _text(expected)
-    if kind == "numeric" and wanted is not None and last_number(wanted) is None:
-        raise ConfigError(f"expected {wanted!r} holds no number")
-    return FinalAnswer(feedback_key, kind, wanted, *limits)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and math.isfinite(value):
-        return repr(value)
-    raise ConfigError(f"expected is {value!r}; a text or a number was expected")
+    return FinalAnswer(**options)

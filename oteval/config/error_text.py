@@ -1,0 +1,121 @@
+"""What is wrong with a configuration file, in one line: the place, the key and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import BaseModel
+
+from .evaluators import EvaluatorSettings, settings_of_entry
+
+__all__ = ["explain_error", "line_of"]
+
+
+def explain_error(
+    error: Any, root: yaml.Node | None, source: str, model: type[BaseModel], value: Any
+) -> str:
+    """Return one line that names the line, the key and what to do.
+
+    Args:
+        error: One of the errors of pydantic's `ValidationError`.
+        root: The nodes of the file.
+        source: The file's name.
+        model: The model of the file.
+        value: What the file holds.
+    """
+    line, path = line_of(root, error["loc"])
+    place = f"{source}:{line}"
+    key = ".".join(str(step) for step in path) or "the file"
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        remedy = _nearest(str(path[-1]), _known_keys(model, value, error["loc"][:-1]))
+        return f"{place}: unknown key {str(path[-1])!r}{remedy}"
+    if error["type"] == "missing":
+        return f"{place}: {error['loc'][-1]!r} is missing in {key}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
+
+
+def line_of(root: yaml.Node | None, place: Sequence[Any]) -> tuple[int, list[Any]]:
+    """Return the line of a place in a file, and its path there.
+
+    The path lacks what the file lacks: missing keys, and the names that pydantic adds for the
+    alternatives that it tried.
+    """
+    node, line, path = root, 1, []
+    for step in place:
+        below = _child(node, step)
+        if below is not None:
+            key, node = below
+            line = (key if key is not None else node).start_mark.line + 1
+            path.append(step)
+    return line, path
+
+
+def _child(node: yaml.Node | None, step: Any) -> tuple[yaml.Node | None, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return None, node.value[step]
+    return None
+
+
+def _nearest(unknown: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(unknown, known, 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; there are {', '.join(known)}" if known else ""
+
+
+def _known_keys(model: type[BaseModel], value: Any, place: Sequence[Any]) -> list[str]:
+    """Return the keys that may be written at a place."""
+    form: Any = model
+    for step in place:
+        form = _form_below(form, step)
+        if isinstance(value, Mapping):
+            value = value.get(step, value)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = value[step]
+        if EvaluatorSettings in _alternatives(form):
+            form = settings_of_entry(value)
+    return list(_fields(form))
+
+
+def _form_below(form: Any, step: Any) -> Any:
+    """Return the type of what stands at a step below a value of a type."""
+    for one in _alternatives(form):
+        if getattr(one, "__name__", "") == step:
+            return one
+        fields = _fields(one)
+        if step in fields:
+            return fields[step]
+        if (origin := get_origin(one)) is not None and get_args(one):
+            is_list = isinstance(origin, type) and issubclass(origin, Sequence)
+            if is_list == isinstance(step, int):
+                return get_args(one)[-1]
+    return form
+
+
+def _alternatives(form: Any) -> list[Any]:
+    """Return the members of a union, or the type itself, without annotations."""
+    if get_origin(form) is Annotated:
+        return _alternatives(get_args(form)[0])
+    if get_origin(form) in (Union, UnionType):
+        return [one for part in get_args(form) for one in _alternatives(part)]
+    return [form]
+
+
+def _fields(form: Any) -> dict[str, Any]:
+    """Return the types of a model's or dataclass's fields by their keys in the file."""
+    for one in _alternatives(form):
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            return {f.alias or name: f.annotation for name, f in one.model_fields.items()}
+        if isinstance(one, type) and is_dataclass(one):
+            return {n: t for n, t in get_type_hints(one).items() if not n.startswith("_")}
+    return {}

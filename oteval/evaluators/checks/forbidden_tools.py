@@ -1,0 +1,66 @@
+"""A check of the tools that were called: whether they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import ConfigError
+from ..factories import with_options_of
+from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, name_matches
+
+__all__ = ["ForbiddenTools", "create_forbidden_tools_evaluator"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForbiddenTools(Check):
+    """Fails where a tool is called that must not be.
+
+    Attributes:
+        forbidden: Tools that must not be called; ``*`` and ``?`` stand for any text or character.
+        allowed: The only tools that may be called.
+    """
+
+    type: ClassVar[str] = "forbidden_tools"
+
+    forbidden: Sequence[str] | None = None
+    allowed: Sequence[str] | None = None
+
+    def check_combination(self) -> None:
+        """Refuse a check without a list."""
+        if self.forbidden is None and self.allowed is None:
+            raise ConfigError("give forbidden=[...] or allowed=[...]")
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Look for calls of such tools."""
+        wrong = [call for call in context.calls if self._is_wrong(call.call.name)]
+        if not wrong:
+            context.require_all_calls()
+            if unasked := context.gap("unmatched_tool_span"):
+                raise NotEvaluated(f"{unasked.code}: {unasked.detail}")
+        tools = sorted({call.call.name for call in wrong})
+        figures = {"calls": len(context.calls), "wrong_calls": len(wrong), "tools": tools}
+        return self.result([f"{call} must not be made" for call in wrong], figures)
+
+    def _is_wrong(self, name: str) -> bool:
+        if name_matches(name, self.forbidden or ()):
+            return True
+        return self.allowed is not None and not name_matches(name, self.allowed)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {**super().describe(), "forbidden": self.forbidden or ()}
+
+
+@with_options_of(ForbiddenTools)
+def create_forbidden_tools_evaluator(**options: Any) -> ForbiddenTools:
+    """Create an evaluator that fails where a tool is called that must not be.
+
+    Args:
+        **options: The options of `ForbiddenTools`.
+
+    Raises:
+        ConfigError: An option is wrong; the text names it.
+    """
+    return ForbiddenTools(**options)

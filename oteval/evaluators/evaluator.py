@@ -1,0 +1,374 @@
+"""What every evaluator is: options in, a result of a run out.
+
+An **evaluator** is a frozen, keyword-only dataclass whose fields are its options. The class is the
+``type`` of oteval.yaml and the constructor that Python users call; `oteval.evaluators.options` says
+what follows from a field. `Evaluator.evaluate` gets an `EvaluationContext` and returns an
+`EvaluationResult`, or raises `NotEvaluated` where the trace does not hold what the verdict needs.
+
+`oteval.evaluators.registry` finds the classes by their type.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from ..model import EvaluationResult, Gap, Message, Reference, ToolCall, Trajectory
+from .messages import field as item
+from .messages import to_messages
+from .observed import observed
+from .options import PYTHON_ONLY, check_options, describe_options
+from .values import show
+
+__all__ = [
+    "CONTENT_GAPS",
+    "Call",
+    "EvaluationContext",
+    "Evaluator",
+    "NotEvaluated",
+    "ReferenceOption",
+    "Resources",
+    "refuse_unseen",
+    "runs_of",
+]
+
+Scope = Literal["turn", "conversation"]
+
+# Gaps after which calls may be missing from the messages.
+CONTENT_GAPS = frozenset(
+    {
+        "attributes_dropped",
+        "content_external",
+        "content_not_captured",
+        "content_truncated",
+        "content_unreadable",
+        "redacted",
+    }
+)
+
+
+class NotEvaluated(Exception):
+    """The run cannot be evaluated; the message says why."""
+
+
+def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
+    """Refuse a run that may have made calls which the trace does not show.
+
+    That is so where content is missing and no tool's span shows a call.
+
+    Raises:
+        NotEvaluated: Calls may be missing.
+    """
+    lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
+    seen = any(call.span_id for message in messages for call in message.tool_calls)
+    if lost is not None and not seen:
+        raise NotEvaluated(f"{lost.code}: {lost.detail}")
+
+
+def runs_of(trajectory: Trajectory) -> list[Trajectory]:
+    """Return the runs of a trajectory's conversation, oldest first; the trajectory comes last."""
+    runs: list[Trajectory] = []
+    run: Trajectory | None = trajectory
+    while run is not None:
+        runs.append(run)
+        run = run.history
+    return runs[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call and its place in the run.
+
+    Attributes:
+        index: Its number among all calls, from 0.
+        at: The number of the message that asks for it, from 0.
+        call: The call.
+    """
+
+    index: int
+    at: int
+    call: ToolCall
+
+    def __str__(self) -> str:
+        """Return how a comment names the call."""
+        arguments = "arguments were not captured"
+        if self.call.arguments is not None:
+            arguments = show(self.call.arguments, 60)
+        return f"call {self.index} {self.call.name}({arguments})"
+
+
+@dataclass(frozen=True)
+class EvaluationContext:
+    """What an evaluator looks at.
+
+    Attributes:
+        messages: The messages.
+        trajectory: The run that they belong to, or None where only messages are known.
+        reference_outputs: What was wanted, in the caller's form, or None.
+        reference: What was wanted, where the configuration says where it comes from, or None.
+        scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
+        given_tools: Definitions of tools that came with the messages.
+    """
+
+    messages: tuple[Message, ...]
+    trajectory: Trajectory | None = None
+    reference_outputs: Any = None
+    reference: Reference | None = None
+    scope: Scope = "turn"
+    given_tools: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """The definitions of the tools that the model was offered."""
+        return (*self.given_tools, *(tool for run in self.runs for tool in run.tools))
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """All calls, in order."""
+        pairs = [(at, call) for at, m in enumerate(self.messages) for call in m.tool_calls]
+        return tuple(Call(index, at, call) for index, (at, call) in enumerate(pairs))
+
+    @property
+    def runs(self) -> tuple[Trajectory, ...]:
+        """The runs that the messages belong to, oldest first; none if only messages are known."""
+        if self.trajectory is None:
+            return ()
+        if self.scope == "conversation":
+            return tuple(runs_of(self.trajectory))
+        return (self.trajectory,)
+
+    @property
+    def question(self) -> str | None:
+        """What the user asked first, or None."""
+        return next((m.content for m in self.messages if m.role == "user"), None)
+
+    def gap(self, *codes: str) -> Gap | None:
+        """Return the first gap of the runs that has one of some codes, or None."""
+        return next((gap for run in self.runs for gap in run.gaps if gap.code in codes), None)
+
+    def content_gap(self, *codes: str) -> Gap | None:
+        """Return a gap by which content may be missing, or with one of more codes; or None."""
+        return self.gap(*CONTENT_GAPS, *codes)
+
+    def require_all_calls(self) -> None:
+        """Refuse a run that may have made calls which the trace does not show.
+
+        Raises:
+            NotEvaluated: Calls may be missing.
+        """
+        if self.runs and not self.messages:
+            raise NotEvaluated("the run has no messages")
+        for run in self.runs:
+            own = run.own_messages if self.scope == "conversation" else self.messages
+            refuse_unseen(run, own)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceOption:
+    """The ``reference`` that evaluators of a type may have in oteval.yaml.
+
+    Attributes:
+        description: What may be written there.
+        is_required: Whether it must be.
+        form: Whether references are messages or the steps of a graph.
+    """
+
+    description: str
+    is_required: bool = False
+    form: Literal["messages", "steps"] = "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a configured evaluator may use of its surroundings.
+
+    Attributes:
+        name: The evaluator's name in oteval.yaml.
+        has_reference: Whether it has a reference.
+        read_text: Reads a file, whose path is relative to the configuration. Raises `ConfigError`.
+        load_function: Imports what ``module:function`` names, also from beside the configuration.
+            Raises `ConfigError`.
+        environment: Environment variables.
+        stored_calls: Returns the stored calls of language models, given the class of a call; None
+            where none are stored.
+        spent_today: Returns what its questions to models cost since midnight UTC (US dollars).
+        is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
+    """
+
+    name: str
+    has_reference: bool
+    read_text: Callable[[str], str]
+    load_function: Callable[[str], Callable[..., Any]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stored_calls: Callable[[Any], Any] | None = None
+    spent_today: Callable[[], float] = lambda: 0.0
+    is_budgeted: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluator(ABC):
+    """Evaluates runs by its options.
+
+    Subclasses are frozen, keyword-only dataclasses.
+
+    Attributes:
+        feedback_key: The score's name in results; by default the evaluator's type.
+    """
+
+    type: ClassVar[str]
+    """Its ``type`` in oteval.yaml."""
+    reference: ClassVar[ReferenceOption | None] = None
+    """The ``reference`` it may have in oteval.yaml."""
+    needs_messages: ClassVar[bool] = True
+    """Whether a run without messages cannot be evaluated."""
+    is_slow: ClassVar[bool] = False
+    """Whether an evaluation may take long, so that a server runs it beside everything else."""
+    asks_models: ClassVar[bool] = False
+    """Whether it asks language models, which costs, so that their verdicts are used again."""
+
+    feedback_key: Annotated[str, PYTHON_ONLY] = ""
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            ConfigError: A value is wrong; the text names the option.
+        """
+        check_options(self)
+        self.check_combination()
+
+    def check_combination(self) -> None:  # noqa: B027
+        """Refuse options that do not go together.
+
+        Raises:
+            ConfigError: They do not.
+        """
+
+    def check_reference(self, *, has_reference: bool) -> None:  # noqa: B027
+        """Refuse a configuration whose options do not go with its reference, or with none.
+
+        Raises:
+            ConfigError: They do not.
+        """
+
+    @property
+    def key(self) -> str:
+        """The score's name in results."""
+        return self.feedback_key or self.type
+
+    @property
+    def __name__(self) -> str:
+        return self.key
+
+    @property
+    def concurrency(self) -> int:
+        """How many runs may be evaluated at once."""
+        return 1
+
+    @property
+    def time_limit(self) -> float | None:
+        """After how many seconds an evaluation ends by itself; None where it sets no limit."""
+        return None
+
+    @property
+    def cost_per_day(self) -> float | None:
+        """What its questions to models may cost a day, in US dollars; None for any cost."""
+        return None
+
+    def check_prices(self, limits: Sequence[str]) -> None:  # noqa: B027
+        """Refuse limits on the cost where the price of a model is not known.
+
+        Args:
+            limits: The settings outside the evaluator's own that limit its cost.
+
+        Raises:
+            ConfigError: A price is missing; the text says how to give it.
+        """
+
+    def expected_cost(self, messages: Sequence[Message]) -> float | None:  # noqa: ARG002
+        """Return what an evaluation of messages costs at least, in US dollars; None if unknown."""
+        return None
+
+    @abstractmethod
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Evaluate a run.
+
+        Raises:
+            NotEvaluated: The trace does not hold what the verdict needs.
+            Exception: The evaluator failed.
+        """
+
+    def __call__(
+        self,
+        *,
+        outputs: Any,
+        reference_outputs: Any = None,
+        inputs: Any = None,  # noqa: ARG002  part of every evaluator's signature
+        **extra: Any,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Evaluate a trajectory.
+
+        Args:
+            outputs: The trajectory, in any form of `oteval.evaluators.messages`. Of a
+                `Trajectory` the whole conversation is looked at, and its usage, times and tools
+                count as well.
+            reference_outputs: What was wanted, for an evaluator that compares.
+            inputs: Not used.
+            **extra: Not used.
+
+        Returns:
+            ``key``, ``score`` (a bool where there is a pass; None where it could not be
+            evaluated), ``comment`` (None for a pass) and ``metadata``.
+
+        Raises:
+            InputError: The trajectory or the reference cannot be read; the text names the place.
+        """
+        context = EvaluationContext(
+            to_messages(outputs, "outputs"),
+            outputs if isinstance(outputs, Trajectory) else None,
+            reference_outputs,
+            scope="conversation",
+            given_tools=_tools_beside(outputs),
+        )
+        try:
+            found = self.evaluate(context)
+        except NotEvaluated as reason:
+            why, metadata = str(reason), {"status": "not_evaluated"}
+            return observed({"key": self.key, "score": None, "comment": why, "metadata": metadata})
+        score = found.score if found.passed is None else found.passed
+        comment, metadata = found.comment or None, dict(found.metadata)
+        return observed({"key": self.key, "score": score, "comment": comment, "metadata": metadata})
+
+    async def acall(self, **case: Any) -> dict[str, Any]:
+        """Do what calling the evaluator does, without blocking where it would wait."""
+        return self(**case)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration as JSON values, for the hash that is its version."""
+        return {"type": self.type, "key": self.key, **describe_options(self)}
+
+    def describe_verdict(self) -> dict[str, Any]:
+        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        return {}
+
+    def prepare(self, resources: Resources) -> Self:  # noqa: ARG002
+        """Return the evaluator ready for use, with what its options refer to.
+
+        Raises:
+            ConfigError: A file or function is missing.
+        """
+        return self
+
+    def close(self) -> None:  # noqa: B027
+        """Close connections that were opened."""
+
+
+def _tools_beside(outputs: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return the definitions beside the messages; those of a `Trajectory` are its runs'."""
+    if isinstance(outputs, Trajectory):
+        return ()
+    tools = item(outputs, "tools") if not isinstance(outputs, (list, tuple)) else None
+    return tuple(tools) if isinstance(tools, (list, tuple)) else ()

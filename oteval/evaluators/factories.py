@@ -1,0 +1,73 @@
+"""What turns evaluators into the functions that users import: ``create_*``, and async variants."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from .evaluator import Evaluator
+
+__all__ = ["AsyncEvaluator", "as_async", "async_variant", "with_options_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E_co = TypeVar("E_co", covariant=True)
+E = TypeVar("E", bound=Evaluator)
+
+
+class AsyncEvaluator(Protocol[E_co]):
+    """A coroutine function that evaluates as an `Evaluator` does.
+
+    It is a function, not an object, because frameworks ask `inspect.iscoroutinefunction`.
+    """
+
+    @property
+    def evaluator(self) -> E_co:
+        """The evaluator, with its options and `describe()`."""
+
+    def __call__(
+        self, *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+    ) -> Awaitable[dict[str, Any]]:
+        """Evaluate a trajectory."""
+        ...
+
+
+def as_async(evaluator: E) -> AsyncEvaluator[E]:
+    """Return a coroutine function that evaluates as an evaluator does."""
+
+    async def evaluate(
+        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+    ) -> dict[str, Any]:
+        return await evaluator.acall(
+            outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
+        )
+
+    evaluate.__name__ = evaluate.__qualname__ = evaluator.key
+    evaluate.evaluator = evaluator  # type: ignore[attr-defined]
+    return evaluate  # type: ignore[return-value]
+
+
+def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a coroutine function that does what a function does."""
+
+    @functools.wraps(function)
+    async def variant(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*args, **kwargs)
+
+    variant.__name__ = variant.__qualname__ = f"{function.__name__}_async"
+    return variant
+
+
+def with_options_of(
+    evaluator: Callable[P, Any],
+) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the signature of an evaluator's class, whose options it passes on."""
+
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        signature = inspect.signature(evaluator)
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return decorate

@@ -1,0 +1,273 @@
+"""The options of an evaluator, read from the fields of its class.
+
+Each option is declared once, as a field of a keyword-only dataclass: the annotation says which
+values it may have, the default whether it may be left out, and the ``Attributes:`` section of the
+class's docstring what it means. From that follow the check of constructor arguments, the keys of
+oteval.yaml, the JSON schema and the tables of the documentation.
+
+Pydantic validates, and is imported when a first option is checked: importing an evaluator stays
+cheap.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+
+from annotated_types import Ge
+
+from ..errors import ConfigError
+from ..patterns import PatternError, compile_pattern
+from ..text import seconds
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+    from .evaluator import Evaluator
+
+__all__ = [
+    "PYTHON_ONLY",
+    "Amount",
+    "FunctionName",
+    "InConfig",
+    "Option",
+    "Regex",
+    "Seconds",
+    "options_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InConfig:
+    """How an option is written in oteval.yaml, where that differs from Python.
+
+    Attributes:
+        key: Its key; None for an option that only Python has, "" for the option's own name.
+        form: Its type there; None for the same.
+        is_file: Whether the value is the path of a JSON file that holds the option.
+    """
+
+    key: str | None = ""
+    form: Any = None
+    is_file: bool = False
+
+
+PYTHON_ONLY = InConfig(key=None)
+
+
+class _FiniteFloat:
+    """Refuses infinity and NaN."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return {**handler(source), "allow_inf_nan": False}
+
+
+class _DurationText:
+    """Accepts a text such as ``30s`` beside a number of seconds."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        forms = core_schema.union_schema([core_schema.str_schema(), core_schema.float_schema()])
+        return core_schema.no_info_before_validator_function(
+            seconds, handler(source), json_schema_input_schema=forms
+        )
+
+
+class _RegexText:
+    """Accepts regular expressions that RE2 can run."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(_compilable, handler(source))
+
+
+class _FunctionText:
+    """Accepts names of functions."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return {**handler(source), "pattern": r"^[\w.]+:[\w.]+$"}
+
+
+def _compilable(text: str) -> str:
+    try:
+        compile_pattern(text)
+    except PatternError as error:
+        raise ValueError(f"it is no pattern: {error}") from None
+    return text
+
+
+def check_regex(text: str, option: str) -> None:
+    """Refuse a text that is no regular expression.
+
+    Raises:
+        ConfigError: It is none; the text names the option.
+    """
+    try:
+        _compilable(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {text!r}: {error}") from None
+
+
+Amount = Annotated[float, _FiniteFloat(), Ge(0)]
+"""A finite number of at least 0."""
+Seconds = Annotated[float, _DurationText(), _FiniteFloat(), Ge(0)]
+"""A duration: a number of seconds, or a text such as ``500ms``, ``30s``, ``2m`` or ``1h``."""
+FunctionName = Annotated[str, _FunctionText()]
+"""A function's name: ``package.module:function``."""
+Regex = Annotated[str, _RegexText()]
+"""A regular expression; in Python also a compiled one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of an evaluator.
+
+    Attributes:
+        name: Its name in Python.
+        key: Its key in oteval.yaml, or None.
+        annotation: Its type, with constraints.
+        form: Its type in oteval.yaml, with constraints.
+        default: Its default; `dataclasses.MISSING` for a required option.
+        description: What it means.
+        is_file: Whether oteval.yaml names a JSON file that holds the value.
+    """
+
+    name: str
+    key: str | None
+    annotation: Any
+    form: Any
+    default: Any
+    description: str
+    is_file: bool
+
+
+@cache
+def options_of(evaluator: type[Evaluator]) -> tuple[Option, ...]:
+    """Return the options of a class, in the order of its fields."""
+    hints = get_type_hints(evaluator, include_extras=True)
+    described = descriptions_of(evaluator)
+    found = []
+    for field in fields(evaluator):
+        if not field.init:
+            continue
+        annotation = hints[field.name]
+        extras = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
+        place = next((extra for extra in extras if isinstance(extra, InConfig)), InConfig())
+        key = field.name if place.key == "" else place.key
+        form = annotation if place.form is None else place.form
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        description = described.get(field.name, "")
+        found.append(Option(field.name, key, annotation, form, default, description, place.is_file))
+    return tuple(found)
+
+
+_ATTRIBUTE = re.compile(r"(\w+)(?: \([^)]*\))?: (.*)")
+
+
+def descriptions_of(owner: type[Evaluator]) -> dict[str, str]:
+    """Return what the docstrings of a class and its bases say of each attribute."""
+    found: dict[str, str] = {}
+    for base in reversed(owner.__mro__):
+        name = ""
+        _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
+        for line in section.split("\n"):
+            start = _ATTRIBUTE.fullmatch(line.strip()) if line.startswith("    ") else None
+            if start is not None and not line.startswith("     "):
+                name = start[1]
+                found[name] = start[2]
+            elif line.startswith("     ") and name:
+                found[name] += f" {line.strip()}"
+            else:
+                break
+    return found
+
+
+def check_options(evaluator: Evaluator) -> None:
+    """Check the options that an evaluator was created with, and make them immutable.
+
+    Lists and sets become tuples, and compiled patterns their text.
+
+    Raises:
+        ConfigError: A value is wrong; the text names the option.
+    """
+    for option in options_of(type(evaluator)):
+        value = getattr(evaluator, option.name)
+        if value is not option.default:
+            checked = _checked(type(evaluator), option, _immutable(value))
+            object.__setattr__(evaluator, option.name, checked)
+
+
+def _checked(owner: type[Evaluator], option: Option, value: Any) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return _validator(owner, option.name).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ConfigError(_explained(option.name, value, error.errors()[0])) from None
+
+
+def _explained(name: str, value: Any, error: Any) -> str:
+    """Return what is wrong with an option, in one line."""
+    for step in error["loc"]:
+        # Other steps are the alternatives of a union that pydantic tried.
+        if (isinstance(value, Mapping) and step in value) or (
+            isinstance(value, (list, tuple)) and isinstance(step, int)
+        ):
+            name, value = f"{name}[{step!r}]", value[step]
+    text = repr(value)
+    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    if error["type"] == "literal_error":
+        known = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "")
+        return f"{name}: unknown value {shown}; known: {known}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{name} is {shown}; {message[:1].lower()}{message[1:]}"
+
+
+@cache
+def _validator(owner: type[Evaluator], name: str) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    annotation = next(option.annotation for option in options_of(owner) if option.name == name)
+    return TypeAdapter(annotation)
+
+
+def _immutable(value: Any) -> Any:
+    """Return a value that cannot change, of the same meaning."""
+    if isinstance(value, (set, frozenset)) and all(isinstance(item, str) for item in value):
+        return tuple(sorted(value))
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_immutable, value))
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        # What is kept is text, so flags go into it.
+        letters = "".join(letter for letter, flag in _FLAGS.items() if value.flags & flag)
+        return f"(?{letters}){value.pattern}" if letters else value.pattern
+    return value
+
+
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+
+
+def describe_options(evaluator: Evaluator) -> Mapping[str, Any]:
+    """Return the values of an evaluator's options but its key, by name."""
+    return {
+        option.name: getattr(evaluator, option.name)
+        for option in options_of(type(evaluator))
+        if option.name != "feedback_key"
+    }

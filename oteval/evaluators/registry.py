@@ -1,0 +1,153 @@
+"""The evaluators by their ``type`` in oteval.yaml: oteval's own, and those of other packages.
+
+Every module in `oteval.evaluators.checks` is looked through, so that a new check needs no entry
+anywhere. Another package adds its evaluators by entry points of the group ``oteval.evaluators``,
+named for the type::
+
+    [project.entry-points."oteval.evaluators"]
+    word_limit = "my_package.checks:WordLimit"
+
+They are imported when their type is used, so a broken one harms nobody else.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from inspect import isabstract
+from typing import Any
+
+from ..errors import ConfigError
+from .evaluator import Evaluator
+from .options import options_of
+
+__all__ = ["GROUP", "evaluator_class", "evaluator_types", "load_all"]
+
+GROUP = "oteval.evaluators"
+_COMMON = frozenset({"name", "type", "where", "sample", "scope", "reference"})
+
+
+def evaluator_types() -> list[str]:
+    """Return all types, sorted; of other packages those that they announce."""
+    return sorted({*_OWN_MODULES, *_checks(), *_announced()})
+
+
+def evaluator_class(kind: str) -> type[Evaluator]:
+    """Return the class of a type.
+
+    Raises:
+        KeyError: There is no such type.
+        ConfigError: Several packages have the type, or the class cannot be had.
+    """
+    announced = _announced().get(kind, ())
+    is_own = kind in _OWN_MODULES or kind in _checks()
+    if len(announced) + is_own > 1:
+        raise ConfigError(
+            f"type {kind!r} is defined by {' and '.join(_owners(announced, is_own=is_own))}; "
+            "uninstall one, or rename its entry point"
+        )
+    if announced:
+        return _load(announced[0])
+    if kind in _OWN_MODULES:
+        return _classes_in(import_module(_OWN_MODULES[kind], __package__))[kind]
+    return _checks()[kind]
+
+
+def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
+    """Return the classes by type, and why those that are missing could not be had."""
+    found, problems = {}, []
+    for kind in evaluator_types():
+        try:
+            found[kind] = evaluator_class(kind)
+        except ConfigError as error:
+            problems.append(str(error))
+    return found, problems
+
+
+# Imported when their type is used: `judge` takes long to import.
+_OWN_MODULES = {
+    "graph_match": ".graph.match",
+    "judge": ".judge.trajectory_judge",
+    "python": ".functions",
+    "trajectory_match": ".match",
+}
+
+
+@cache
+def _checks() -> dict[str, type[Evaluator]]:
+    from . import checks
+
+    found: dict[str, type[Evaluator]] = {}
+    for module in pkgutil.iter_modules(checks.__path__):
+        found |= _classes_in(import_module(f"{checks.__name__}.{module.name}"))
+    return found
+
+
+def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
+    """Return the evaluators that a module defines, by type."""
+    return {
+        value.type: value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Evaluator)
+        and value.__module__ == module.__name__
+        and "type" in vars(value)
+        and not isabstract(value)
+    }
+
+
+@cache
+def _announced() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of other packages, by type."""
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for entry in entry_points(group=GROUP):
+        found[entry.name] = (*found.get(entry.name, ()), entry)
+    return found
+
+
+def _owners(entries: Iterable[EntryPoint], *, is_own: bool) -> list[str]:
+    own = ["oteval"] if is_own else []
+    return own + [entry.dist.name if entry.dist else entry.value for entry in entries]
+
+
+def _load(entry: EntryPoint) -> type[Evaluator]:
+    """Return the class that an entry point names.
+
+    Raises:
+        ConfigError: It cannot be imported, or is no evaluator.
+    """
+    owner = f"type {entry.name!r} of {entry.dist.name if entry.dist else entry.value}"
+    try:
+        found = entry.load()
+    except (Exception, SystemExit) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"{owner}: {entry.value} cannot be imported: {reason}") from error
+    if problem := _problem(found, entry.name):
+        raise ConfigError(f"{owner}: {entry.value} {problem}")
+    checked: type[Evaluator] = found
+    return checked
+
+
+def _problem(found: Any, kind: str) -> str:
+    """Return what keeps an object from being the evaluator of a type, or ""."""
+    if not isinstance(found, type) or not issubclass(found, Evaluator):
+        return "is no subclass of oteval.evaluators.Evaluator"
+    if isabstract(found):
+        return "does not define evaluate()"
+    if getattr(found, "type", None) != kind:
+        return f"has the type {getattr(found, 'type', None)!r}; name the entry point for it"
+    try:
+        options = options_of(found)
+    except Exception as error:
+        return f"has options that cannot be read: {' '.join(str(error).split())}"
+    keys = [option.key for option in options]
+    taken = [key for key in keys if key in _COMMON or (key and keys.count(key) > 1)]
+    if taken:
+        return f"has an option {taken[0]!r}, which every evaluator has already; rename it"
+    if any(option.default is MISSING for option in options if option.key is None):
+        return "has a required option without a key in oteval.yaml"
+    return ""

@@ -1,0 +1,96 @@
+"""What evaluators of oteval.yaml use of their surroundings: files, functions, stored answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ..config import EvaluatorSettings
+from ..errors import ConfigError
+from ..evaluators.evaluator import Resources
+from ..evaluators.functions import load_function
+from ..store import Store
+
+__all__ = ["read_text", "resources_of"]
+
+_DAY_NS = 86_400 * 10**9
+
+
+def resources_of(
+    settings: EvaluatorSettings,
+    base: Path,
+    store: Store,
+    *,
+    again: bool = False,
+    is_budgeted: bool = True,
+) -> Resources:
+    """Return what an evaluator may use.
+
+    Args:
+        settings: The evaluator's settings.
+        base: The folder that paths of the configuration are relative to.
+        store: Where the answers of language models are kept.
+        again: Whether models are asked what they have answered before.
+        is_budgeted: Whether the evaluator keeps its own budget.
+    """
+
+    def stored_calls(kind: type[Any]) -> Any:
+        return store.judge_calls.of(settings.name, kind, again=again)
+
+    def load(reference: str) -> Callable[..., Any]:
+        with _importable(base):
+            return load_function(reference)
+
+    return Resources(
+        name=settings.name,
+        has_reference=settings.reference is not None,
+        read_text=lambda path: read_text(base / path),
+        load_function=load,
+        environment=os.environ,
+        stored_calls=stored_calls,
+        spent_today=lambda: store.judge_calls.spent(settings.name, _midnight()),
+        is_budgeted=is_budgeted,
+    )
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _midnight() -> int:
+    """Return when today began, in UTC."""
+    now = time.time_ns()
+    return now - now % _DAY_NS
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let functions be imported from beside the configuration, as ``python -m`` would.
+
+    Afterwards the folder comes last: a file there is never imported in place of a package.
+    """
+    name = str(folder.resolve())
+    given = list(sys.path)
+    sys.path.insert(0, name)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the module changed the path itself
+            sys.path.remove(name)
+        if name not in given:
+            sys.path.append(name)

@@ -155,7 +155,7 @@ def test_graphs_are_matched_by_case(oteval: Run, tmp_path: Path) -> None:
         ("{name: a, type: budget}", "give at least one limit"),
         ("{name: a, type: graph_match, reference: no.json}", "no.json: no such file"),
         ("{name: a, type: graph_match, reference: bad.json}", "bad.json: reference has no steps"),
-        ("{name: a, type: tool_schema, definitions: bad.json}", "holds no tool definitions"),
+        ("{name: a, type: tool_schema, definitions: bad.json}", "bad.json: tools is"),
     ],
 )
 def test_wrong_rules_are_named(oteval: Run, tmp_path: Path, rule: str, message: str) -> None:

@@ -30,7 +30,7 @@ class ForbiddenTools(Check):
     def check_combination(self) -> None:
         """Refuse a check without a list."""
         if self.forbidden is None and self.allowed is None:
-            raise ConfigError("give forbidden=[...] or allowed=[...]")
+            raise ConfigError("give forbidden or allowed, a list of tools")
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for calls of such tools."""

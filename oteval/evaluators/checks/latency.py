@@ -59,7 +59,9 @@ class Latency(Check):
     def check_combination(self) -> None:
         """Refuse a check without a limit."""
         if self.max_seconds is None and self.max_tool_seconds is None:
-            raise ConfigError("give max_seconds or max_tool_seconds (max or max_tool in a file)")
+            raise ConfigError(
+                "give max_seconds or max_tool_seconds; in oteval.yaml give max or max_tool"
+            )
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for what took too long."""

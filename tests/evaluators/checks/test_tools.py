@@ -284,7 +284,7 @@ def test_captured_runs_do_not_loop() -> None:
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (create_forbidden_tools_evaluator, {}, "give forbidden="),
+        (create_forbidden_tools_evaluator, {}, "give forbidden or allowed"),
         (
             create_forbidden_tools_evaluator,
             {"forbidden": "x"},

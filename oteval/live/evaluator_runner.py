@@ -110,8 +110,7 @@ class EvaluatorRunner:
 
     def _expected_cost(self, trajectory: Trajectory) -> float:
         """Return the least that an evaluation will cost (US dollars), 0 when it is unknown."""
-        expected = getattr(self._evaluator.scorer.judge, "expected_cost", None)
-        return 0.0 if expected is None else float(expected(trajectory.own_messages))
+        return self._evaluator.scorer.evaluator.expected_cost(trajectory.own_messages) or 0.0
 
     def _finish(self, outcome: Outcome[_JobKey, Score]) -> FinishedEvaluation:
         evaluation, trajectory = outcome.key

@@ -1,4 +1,4 @@
-"""Scores as attributes of the span that was judged."""
+"""Scores as attributes of the span that they are about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "oteval.score."
 
 
 def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
-    """Return the attributes that scores add to their span; what has no verdict adds none."""
+    """Return the attributes that scores add to their span; only scores with status "ok" add any."""
     found: dict[str, str | float | bool] = {}
     for score in scores:
         if score.status != "ok":
@@ -35,7 +35,7 @@ def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
 
 
 def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
-    """Return attributes in OTLP's form."""
+    """Return attributes as OTLP protobuf messages."""
     found = []
     for key, value in attributes.items():
         if isinstance(value, bool):
@@ -51,12 +51,12 @@ def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
 
 
 def as_fields(attributes: Mapping[str, Any]) -> bytes:
-    """Return attributes as the fields that, appended to a span, add them to it."""
+    """Return attributes as a serialized span with nothing else, to be merged into a span."""
     return Span(attributes=key_values(attributes)).SerializeToString()
 
 
 def as_json(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP/JSON has them."""
+    """Return attributes in OTLP/JSON."""
     found: list[dict[str, Any]] = []
     for key, value in attributes.items():
         kind = "boolValue" if isinstance(value, bool) else "doubleValue"

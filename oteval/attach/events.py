@@ -1,7 +1,7 @@
-"""Scores as ``gen_ai.evaluation.result`` log events in the context of the span that was judged.
+"""Scores as ``gen_ai.evaluation.result`` log events, in the context of the span they are about.
 
-The events go through a queue on disk, so that an endpoint that is away for a while gets them
-later. They come from the scope ``oteval``, by which they are recognised when they come back.
+The events wait in a durable queue, so that they also reach an endpoint that was away for a while.
+Their instrumentation scope is ``oteval``, by which they are recognised when they come back.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from .. import model
 from ..model import Score, Trajectory
 from .attributes import key_values
-from .journal import Journal
-from .outbox import Outbox, Parcel
-from .posting import Target
-from .wire import OWN_SCOPE
+from .export_queue import ExportQueue, QueueEntry
+from .otlp_client import OtlpClient
+from .request_log import QueuedRequest, RequestLog
+from .trace_requests import OWN_SCOPE
 
-__all__ = ["EVENT", "Events", "event_request", "is_own"]
+__all__ = ["EVENT", "EventExporter", "event_request", "is_own"]
 
 EVENT = "gen_ai.evaluation.result"
 _SAMPLED = 1
@@ -32,19 +32,19 @@ _RESPONSE = "gen_ai.response.id"
 
 
 def is_own(record: model.LogRecord) -> bool:
-    """Return whether a log record is an event that oteval emitted."""
+    """Return whether a log record is an event that oteval exported."""
     return record.scope == OWN_SCOPE and record.event_name == EVENT
 
 
 def event_request(
     scores: Iterable[tuple[Score, Trajectory]], service: str = "oteval", version: str = ""
 ) -> ExportLogsServiceRequest:
-    """Return a request with an event for each score; what was not evaluated has none.
+    """Return a request with an event for each score whose status is not "not_evaluated".
 
     Args:
-        scores: The scores, each with the trajectory that it is on.
+        scores: The scores, each with its trajectory.
         service: The ``service.name`` of the resource.
-        version: The version of the scope.
+        version: The version of the instrumentation scope.
     """
     records = [_event(score, run) for score, run in scores if score.status != "not_evaluated"]
     if not records:
@@ -73,7 +73,7 @@ def _event(score: Score, run: Trajectory) -> LogRecord:
     if run.agent:
         attributes["gen_ai.agent.name"] = run.agent
     if response := run.attributes.get(_RESPONSE):
-        # Where the judged span is a model call itself.
+        # The scored span is a model call itself.
         attributes[_RESPONSE] = response
     if score.passed is not None:
         attributes["oteval.passed"] = score.passed
@@ -100,70 +100,74 @@ def _event(score: Score, run: Trajectory) -> LogRecord:
 
 
 def _error_type(comment: str) -> str:
-    """Return the exception's name, which an error's comment begins with."""
+    """Return the exception name that an error's comment begins with."""
     name = comment.partition(":")[0]
     return name if name.isidentifier() else "_OTHER"
 
 
-class Events:
-    """Emits events to an endpoint.
+class EventExporter:
+    """Exports scores as events to an endpoint.
 
     Args:
-        folder: Where they wait.
-        target: The endpoint.
+        folder: The folder of the queue.
+        client: The endpoint.
         version: The version of oteval.
         clock: The time (ns).
-        threaded: Whether a thread sends; otherwise `pump` does.
+        threaded: Whether a thread sends the events; without it, the caller calls `pump`.
+
+    Raises:
+        OSError: The queue cannot be opened.
     """
 
     def __init__(
         self,
         folder: Path,
-        target: Target,
+        client: OtlpClient,
         *,
         version: str = "",
         clock: Callable[[], int] = time.time_ns,
         threaded: bool = True,
     ) -> None:
         self._version, self._clock = version, clock
-        self._outbox = Outbox(Journal(folder), target, _whole, folder)
-        for record in self._outbox.journal.records():
-            record.waiting = 1
-            self._outbox.put(Parcel(record))
+        self._queue = ExportQueue(RequestLog(folder), client, _whole_body, folder)
+        for request in self._queue.log.requests():
+            request.unsent = 1
+            self._queue.put(QueueEntry(request))
         if threaded:
-            self._outbox.start()
+            self._queue.start()
 
     def emit(self, scores: Iterable[tuple[Score, Trajectory]]) -> None:
-        """Emit an event for each score.
+        """Queue an event for each score.
 
         Args:
-            scores: The scores, each with the trajectory that it is on.
+            scores: The scores, each with its trajectory.
 
         Raises:
-            OSError: They cannot be written to the queue.
+            OSError: The queue cannot be written.
         """
-        request = event_request(scores, version=self._version)
-        if not request.resource_logs:
+        events = event_request(scores, version=self._version)
+        if not events.resource_logs:
             return
-        count = sum(len(s.log_records) for r in request.resource_logs for s in r.scope_logs)
-        with self._outbox.lock:
-            journal = self._outbox.journal
-            record = journal.append("logs", "protobuf", request.SerializeToString(), self._clock())
-            record.waiting = 1
-            self._outbox.put(Parcel(record, "", count))
+        count = sum(len(s.log_records) for r in events.resource_logs for s in r.scope_logs)
+        with self._queue.lock:
+            request = self._queue.log.append(
+                "logs", "protobuf", events.SerializeToString(), self._clock()
+            )
+            request.unsent = 1
+            self._queue.put(QueueEntry(request, "", count))
 
     def pump(self) -> bool:
-        """Send one request, if there is something to send; return whether it was tried."""
-        return self._outbox.pump()
+        """Send one batch if events wait; return whether an attempt was made."""
+        return self._queue.pump()
 
     def state(self) -> dict[str, Any]:
-        """Return how it stands, for people and metrics."""
-        return self._outbox.state()
+        """Return the queue's state for people and metrics."""
+        return self._queue.state()
 
     def close(self, grace: float = 0.0) -> None:
-        """End; what waits longer than `grace` (s) stays for the next start."""
-        self._outbox.close(grace)
+        """Send waiting events for up to `grace` seconds, then stop; the rest stays on disk."""
+        self._queue.close(grace)
 
 
-def _whole(record: Any, payload: bytes, parcel: Parcel) -> bytes:  # noqa: ARG001
-    return payload
+def _whole_body(request: QueuedRequest, body: bytes, entry: QueueEntry) -> bytes:  # noqa: ARG001
+    return body

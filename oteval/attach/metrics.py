@@ -23,8 +23,8 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from ..errors import ConfigError
 from ..model import Score
 from .attributes import key_values
-from .posting import Target
-from .wire import OWN_SCOPE
+from .otlp_client import OtlpClient
+from .trace_requests import OWN_SCOPE
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -347,12 +347,12 @@ class MetricsExporter:
 
     Args:
         metrics: The metrics.
-        target: The endpoint.
+        client: The endpoint.
         interval: How often (s).
     """
 
-    def __init__(self, metrics: Metrics, target: Target, interval: float = 60.0) -> None:
-        self._metrics, self._target, self._interval = metrics, target, interval
+    def __init__(self, metrics: Metrics, client: OtlpClient, interval: float = 60.0) -> None:
+        self._metrics, self._client, self._interval = metrics, client, interval
         self._stop = threading.Event()
         self._has_failed = False
         self._thread = threading.Thread(target=self._run, name="oteval-metrics", daemon=True)
@@ -361,17 +361,17 @@ class MetricsExporter:
     def send(self) -> bool:
         """Send the metrics as they are now; return whether they were taken."""
         request = otlp_request(self._metrics.registry, time.time_ns())
-        answer = self._target.post("metrics", request.SerializeToString())
-        if not answer.is_taken and not self._has_failed:
-            _log.warning("%s: metrics: %s %s", self._target.url, answer.status, answer.reason)
-        self._has_failed = not answer.is_taken
-        return answer.is_taken
+        result = self._client.export("metrics", request.SerializeToString())
+        if not result.is_accepted and not self._has_failed:
+            _log.warning("%s: metrics: %s %s", self._client.url, result.status, result.reason)
+        self._has_failed = not result.is_accepted
+        return result.is_accepted
 
     def close(self) -> None:
         """Send once more, and end."""
         self._stop.set()
         self._thread.join(timeout=30.0)
-        self._target.close()
+        self._client.close()
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

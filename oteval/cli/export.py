@@ -20,8 +20,8 @@ from ..text import counted, shown_url
 from .common import db_option, filters, open_store, print_json, progress, select, warn
 
 if TYPE_CHECKING:
-    from ..attach.posting import Poster
-    from ..pipeline.sending import SendReport
+    from ..attach import HttpClient
+    from ..pipeline.otlp_export import SendReport
 
 __all__ = ["export"]
 
@@ -80,41 +80,41 @@ def export(
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")
         if url:
             # Only who sends pays for the imports.
-            from ..attach.posting import Poster
+            from ..attach import HttpClient
 
-            poster = Poster(url, known, compress=gzip)
-            sent = _send(store, poster, selection, scores, no_spans, patience)
-            poster.close()
+            client = HttpClient(url, known, compress=gzip)
+            sent = _send(store, client, selection, scores, no_spans, patience)
+            client.close()
             status = _say_sent(shown_url(url), sent, as_json)
     return status
 
 
 def _send(
     store: Store,
-    poster: Poster,
+    client: HttpClient,
     selection: Selection,
     scores: str,
     no_spans: bool,
     patience: float,
 ) -> dict[str, SendReport]:
-    from ..pipeline.sending import send_events, send_logs, send_spans
+    from ..pipeline.otlp_export import send_events, send_logs, send_spans
 
     sent: dict[str, SendReport] = {}
     if not no_spans:
         with_scores = scores in ("attributes", "both")
         with progress("spans") as update:
             sent["spans"] = send_spans(
-                store, poster, selection,
+                store, client, selection,
                 with_scores=with_scores, patience=patience, on_progress=update,
             )  # fmt: skip
         with progress("log records") as update:
             sent["log records"] = send_logs(
-                store, poster, selection, patience=patience, on_progress=update
+                store, client, selection, patience=patience, on_progress=update
             )
     if scores in ("events", "both"):
         with progress("score events") as update:
             sent["score events"] = send_events(
-                store, poster, selection,
+                store, client, selection,
                 version=__version__, patience=patience, on_progress=update,
             )  # fmt: skip
     return sent

@@ -30,7 +30,7 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     status 2 when something stays.
     """
     # Only who sends pays for the imports.
-    from ..attach.refused import send_again
+    from ..attach import resend as resend_requests
     from ..live.publisher import refused_folders
     from ..live.server_config import ServerConfig
 
@@ -39,20 +39,20 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     if not folders:
         raise ConfigError("no endpoint: give --forward URL, or -c FILE with forward or events")
     status, is_empty = 0, True
-    for folder, target in folders:
+    for folder, client in folders:
         sent, refused = 0, 0
-        for path, answer in send_again(folder, target):
+        for path, result in resend_requests(folder, client):
             is_empty = False
-            if answer.is_taken:
+            if result.is_accepted:
                 sent += 1
                 continue
-            status, refused = 2, refused + answer.is_refused
+            status, refused = 2, refused + result.is_refused
             if refused <= _MOST_NAMED:
-                again = "refused again" if answer.is_refused else "not taken, the rest is not tried"
-                warn(f"{path}: {again}: {answer.status or 'no answer'} {answer.reason}")
-        target.close()
+                again = "refused again" if result.is_refused else "not taken, the rest is not tried"
+                warn(f"{path}: {again}: {result.status or 'no answer'} {result.reason}")
+        client.close()
         if sent or refused:
-            out().print(f"{target.url}: {sent} sent, {refused} refused again")
+            out().print(f"{client.url}: {sent} sent, {refused} refused again")
     if is_empty:
         out().print("nothing was refused")
     return status

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import files
-from .segments import MAGIC, Position, cut_tail, first_number, segment_path, segment_sizes
+from .segments import (
+    MAGIC,
+    Position,
+    RecordHeader,
+    cut_tail,
+    first_number,
+    scan,
+    segment_path,
+    segment_sizes,
+)
 
 __all__ = ["LogWriter", "SegmentMoved"]
 
@@ -62,7 +71,7 @@ class _OpenSegment:
 
 
 class LogWriter:
-    """Appends records to a log. Not thread-safe: the caller holds a lock, or uses one thread.
+    """Appends records to a log. Not thread-safe, but `sync` may run beside `append` and `read`.
 
     Attributes:
         folder: The log's folder.
@@ -152,11 +161,12 @@ class LogWriter:
         segment = self._current
         if segment is None or segment.durable == segment.end:
             return
+        end = segment.end
         self._sync(segment.fd)
         self.verify()
-        if os.fstat(segment.fd).st_size < segment.end:
+        if os.fstat(segment.fd).st_size < end:
             raise OSError(0, f"{segment_path(self.folder, segment.number)} was cut")
-        segment.durable = segment.end
+        segment.durable = max(segment.durable, end)
 
     def discard_unsynced(self) -> None:
         """Drop what was appended since the last sync, after one failed, and leave the segment."""
@@ -173,14 +183,13 @@ class LogWriter:
         Raises:
             OSError: They cannot be read.
         """
-        segment = self._open.get(position.segment)
-        if segment is not None:
-            return os.pread(segment.fd, size, position.offset)
-        fd = os.open(segment_path(self.folder, position.segment), _READ)
-        try:
+        with self._descriptor(position.segment) as fd:
             return os.pread(fd, size, position.offset)
-        finally:
-            os.close(fd)
+
+    def scan(self, number: int) -> Iterator[tuple[int, RecordHeader, bytes]]:
+        """Yield the offset, header and payload of each intact record of a segment."""
+        with self._descriptor(number) as fd:
+            yield from scan(fd)
 
     def remove(self, number: int) -> None:
         """Remove a segment whose records are all done with."""
@@ -238,6 +247,18 @@ class LogWriter:
         for segment in lost:
             self._rewrite(segment)
         return [segment.number for segment in lost]
+
+    @contextmanager
+    def _descriptor(self, number: int) -> Iterator[int]:
+        """Give a descriptor of a segment; beyond the open ones, one for this use only."""
+        if number in self._open:
+            yield self._open[number].fd
+            return
+        fd = os.open(segment_path(self.folder, number), _READ)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def _open_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

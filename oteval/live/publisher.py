@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..attach import Attach, Events, Forwarder, Metrics, MetricsExporter, Poster
-from ..attach.posting import Target
-from ..attach.refused import REFUSED
+from ..attach import (
+    REFUSED_FOLDER,
+    EventExporter,
+    Forwarder,
+    OtlpClient,
+    ScoreDestinations,
+    open_client,
+)
+from ..attach.metrics import Metrics, MetricsExporter
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
 from ..store import Store
@@ -40,7 +46,7 @@ class ScorePublisher:
         attach: The destinations of scores.
     """
 
-    def __init__(self, store: Store, attach: Attach | None) -> None:
+    def __init__(self, store: Store, attach: ScoreDestinations | None) -> None:
         self._store, self._attach = store, attach
         self._measured_ns = 0
 
@@ -111,7 +117,7 @@ def open_attach(
     forward_url: str | None = None,
     clock: Callable[[], int] = time.time_ns,
     environment: Mapping[str, str] = os.environ,
-) -> Attach:
+) -> ScoreDestinations:
     """Open the destinations of scores and start their threads.
 
     Args:
@@ -125,23 +131,23 @@ def open_attach(
         ConfigError: A header refers to a variable that is not set, or a package is missing.
     """
     forward = _forward(config, forward_url)
-    attach = Attach(Metrics())
+    attach = ScoreDestinations(Metrics())
     if forward is not None:
         attach.metrics.follow_forward()
         attach.forward = Forwarder(
             folder / _TRACES,
-            _target("forward", forward, environment),
+            _client("forward", forward, environment),
             deadline=forward.deadline,
             quota=forward.quota,
             clock=clock,
         )
     if config.events is not None:
         attach.metrics.follow_events()
-        target = _target("events", config.events, environment)
-        attach.events = Events(folder / _EVENTS, target, version=__version__, clock=clock)
+        client = _client("events", config.events, environment)
+        attach.events = EventExporter(folder / _EVENTS, client, version=__version__, clock=clock)
     if config.metrics is not None:
-        target = _target("metrics", config.metrics, environment)
-        attach.exporter = MetricsExporter(attach.metrics, target, config.metrics.interval)
+        client = _client("metrics", config.metrics, environment)
+        attach.exporter = MetricsExporter(attach.metrics, client, config.metrics.interval)
     return attach
 
 
@@ -151,7 +157,7 @@ def refused_folders(
     *,
     forward_url: str | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> list[tuple[Path, Target]]:
+) -> list[tuple[Path, OtlpClient]]:
     """Return the folders of requests that were refused for good, each with its endpoint.
 
     Args:
@@ -168,7 +174,7 @@ def refused_folders(
         (_EVENTS, "events", config.events),
     ]
     return [
-        (folder / place / REFUSED, _target(name, endpoint, environment))
+        (folder / place / REFUSED_FOLDER, _client(name, endpoint, environment))
         for place, name, endpoint in endpoints
         if endpoint is not None
     ]
@@ -186,15 +192,9 @@ def _forward(config: Config, url: str | None) -> Forward | None:
         ) from None
 
 
-def _target(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> Target:
+def _client(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> OtlpClient:
     try:
         headers = resolved(endpoint.headers, environment)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
-    made: Callable[..., Target] = Poster
-    if endpoint.url.startswith("grpc"):
-        # Imported only when needed: importing gRPC is slow.
-        from ..attach.posting_grpc import GrpcPoster
-
-        made = GrpcPoster
-    return made(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)
+    return open_client(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)

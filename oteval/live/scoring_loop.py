@@ -29,7 +29,7 @@ from .scheduler import Scheduler
 from .tracker import ArrivalReader, TraceTracker
 
 if TYPE_CHECKING:
-    from ..attach import Attach
+    from ..attach import ScoreDestinations
 
 __all__ = ["ScoringLoop"]
 
@@ -58,7 +58,7 @@ class ScoringLoop:
         self,
         store: Store,
         rules: EvaluatorRules,
-        attach: Attach | None = None,
+        attach: ScoreDestinations | None = None,
         clock: Callable[[], int] = time.time_ns,
         wall: Callable[[], int] | None = None,
     ) -> None:

@@ -108,7 +108,7 @@ class StoreWriter:
             _log.error("lost: %s", loss)
         self.position = _start_position(folder, self.stored)
         if self.position != self.stored and forward is not None and missing:
-            forward.rewind()
+            forward.reset_position()
         self._first_segment = self.position.segment
         self._looked_back = time.monotonic()
         self._store, self._folder = store, folder

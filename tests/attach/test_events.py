@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from oteval.attach import Events, Poster, is_own
+from oteval.attach import EventExporter, HttpClient, is_own
 from oteval.ingest.otlp import decode_protobuf
 from oteval.model import Score
 
@@ -19,7 +19,7 @@ from .endpoint import Downstream
 
 def sent(folder: Path, downstream: Downstream, *scores: Score, **fields: Any) -> list[Any]:
     """Emit scores, and return the log records that arrive."""
-    events = Events(folder, Poster(downstream.url), version="1.2", threaded=False)
+    events = EventExporter(folder, HttpClient(downstream.url), version="1.2", threaded=False)
     events.emit([(one, run(1, **fields)) for one in scores])
     while events.pump():
         pass
@@ -110,12 +110,12 @@ def test_an_event_that_comes_back_is_known(tmp_path: Path, downstream: Downstrea
 
 def test_events_wait_for_an_endpoint_that_is_away(tmp_path: Path, downstream: Downstream) -> None:
     """What could not be sent is sent by the next process."""
-    dead = Events(tmp_path, Poster("http://127.0.0.1:9", timeout=0.5), threaded=False)
+    dead = EventExporter(tmp_path, HttpClient("http://127.0.0.1:9", timeout=0.5), threaded=False)
     dead.emit([(score(1), run(1))])
     dead.pump()
     dead.close()
 
-    events = Events(tmp_path, Poster(downstream.url), threaded=False)
+    events = EventExporter(tmp_path, HttpClient(downstream.url), threaded=False)
     while events.pump():
         pass
     events.close()

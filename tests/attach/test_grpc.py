@@ -15,14 +15,17 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from oteval.attach import Forwarder
-from oteval.attach.posting_grpc import GrpcPoster
+from oteval.attach.grpc_client import GrpcClient
 
 from ..make import score
-from .test_forward import request, trace
+from .test_forwarder import request, trace
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
@@ -62,21 +65,10 @@ class _Handler(grpc.GenericRpcHandler):
 
 def _status(delay: float) -> bytes:
     """Return a google.rpc.Status with a RetryInfo."""
-    whole, nanos = int(delay), round(delay % 1 * 1e9)
-    duration = b"\x08" + _varint(whole) + b"\x10" + _varint(nanos)
-    info = b"\x0a" + _varint(len(duration)) + duration
-    detail = AnyMessage(type_url="type.googleapis.com/google.rpc.RetryInfo", value=info)
-    body = detail.SerializeToString()
-    return b"\x08\x08\x1a" + _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    info = RetryInfo(retry_delay=Duration(seconds=int(delay), nanos=round(delay % 1 * 1e9)))
+    detail = AnyMessage()
+    detail.Pack(info)
+    return Status(code=8, details=[detail]).SerializeToString()
 
 
 @pytest.fixture
@@ -94,14 +86,14 @@ def collector() -> Iterator[Collector]:
 def test_the_bytes_and_headers_arrive(collector: Collector) -> None:
     """A request arrives as the very bytes, compressed or not, headers as metadata."""
     for compress in (False, True):
-        poster = GrpcPoster(collector.url, {"Authorization": "Bearer x"}, compress=compress)
+        client = GrpcClient(collector.url, {"Authorization": "Bearer x"}, compress=compress)
         payload = request((1, 1)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
 
-        assert poster.post("traces", payload).is_taken
+        assert client.export("traces", payload).is_accepted
         method, metadata, body = collector.requests[-1]
         assert (method, body) == (TRACES, payload)
         assert metadata["authorization"] == "Bearer x"
-        poster.close()
+        client.close()
 
 
 def test_over_tls_it_trusts_whom_https_trusts(
@@ -126,9 +118,9 @@ def test_over_tls_it_trusts_whom_https_trusts(
     for trusted in (None, str(certificate)):
         if trusted:
             monkeypatch.setenv("SSL_CERT_FILE", trusted)
-        poster = GrpcPoster(f"grpcs://localhost:{port}", timeout=5.0)
-        answers.append(poster.post("traces", request((1, 1))).is_taken)
-        poster.close()
+        client = GrpcClient(f"grpcs://localhost:{port}", timeout=5.0)
+        answers.append(client.export("traces", request((1, 1))).is_accepted)
+        client.close()
     server.stop(0).wait()
 
     assert answers == [False, True]
@@ -147,12 +139,12 @@ def test_json_becomes_protobuf(collector: Collector) -> None:
     value = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
     log = {"traceId": trace(7), "spanId": f"{9:016x}", "body": {"intValue": "5"}}
     logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]}
-    poster = GrpcPoster(collector.url)
+    client = GrpcClient(collector.url)
 
-    assert poster.post("traces", json.dumps(value).encode(), "json").is_taken
-    assert poster.post("logs", json.dumps(logs).encode(), "json").is_taken
-    bad = poster.post("traces", b'{"resourceSpans": 3}', "json")
-    poster.close()
+    assert client.export("traces", json.dumps(value).encode(), "json").is_accepted
+    assert client.export("logs", json.dumps(logs).encode(), "json").is_accepted
+    bad = client.export("traces", b'{"resourceSpans": 3}', "json")
+    client.close()
 
     found = ExportTraceServiceRequest.FromString(collector.requests[0][2])
     sent = found.resource_spans[0].scope_spans[0].spans[0]
@@ -181,24 +173,24 @@ def test_what_is_tried_again(
 ) -> None:
     """By OTLP's rules; what new settings would cure is tried again too, as over HTTP."""
     collector.answers = [(code, delay)]
-    poster = GrpcPoster(collector.url)
+    client = GrpcClient(collector.url)
 
-    answer = poster.post("traces", request((1, 1)))
-    poster.close()
+    answer = client.export("traces", request((1, 1)))
+    client.close()
 
-    assert not answer.is_taken
-    assert (answer.is_refused, answer.wait) == (is_refused, wait)
+    assert not answer.is_accepted
+    assert (answer.is_refused, answer.retry_after) == (is_refused, wait)
     assert answer.reason == f"{code.name}: as told"
 
 
 def test_an_endpoint_that_is_away_is_tried_again() -> None:
     """Nobody listens: no request is refused for good by that."""
-    poster = GrpcPoster("grpc://127.0.0.1:9", timeout=1.0)
+    client = GrpcClient("grpc://127.0.0.1:9", timeout=1.0)
 
-    answer = poster.post("traces", request((1, 1)))
-    poster.close()
+    answer = client.export("traces", request((1, 1)))
+    client.close()
 
-    assert not answer.is_taken
+    assert not answer.is_accepted
     assert not answer.is_refused
     assert answer.reason
 
@@ -206,7 +198,7 @@ def test_an_endpoint_that_is_away_is_tried_again() -> None:
 def test_traces_go_on_over_grpc_with_their_scores(collector: Collector, tmp_path: Path) -> None:
     """The forwarder sends what it held, after an endpoint that was busy, with the scores."""
     collector.answers = [(grpc.StatusCode.UNAVAILABLE, 0.1)]
-    forwarder = Forwarder(tmp_path, GrpcPoster(collector.url), deadline=30)
+    forwarder = Forwarder(tmp_path, GrpcClient(collector.url), deadline=30)
     now = time.time_ns()
     forwarder.take("traces", "protobuf", request((1, 1), (1, 2)), (1, 1), now)
     forwarder.release({trace(1): [score(1)]}, now)

@@ -9,8 +9,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from oteval.attach import Metrics, MetricsExporter, Poster
-from oteval.attach.metrics import otlp_request
+from oteval.attach import HttpClient
+from oteval.attach.metrics import Metrics, MetricsExporter, otlp_request
 
 from ..make import score
 from .endpoint import Downstream
@@ -116,7 +116,7 @@ def test_otlp_says_the_same() -> None:
 
 def test_they_are_sent_at_the_end_too(downstream: Downstream) -> None:
     """A short-lived process' metrics arrive when it closes."""
-    exporter = MetricsExporter(filled(), Poster(downstream.url), interval=3600)
+    exporter = MetricsExporter(filled(), HttpClient(downstream.url), interval=3600)
     exporter.close()
 
     request = ExportMetricsServiceRequest.FromString(downstream.bodies("/v1/metrics")[0])

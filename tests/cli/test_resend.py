@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oteval.attach import Forwarder, Poster
+from oteval.attach import Forwarder, HttpClient
 
 from ..attach.endpoint import Downstream, listening
-from ..attach.test_forward import request, trace
+from ..attach.test_forwarder import request, trace
 from ..make import score
 from .conftest import Run
 
@@ -28,7 +28,7 @@ def downstream() -> Iterator[Downstream]:
 def refused(tmp_path: Path, downstream: Downstream) -> list[Path]:
     """Return the files of two requests that the endpoint refused."""
     folder = tmp_path / "t.duckdb.forward" / "traces"
-    forwarder = Forwarder(folder, Poster(downstream.url), threaded=False)
+    forwarder = Forwarder(folder, HttpClient(downstream.url), threaded=False)
     downstream.answers = [(400, {})] * 3
     for number in (1, 2):
         forwarder.take("traces", "protobuf", request((number, 1)), (1, number), 1)

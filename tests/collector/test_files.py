@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oteval.attach import Metrics
+from oteval.attach.metrics import Metrics
 from oteval.config import load_config
 from oteval.live.listener_metrics import ListenerMetrics
 

@@ -238,3 +238,24 @@ def test_two_processes_cannot_append_to_one_spool(tmp_path: Path) -> None:
 
     spool.close()
     Spool(tmp_path).close()
+
+
+def test_segments_on_disk_stay_readable(tmp_path: Path) -> None:
+    """The bytes of a segment that an earlier version wrote are read, and written again alike."""
+    content = bytes.fromhex(
+        "4f5453504f4f4c31"
+        "f54f545207000000afac1b56000100002a36fe9c9717c7697e637b2261223a317d"
+        "f54f54520200000075fa36bb010001002a36fe9c97173d5588060a00"
+    )
+    expected = [
+        Record("traces", "json", 1_700_000_000_000_000_000, b'{"a":1}'),
+        Record("logs", "protobuf", 1_700_000_000_000_000_001, b"\x0a\x00"),
+    ]
+    segment_path(tmp_path, 1_000_001).write_bytes(content)
+
+    found = read(tmp_path)
+    spooled(tmp_path, expected)
+
+    assert plain(found) == plain(expected)
+    assert list(segment_sizes(tmp_path)) == [1_000_001, 1_000_002]
+    assert segment_path(tmp_path, 1_000_002).read_bytes() == content

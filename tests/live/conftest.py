@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oteval.attach import Attach
+from oteval.attach import ScoreDestinations
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Score, Span
@@ -50,7 +50,7 @@ class Driver:
         """Write the configuration."""
         self.path.write_text(text)
 
-    def start(self, attach: Attach | None = None) -> ScoringLoop:
+    def start(self, attach: ScoreDestinations | None = None) -> ScoringLoop:
         """Begin, as a process that starts does."""
         mine = self.store.sibling()
         self.scoring = ScoringLoop(mine, EvaluatorRules(self.path, self.store), attach, self.clock)

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from oteval.attach import Attach
+from oteval.attach import ScoreDestinations
 from oteval.config import load_config, parse_config
 from oteval.errors import ConfigError
 from oteval.ingest.otlp import decode_protobuf
@@ -60,7 +60,7 @@ def spans_of_an_agent() -> bytes:
 class Line:
     """What the server does with a request: to the forwarder, to the store, to live scoring."""
 
-    def __init__(self, driver: Driver, attach: Attach) -> None:
+    def __init__(self, driver: Driver, attach: ScoreDestinations) -> None:
         self.driver, self.attach, self.position = driver, attach, 0
 
     def receive(self, payload: bytes) -> None:

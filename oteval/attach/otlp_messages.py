@@ -1,4 +1,4 @@
-"""Spans and log records as OTLP has them: stored ones put on the wire again."""
+"""Stored spans and log records as OTLP requests."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _UINT64 = (1 << 64) - 1
 _UINT32 = (1 << 32) - 1
 
 Extra = Mapping[tuple[str, str], Mapping[str, Any]]
-"""The attributes that spans get beside their own, by trace and span id."""
+"""Attributes to add to spans, by trace and span id."""
 
 
 def span_request(spans: Iterable[Span], extra: Extra | None = None) -> ExportTraceServiceRequest:
-    """Return a request that holds spans, by resource and scope.
+    """Return a request with spans, grouped by resource and scope.
 
     Args:
         spans: The spans.
-        extra: What some get beside what they have; it replaces what has the same name.
+        extra: Attributes to add to spans; they replace attributes of the same name.
     """
     more = extra or {}
     request = ExportTraceServiceRequest()
@@ -57,7 +57,7 @@ def span_request(spans: Iterable[Span], extra: Extra | None = None) -> ExportTra
 
 
 def log_request(records: Iterable[LogRecord]) -> ExportLogsServiceRequest:
-    """Return a request that holds log records, by resource and scope."""
+    """Return a request with log records, grouped by resource and scope."""
     request = ExportLogsServiceRequest()
     scopes: dict[tuple[str, str, str], logs_pb2.ScopeLogs] = {}
     for record in records:
@@ -145,7 +145,7 @@ def _attributes(values: Mapping[str, Any]) -> list[KeyValue]:
 
 
 def _value(value: Any) -> AnyValue:
-    """Return a value of a `Span` in OTLP's form."""
+    """Return an attribute's value as an OTLP message."""
     if value is None:
         return AnyValue()
     if isinstance(value, bool):
@@ -166,7 +166,10 @@ def _value(value: Any) -> AnyValue:
 
 
 def _of_mapping(value: Mapping[str, Any]) -> AnyValue:
-    """Return a mapping; the two that stand for what JSON cannot hold are what they stand for."""
+    """Return a mapping as an OTLP message.
+
+    The mappings by which the store represents bytes and special floats become these values.
+    """
     if len(value) == 1:
         ((kind, held),) = value.items()
         try:
@@ -175,5 +178,5 @@ def _of_mapping(value: Mapping[str, Any]) -> AnyValue:
             if kind == "doubleValue":
                 return AnyValue(double_value=float(held))
         except (ValueError, TypeError):
-            pass  # a mapping that only looks like it
+            pass  # an ordinary mapping with that key
     return AnyValue(kvlist_value=KeyValueList(values=_attributes(value)))

@@ -1,7 +1,7 @@
-"""Stored spans and scores sent to an OTLP endpoint, once: ``oteval export --otlp``.
+"""One-time export of stored spans and scores to an OTLP endpoint: ``oteval export --otlp``.
 
-In batches, each tried again while the endpoint is busy or away, for a limited time. What it refuses
-is counted and does not keep the rest from being sent.
+Items are sent in batches. While the endpoint is busy or away, a batch is retried for a limited
+time. Items that the endpoint refuses are counted, and the others are still sent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from ..attach import (
-    Answer,
-    Poster,
+    ExportResult,
+    OtlpClient,
     event_request,
     log_request,
-    rejected,
     score_attributes,
     span_request,
 )
@@ -39,11 +38,11 @@ OnProgress = Callable[[int, int | None], None]
 
 @dataclass
 class SendReport:
-    """What became of what was to be sent.
+    """The outcome of an export.
 
     Attributes:
-        sent: How many spans or log events the endpoint took.
-        failed: How many it did not.
+        sent: The number of items that the endpoint accepted.
+        failed: The number that it did not accept.
         reasons: Why, each reason once; the first five.
     """
 
@@ -52,27 +51,35 @@ class SendReport:
     reasons: list[str] = field(default_factory=list)
 
     def fail(self, count: int, reason: str) -> None:
-        """Count some as not sent."""
+        """Count items as not sent."""
         self.failed += count
         if reason not in self.reasons and len(self.reasons) < 5:
             self.reasons.append(reason)
 
 
-class _Sender:
-    """Sends batches to one endpoint, gives each so much time (s), and says how far it is."""
+class _BatchSender:
+    """Sends items of one signal in batches.
+
+    Args:
+        client: The endpoint.
+        signal: ``traces`` or ``logs``.
+        patience: Seconds for which a batch is retried before the export is given up.
+        on_progress: Called with the number of items done, and the total if it is known.
+        sleep: Waits a number of seconds.
+    """
 
     def __init__(
         self,
-        poster: Poster,
+        client: OtlpClient,
         signal: str,
         patience: float,
         on_progress: OnProgress | None,
         sleep: Callable[[float], None],
     ) -> None:
         self.report = SendReport()
-        self._poster, self._signal = poster, signal
+        self._client, self._signal = client, signal
         self._patience, self._on_progress, self._sleep = patience, on_progress, sleep
-        self._is_gone = False
+        self._is_given_up = False
 
     def send_all(
         self,
@@ -80,49 +87,49 @@ class _Sender:
         body: Callable[[Sequence[Item]], bytes],
         total: int | None = None,
     ) -> None:
-        """Send items batch by batch, of so many that there are in all, where that is known."""
+        """Send items batch by batch, as the requests that `body` makes of them."""
         for batch in _batches(items):
             self.send(batch, body)
             if self._on_progress:
                 self._on_progress(self.report.sent + self.report.failed, total)
 
     def send(self, items: Sequence[Any], body: Callable[[Sequence[Any]], bytes]) -> None:
-        """Send items as one request; in halves, if the endpoint refuses them together."""
+        """Send items as one request; if the endpoint refuses it, send its halves."""
         if not items:
             return
-        if self._is_gone:
+        if self._is_given_up:
             self.report.fail(len(items), "not tried after that")
             return
-        answer = self._asked(body(items))
-        if answer.is_taken:
-            left_out, reason = rejected(answer.body)
-            left_out = min(left_out, len(items))
-            self.report.sent += len(items) - left_out
-            if left_out:
-                self.report.fail(left_out, f"rejected: {reason}")
-        elif answer.is_refused and len(items) > 1:
+        result = self._export(body(items))
+        if result.is_accepted:
+            rejected, reason = result.rejected(self._signal)
+            rejected = min(rejected, len(items))
+            self.report.sent += len(items) - rejected
+            if rejected:
+                self.report.fail(rejected, f"rejected: {reason}")
+        elif result.is_refused and len(items) > 1:
             half = len(items) // 2
             self.send(items[:half], body)
             self.send(items[half:], body)
         else:
-            self._is_gone = not answer.is_refused
-            self.report.fail(len(items), f"{answer.status or 'no answer'}: {answer.reason}")
+            self._is_given_up = not result.is_refused
+            self.report.fail(len(items), f"{result.status or 'no answer'}: {result.reason}")
 
-    def _asked(self, body: bytes) -> Answer:
+    def _export(self, body: bytes) -> ExportResult:
         until = time.monotonic() + self._patience
         wait = _FIRST_WAIT
         while True:
-            answer = self._poster.post(self._signal, body)
-            pause = max(answer.wait, wait)
-            if answer.is_taken or answer.is_refused or time.monotonic() + pause > until:
-                return answer
+            result = self._client.export(self._signal, body)
+            pause = max(result.retry_after, wait)
+            if result.is_accepted or result.is_refused or time.monotonic() + pause > until:
+                return result
             self._sleep(pause)
             wait = min(wait * 2, _LONGEST_WAIT)
 
 
 def send_spans(
     store: Store,
-    poster: Poster,
+    client: OtlpClient,
     selection: Selection = EVERYTHING,
     *,
     with_scores: bool = True,
@@ -130,18 +137,18 @@ def send_spans(
     on_progress: OnProgress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SendReport:
-    """Send the spans of a selection's traces, archived ones too.
+    """Send the spans of a selection's traces, including archived spans.
 
     Args:
         store: The store.
-        poster: The endpoint.
-        selection: Which runs' traces; without one, every span that is stored.
-        with_scores: Whether a judged span gets its scores as attributes.
-        patience: For how long (s) a batch is tried again before all is given up.
-        on_progress: Called with the number of spans done, and to do where it is known.
-        sleep: Waits so many seconds.
+        client: The endpoint.
+        selection: The runs whose traces are sent; by default, every stored span is sent.
+        with_scores: Whether to add scores to spans as attributes.
+        patience: Seconds for which a batch is retried before the export is given up.
+        on_progress: Called with the number of spans done, and the total if it is known.
+        sleep: Waits a number of seconds.
     """
-    sender = _Sender(poster, "traces", patience, on_progress, sleep)
+    sender = _BatchSender(client, "traces", patience, on_progress, sleep)
     total = store.spans.count()[0] if selection == EVERYTHING else None
     for page in _spans(store, selection):
         body = partial(_span_body, _extra(store, page) if with_scores else {})
@@ -151,24 +158,24 @@ def send_spans(
 
 def send_logs(
     store: Store,
-    poster: Poster,
+    client: OtlpClient,
     selection: Selection = EVERYTHING,
     *,
     patience: float = 60.0,
     on_progress: OnProgress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SendReport:
-    """Send the log records of a selection's traces; several dialects keep content in them.
+    """Send the log records of a selection's traces: several dialects keep messages in them.
 
     Args:
         store: The store.
-        poster: The endpoint.
-        selection: Which runs' traces; without one, every log record that is stored.
-        patience: For how long (s) a batch is tried again before all is given up.
-        on_progress: Called with the number of records done, and to do where it is known.
-        sleep: Waits so many seconds.
+        client: The endpoint.
+        selection: The runs whose traces are sent; by default, every stored log record is sent.
+        patience: Seconds for which a batch is retried before the export is given up.
+        on_progress: Called with the number of records done, and the total if it is known.
+        sleep: Waits a number of seconds.
     """
-    sender = _Sender(poster, "logs", patience, on_progress, sleep)
+    sender = _BatchSender(client, "logs", patience, on_progress, sleep)
     total = store.spans.count()[1] if selection == EVERYTHING else None
     for page in _logs(store, selection):
         sender.send_all(page, lambda some: log_request(some).SerializeToString(), total)
@@ -177,7 +184,7 @@ def send_logs(
 
 def send_events(
     store: Store,
-    poster: Poster,
+    client: OtlpClient,
     selection: Selection = EVERYTHING,
     *,
     version: str = "",
@@ -189,14 +196,14 @@ def send_events(
 
     Args:
         store: The store.
-        poster: The endpoint.
-        selection: Which runs.
-        version: The version of oteval, for the scope.
-        patience: For how long (s) a batch is tried again before all is given up.
+        client: The endpoint.
+        selection: The runs whose scores are sent.
+        version: The version of oteval, for the instrumentation scope.
+        patience: Seconds for which a batch is retried before the export is given up.
         on_progress: Called with the number of events done.
-        sleep: Waits so many seconds.
+        sleep: Waits a number of seconds.
     """
-    sender = _Sender(poster, "logs", patience, on_progress, sleep)
+    sender = _BatchSender(client, "logs", patience, on_progress, sleep)
     runs = store.trajectories.read(selection)
 
     def body(some: Sequence[tuple[Score, Trajectory]]) -> bytes:
@@ -231,7 +238,7 @@ def _logs(store: Store, selection: Selection) -> Iterator[list[LogRecord]]:
 
 
 def _traces(store: Store, selection: Selection) -> Iterator[list[str]]:
-    """Yield pages of the traces of a selection's runs, each trace once."""
+    """Yield the trace ids of a selection's runs page by page, each id once."""
     runs = store.trajectories.read(selection)
     seen: set[str] = set()
     while page := list(islice(runs, _PAGE)):

@@ -21,11 +21,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from oteval.attach import Forwarder, Poster, outbox, rejected
-from oteval.attach.refused import send_again
+from oteval.attach import ExportResult, Forwarder, HttpClient, export_queue, resend
+from oteval.durable_log import LogWriter
 
 from ..make import ROOT, score
 from .endpoint import Downstream
+from .test_request_log import old_queue
 
 SECOND = 1_000_000_000
 
@@ -61,7 +62,7 @@ class Bench:
     def open(self, **options: Any) -> Forwarder:
         """Open the queue, as a process that starts does."""
         self.forwarder = Forwarder(
-            *(self.folder, Poster(self.url, timeout=2.0)),
+            *(self.folder, HttpClient(self.url, timeout=2.0)),
             **{"clock": lambda: self.now, "threaded": False, "deadline": 30.0, **options},
         )
         return self.forwarder
@@ -184,7 +185,7 @@ def test_what_fails_is_sent_again_in_order(
 ) -> None:
     """A busy endpoint gets it all later, once, in the order in which it came; Retry-After holds."""
     moment = [0.0]
-    monkeypatch.setattr("oteval.attach.outbox.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr("oteval.attach.export_queue.time.monotonic", lambda: moment[0])
     downstream.answers = [(503, {"Retry-After": "7"}), (429, {})]
     bench.take(request((1, 1)))
     bench.take(request((2, 1)))
@@ -224,8 +225,9 @@ def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Do
 
 def hurry(bench: Bench, monkeypatch: pytest.MonkeyPatch, suspect: float) -> None:
     """Open the queue anew, with short waits between two tries and before a request is suspected."""
-    for name, value in (("_SUSPECT", suspect), ("_FIRST_WAIT", 0.01), ("_LONGEST_WAIT", 0.01)):
-        monkeypatch.setattr(outbox, name, value)
+    waits = {"_SUSPECT_SECONDS": suspect, "_FIRST_WAIT": 0.01, "_LONGEST_WAIT": 0.01}
+    for name, value in waits.items():
+        monkeypatch.setattr(export_queue, name, value)
     bench.forwarder.close()
     bench.open()
 
@@ -340,7 +342,8 @@ def test_spans_that_an_endpoint_leaves_out_are_counted(
 @given(st.binary(max_size=60), st.sampled_from(["protobuf", "json"]))
 def test_whatever_an_endpoint_says_is_read(body: bytes, encoding: str) -> None:
     """An answer that is no partial success rejects nothing, and fails nothing."""
-    assert rejected(body, encoding)[0] >= 0
+    for kind in ("traces", "logs", "metrics"):
+        assert ExportResult(200, body=body).rejected(kind, encoding)[0] >= 0
 
 
 def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Downstream) -> None:
@@ -351,13 +354,13 @@ def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Dow
     bench.forwarder.release({trace(1): [score(1)]}, bench.now)
     bench.pump()
     folder = bench.folder / "refused"
-    poster = Poster(downstream.url)
+    poster = HttpClient(downstream.url)
 
     downstream.answers = [(400, {}), (200, {})]
-    first = [answer.status for _, answer in send_again(folder, poster)]
+    first = [answer.status for _, answer in resend(folder, poster)]
     downstream.answers = [(503, {})]
-    away = [answer.status for _, answer in send_again(folder, poster)]
-    last = [answer.status for _, answer in send_again(folder, poster)]
+    away = [answer.status for _, answer in resend(folder, poster)]
+    last = [answer.status for _, answer in resend(folder, poster)]
     poster.close()
 
     assert (first, away, last) == ([400, 200], [503], [200])
@@ -369,7 +372,7 @@ def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Dow
 def test_what_was_refused_counts_against_the_quota(bench: Bench, downstream: Downstream) -> None:
     """An endpoint that refuses everything does not fill the disk."""
     bench.forwarder.close()
-    bench.open(quota=4000, segment_size=1000)
+    bench.open(quota=4000, segment_bytes=1000)
     downstream.poison = b"poison"
     for number in range(1, 6):
         bench.take(request((number, 1), name="poison" * 150))
@@ -396,6 +399,21 @@ def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> 
     bench.pump()
 
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3]
+
+
+def test_a_queue_of_the_old_format_is_sent(bench: Bench, downstream: Downstream) -> None:
+    """After an update, what the old version held is sent, and what it had sent is not."""
+    bench.forwarder.close()
+    old_queue(bench.folder)
+
+    bench.open()
+    bench.forwarder.take("traces", "protobuf", request((3, 1)), (7, 2), bench.now)
+    bench.forwarder.take("traces", "protobuf", request((4, 1)), (7, 3), bench.now)
+    bench.now += 60 * SECOND
+    bench.pump()
+
+    assert [s.trace_id[-1] for s in downstream.spans()] == [2, 3, 4]
+    assert not list(bench.folder.glob("*.held"))
 
 
 def test_time_down_counts_against_no_deadline(bench: Bench, downstream: Downstream) -> None:
@@ -451,7 +469,7 @@ def test_a_torn_record_is_cut_away(bench: Bench, downstream: Downstream) -> None
     bench.take(request((1, 1)))
     bench.take(request((2, 1)))
     bench.forwarder.close()
-    path = next(bench.folder.glob("*.held"))
+    path = next(bench.folder.glob("*.spool"))
     path.write_bytes(path.read_bytes()[:-5])
 
     bench.open()
@@ -484,7 +502,7 @@ def test_what_was_sent_and_comes_back_goes_no_second_round(
 def test_files_go_once_everything_is_sent(bench: Bench, downstream: Downstream) -> None:
     """The disk is given back, and there is room again."""
     bench.forwarder.close()
-    bench.open(segment_size=2000, quota=4000)
+    bench.open(segment_bytes=2000, quota=4000)
     for number in range(1, 60):
         bench.take(request((number, 1), name="x" * 50))
     full = bench.forwarder.has_room()
@@ -494,7 +512,7 @@ def test_files_go_once_everything_is_sent(bench: Bench, downstream: Downstream) 
     assert full is False
     assert bench.forwarder.has_room() is True
     assert len(downstream.spans()) == 59
-    assert len(list(bench.folder.glob("*.held"))) == 1
+    assert len(list(bench.folder.glob("*.spool"))) == 1
 
 
 def test_a_disk_that_is_full_loses_nothing(
@@ -507,7 +525,7 @@ def test_a_disk_that_is_full_loses_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", full)
+        patched.setattr(LogWriter, "_write_all", full)
         with pytest.raises(OSError, match="No space"):
             bench.take(request((2, 1)))
     bench.offset -= 1
@@ -522,14 +540,14 @@ def test_by_itself_it_sends_and_survives_an_endpoint_that_is_away(
     tmp_path: Path, downstream: Downstream
 ) -> None:
     """With its own thread: while nobody listens everything waits, then it arrives."""
-    dead = Poster("http://127.0.0.1:9", timeout=0.5)
+    dead = HttpClient("http://127.0.0.1:9", timeout=0.5)
     forwarder = Forwarder(tmp_path, dead, deadline=0.1)
     forwarder.take("traces", "protobuf", request((1, 1)), (1, 1), time.time_ns())
     forwarder.sync()
     _until(lambda: forwarder.state()["error"] is not None)
     forwarder.close()
 
-    again = Forwarder(tmp_path, Poster(downstream.url), deadline=0.1)
+    again = Forwarder(tmp_path, HttpClient(downstream.url), deadline=0.1)
     _until(lambda: len(downstream.spans()) > 0)
     again.close()
 
@@ -546,11 +564,10 @@ def _until(holds: Callable[[], bool], patience: float = 10.0) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from oteval.attach import Forwarder, Poster
-from oteval.attach.refused import send_again
-from tests.attach.test_forward import request
-forwarder = Forwarder(Path(sys.argv[1]), Poster(sys.argv[2]), deadline=0.05)
-number = forwarder._outbox.journal.position.offset
+from oteval.attach import Forwarder, HttpClient
+from tests.attach.test_forwarder import request
+forwarder = Forwarder(Path(sys.argv[1]), HttpClient(sys.argv[2]), deadline=0.05)
+number = forwarder._queue.log.position.offset
 while True:
     number += 1
     forwarder.take("traces", "protobuf", request((number, 1), (number, 2)), (1, number),
@@ -579,7 +596,7 @@ def test_killed_again_and_again_it_loses_nothing(tmp_path: Path, downstream: Dow
         child.stdout.close()
         child.wait()
 
-    last = Forwarder(tmp_path, Poster(downstream.url), deadline=0.0)
+    last = Forwarder(tmp_path, HttpClient(downstream.url), deadline=0.0)
     _until(lambda: last.state()["held_spans"] + last.state()["waiting_requests"] == 0, 30.0)
     last.close()
 

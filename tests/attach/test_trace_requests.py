@@ -16,7 +16,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from oteval.attach.attributes import as_fields, as_json
 from oteval.attach.events import event_request
-from oteval.attach.wire import JsonRequest, WireRequest, own_removed, parse
+from oteval.attach.trace_requests import (
+    JsonTraceRequest,
+    ProtobufTraceRequest,
+    parse_traces,
+    without_own_events,
+)
 from oteval.ingest.otlp import decode_json, decode_protobuf, parse_json
 
 from ..make import CAPTURES, TRACES, run, score
@@ -56,14 +61,14 @@ def spans_of(payload: bytes) -> list[Span]:
 def test_every_span_of_every_capture_keeps_its_bytes(name: str) -> None:
     """Split by trace, each span is byte for byte what it was; judged ones have more at the end."""
     payload = as_protobuf(name)
-    request = WireRequest(payload)
+    request = ProtobufTraceRequest(payload)
     traces = list(dict.fromkeys(key.trace_id for key in request.keys))
     judged = {key.span_id: as_fields({"oteval.score.a": 1.0}) for key in request.keys[::3]}
 
-    untouched = [request.pick(lambda k, t=t: k.trace_id == t) for t in traces]
-    changed = [request.pick(lambda k, t=t: k.trace_id == t, judged) for t in traces]
+    untouched = [request.of_trace(t) for t in traces]
+    changed = [request.of_trace(t, judged) for t in traces]
 
-    assert request.pick(lambda _: True) == payload
+    assert request.without(()) == payload
     before = {(s.trace_id, s.span_id, n): s for n, s in enumerate(spans_of(payload))}
     by_trace = {
         trace: [s.SerializeToString() for s in before.values() if s.trace_id.hex() == trace]
@@ -95,11 +100,11 @@ def test_spans_in_json_keep_their_values(name: str) -> None:
     text = (TRACES / f"{name}.json").read_bytes()
     if b"\n{" in text.strip():
         text = text.strip().split(b"\n")[0]
-    request = JsonRequest(text)
+    request = JsonTraceRequest(text)
     judged = {request.keys[0].span_id: as_json({"oteval.score.a.passed": True})}
 
     traces = list(dict.fromkeys(key.trace_id for key in request.keys))
-    bodies = [request.pick(lambda k, t=t: k.trace_id == t, judged) for t in traces]
+    bodies = [request.of_trace(t, judged) for t in traces]
 
     whole = decode_json(parse_json(text))
     parts = [span for body in bodies for span in decode_json(parse_json(body)).spans]
@@ -113,8 +118,8 @@ def test_spans_in_json_keep_their_values(name: str) -> None:
         assert (other.name, other.resource, other.scope) == (span.name, span.resource, span.scope)
 
 
-def test_fields_that_are_not_known_are_kept_where_they_are() -> None:
-    """Fields of a later OTLP, and fields out of order, go on as they came."""
+def test_unknown_fields_are_kept_in_their_messages() -> None:
+    """Fields of a later OTLP stay in the span, scope, resource and request that they came in."""
     unknown = bytes([0xBA, 0x3E, 0x03]) + b"new"  # field 999, text
     ids = Span(trace_id=b"t" * 16, span_id=b"s" * 8).SerializeToString()
     span = Span(name="late").SerializeToString() + unknown + ids
@@ -122,11 +127,16 @@ def test_fields_that_are_not_known_are_kept_where_they_are() -> None:
     resource = unknown + bytes([0x12, len(scope)]) + scope
     payload = bytes([0x0A, len(resource)]) + resource + unknown
 
-    request = WireRequest(payload)
-    picked = request.pick(lambda _: True, {request.keys[0].span_id: as_fields({"k": "v"})})
+    request = ProtobufTraceRequest(payload)
+    picked = request.of_trace(
+        request.keys[0].trace_id, {request.keys[0].span_id: as_fields({"k": "v"})}
+    )
 
     assert request.keys[0].span_id == (b"s" * 8).hex()
-    assert span + as_fields({"k": "v"}) in picked
+    expected = Span.FromString(span)
+    expected.MergeFromString(as_fields({"k": "v"}))
+    assert expected.SerializeToString().endswith(unknown)
+    assert expected.SerializeToString() in picked
     assert picked.count(unknown) == 4
     assert spans_of(picked)[0].attributes[0].key == "k"
 
@@ -134,7 +144,7 @@ def test_fields_that_are_not_known_are_kept_where_they_are() -> None:
 @given(st.binary(max_size=200), st.sampled_from(["protobuf", "json"]))
 def test_whatever_comes_is_read_or_refused(data: bytes, encoding: str) -> None:
     """Bytes that are no request raise ValueError and nothing else."""
-    for take in (parse, own_removed):
+    for take in (parse_traces, without_own_events):
         with suppress(ValueError):
             take(data, encoding)
 
@@ -150,8 +160,8 @@ def test_whatever_comes_is_read_or_refused(data: bytes, encoding: str) -> None:
 )
 def test_json_of_another_shape_is_refused(text: bytes) -> None:
     """JSON that is no request for traces is a ValueError."""
-    with pytest.raises(ValueError, match="no request"):
-        JsonRequest(text)
+    with pytest.raises(ValueError, match="not a request"):
+        JsonTraceRequest(text)
 
 
 def test_own_events_are_taken_out_of_logs() -> None:
@@ -162,8 +172,8 @@ def test_own_events_are_taken_out_of_logs() -> None:
     both = own.SerializeToString() + other.SerializeToString()
     as_text = json_format.MessageToJson(own).encode()
 
-    assert own_removed(own.SerializeToString(), "protobuf") == b""
-    assert own_removed(both, "protobuf") == other.SerializeToString()
-    assert own_removed(other.SerializeToString(), "protobuf") == other.SerializeToString()
-    assert own_removed(as_text, "json") == b""
-    assert ExportLogsServiceRequest.FromString(own_removed(both, "protobuf")) == other
+    assert without_own_events(own.SerializeToString(), "protobuf") == b""
+    assert without_own_events(both, "protobuf") == other.SerializeToString()
+    assert without_own_events(other.SerializeToString(), "protobuf") == other.SerializeToString()
+    assert without_own_events(as_text, "json") == b""
+    assert ExportLogsServiceRequest.FromString(without_own_events(both, "protobuf")) == other

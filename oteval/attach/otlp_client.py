@@ -1,0 +1,242 @@
+"""Requests to an OTLP endpoint: the client's interface, the result of a request, OTLP over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from ..text import shown_url
+
+__all__ = [
+    "MAX_RETRY_AFTER",
+    "ExportResult",
+    "HttpClient",
+    "OtlpClient",
+    "basic_authorization",
+    "open_client",
+]
+
+_CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
+# A retry may succeed: the endpoint is busy or away, or its settings have to be corrected.
+_RETRYABLE = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 504})
+_INTERNAL_ERROR = 500
+# Seconds for which an endpoint may ask to wait.
+MAX_RETRY_AFTER = 300.0
+
+_Response = (
+    type[ExportTraceServiceResponse]
+    | type[ExportLogsServiceResponse]
+    | type[ExportMetricsServiceResponse]
+)
+_RESPONSES: Mapping[str, _Response] = {
+    "traces": ExportTraceServiceResponse,
+    "logs": ExportLogsServiceResponse,
+    "metrics": ExportMetricsServiceResponse,
+}
+_REJECTED = {
+    "traces": "rejected_spans",
+    "logs": "rejected_log_records",
+    "metrics": "rejected_data_points",
+}
+
+
+class ExportResult(NamedTuple):
+    """An endpoint's response to one request.
+
+    Attributes:
+        status: The HTTP status; 0 if the endpoint could not be reached.
+        reason: The status in words, or why the endpoint could not be reached.
+        retry_after: Seconds that the endpoint asks to wait; 0 if it does not.
+        body: The response body, in the encoding of the request.
+    """
+
+    status: int
+    reason: str = ""
+    retry_after: float = 0.0
+    body: bytes = b""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the endpoint accepted the request, perhaps not all that is in it."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the endpoint will never accept this request."""
+        return 400 <= self.status < 500 and self.status not in _RETRYABLE
+
+    @property
+    def is_internal_error(self) -> bool:
+        """Whether the endpoint failed, because of its own state or because of this request."""
+        return self.status == _INTERNAL_ERROR
+
+    def rejected(self, signal: str, encoding: str = "protobuf") -> tuple[int, str]:
+        """Return how many items an accepted request lost by OTLP's ``partial_success``, and why.
+
+        Args:
+            signal: ``traces``, ``logs`` or ``metrics``.
+            encoding: ``protobuf`` or ``json``.
+
+        Returns:
+            The number of spans, log records or data points, and the endpoint's message. A body
+            that cannot be parsed rejects nothing.
+        """
+        response = _RESPONSES[signal]()
+        try:
+            if encoding == "json":
+                json_format.Parse(self.body or b"{}", response, ignore_unknown_fields=True)
+            else:
+                response.ParseFromString(self.body)
+        except (DecodeError, json_format.ParseError, ValueError, RecursionError):
+            return 0, ""
+        partial = response.partial_success
+        return max(0, getattr(partial, _REJECTED[signal])), partial.error_message
+
+
+class OtlpClient(Protocol):
+    """A connection to an OTLP endpoint; used by one thread.
+
+    Attributes:
+        url: The base URL without a password, fit for logs.
+    """
+
+    url: str
+
+    def export(self, signal: str, body: bytes, encoding: str = "protobuf") -> ExportResult:
+        """Send a request.
+
+        Args:
+            signal: ``traces``, ``logs`` or ``metrics``.
+            body: The request.
+            encoding: ``protobuf`` or ``json``.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def open_client(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    compress: bool = False,
+    timeout: float = 10.0,
+) -> OtlpClient:
+    """Return a client for an endpoint: gRPC for ``grpc://`` and ``grpcs://``, otherwise HTTP.
+
+    Args:
+        url: The base URL. A user and password in it are sent as basic authorization.
+        headers: Headers of every request.
+        compress: Whether to compress bodies with gzip.
+        timeout: Seconds to wait for a response.
+    """
+    if url.startswith("grpc"):
+        # Imported only when needed: importing gRPC is slow.
+        from .grpc_client import GrpcClient
+
+        return GrpcClient(url, headers, compress=compress, timeout=timeout)
+    return HttpClient(url, headers, compress=compress, timeout=timeout)
+
+
+class HttpClient:
+    """An `OtlpClient` for OTLP/HTTP. It keeps one connection open.
+
+    Args:
+        url: The base URL. A user and password in it are sent as basic authorization.
+        headers: Headers of every request.
+        compress: Whether to compress bodies with gzip.
+        timeout: Seconds to wait for a response.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        compress: bool = False,
+        timeout: float = 10.0,
+    ) -> None:
+        parts = urlsplit(url)
+        self.url = shown_url(url)
+        self._is_secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port
+        self._path = parts.path.rstrip("/")
+        self._headers = {"User-Agent": "oteval", **(headers or {})}
+        basic = basic_authorization(url)
+        if basic and "authorization" not in map(str.lower, self._headers):
+            self._headers["Authorization"] = basic
+        self._compress, self._timeout = compress, timeout
+        self._connection: http.client.HTTPConnection | None = None
+
+    def export(self, signal: str, body: bytes, encoding: str = "protobuf") -> ExportResult:
+        """Send a request; see `OtlpClient.export`."""
+        headers = {**self._headers, "Content-Type": _CONTENT_TYPES[encoding]}
+        if self._compress:
+            body = gzip.compress(body, 1)
+            headers["Content-Encoding"] = "gzip"
+        is_reused = self._connection is not None
+        result = self._request(signal, body, headers)
+        if result.status == 0 and is_reused:
+            # The endpoint may just have closed the idle connection.
+            result = self._request(signal, body, headers)
+        return result
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _request(self, signal: str, body: bytes, headers: Mapping[str, str]) -> ExportResult:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.request("POST", f"{self._path}/v1/{signal}", body, dict(headers))
+            response = self._connection.getresponse()
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return ExportResult(0, f"{type(error).__name__}: {error}")
+        if response.will_close:
+            self.close()
+        retry_after = _seconds(response.getheader("Retry-After"))
+        return ExportResult(response.status, response.reason, retry_after, content)
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._is_secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout, context=context
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+
+def _seconds(value: str | None) -> float:
+    """Parse a Retry-After header; a date or anything else that is no number is 0."""
+    try:
+        return min(max(0.0, float(value or 0)), MAX_RETRY_AFTER)
+    except ValueError:
+        return 0.0
+
+
+def basic_authorization(url: str) -> str:
+    """Return the authorization header for a URL's user and password, "" if it has no user."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"

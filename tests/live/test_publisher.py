@@ -220,7 +220,7 @@ def test_the_url_of_the_command_line_comes_first(tmp_path: Path, store: Store) -
     attach = open_attach(config, tmp_path, forward_url="http://127.0.0.1:2/x", clock=clock)
 
     assert attach.forward is not None
-    assert attach.forward._outbox._target.url == "http://127.0.0.1:2/x"
+    assert attach.forward._queue._client.url == "http://127.0.0.1:2/x"
     attach.close(0)
     with pytest.raises(ConfigError, match="--forward"):
         open_attach(config, tmp_path, forward_url="nowhere")

@@ -79,7 +79,7 @@ class RowLocator:
         self._store, self._tracker, self._last_row = store, tracker, last_row
         self._conversations: dict[tuple[str, ...], list[str]] = {}
 
-    def numbers(self, traces: Sequence[str]) -> list[Range] | None:
+    def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
         """Return the ranges of row numbers, None when they are unknown."""
         ranges = [Range(self._last_row + 1, EVERYWHERE.last)]
         stored_before = []
@@ -90,7 +90,7 @@ class RowLocator:
             if state is None or not state.is_new:
                 stored_before.append(name)
         if stored_before:
-            stored = self._store.live.numbers(stored_before)
+            stored = self._store.live.row_ranges(stored_before)
             if stored is None:
                 return None
             ranges += stored

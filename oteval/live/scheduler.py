@@ -99,8 +99,8 @@ class Scheduler:
             names = {trace.trace_id for trace in completed}
             # Runs of other traces may have changed as well, for instance in a conversation.
             if others := sorted(set(refreshed.trace_ids) - names):
-                todo = self._store.live.todo(
-                    traces=others, times=refreshed.times, unjudged=refreshed.changed
+                todo = self._store.live.evaluation_states(
+                    traces=others, times=refreshed.times, unscored=refreshed.changed
                 )
                 # No row of them is new: their rows were recorded with earlier completions.
                 last_row = ended.last_row
@@ -114,10 +114,10 @@ class Scheduler:
         self._record(completed, ended.floor)
         traces = [trace.trace_id for trace in completed]
         if refreshed is None:
-            todo = self._store.live.todo(traces=traces, after=previous)
+            todo = self._store.live.evaluation_states(traces=traces, after=previous)
         else:
-            todo = self._store.live.todo(
-                traces=traces, after=previous, times=refreshed.times, unjudged=refreshed.changed
+            todo = self._store.live.evaluation_states(
+                traces=traces, after=previous, times=refreshed.times, unscored=refreshed.changed
             )
         self._schedule(todo, now, is_old=ended.is_large)
         waits = self._pending.waits_for_score
@@ -133,7 +133,9 @@ class Scheduler:
         for queue, first in self._pending.take_refillable():
             key = queue.evaluator.key
             since_ns = self._states[key].since_ns - self._backfill_ns
-            todo = self._store.live.todo(after=first - 1, since_ns=since_ns, limit=_REFILL)
+            todo = self._store.live.evaluation_states(
+                after=first - 1, since_ns=since_ns, limit=_REFILL
+            )
             if len({one.trace_id for one in todo}) >= _REFILL:
                 self._pending.leave_in_store(key, todo[-1].completion + 1)
             self._schedule(todo, now, queue, is_old=True)
@@ -171,16 +173,16 @@ class Scheduler:
             if completion - 1 > state.settled:
                 changed[key] = self._states[key] = EvaluatorProgress(state.since_ns, completion - 1)
         if changed:
-            self._store.live.settle(changed)
+            self._store.live.set_progress(changed)
         settled = [state.settled for state in self._states.values()]
         self.settled = min(settled, default=self._newest)
 
     def _begin(self, evaluator: LiveEvaluator) -> None:
         key = evaluator.key
-        state = self._store.live.rule(*key)
+        state = self._store.live.progress_of(*key)
         if state is None:
             state = EvaluatorProgress(self._wall(), 0)
-            self._store.live.settle({key: state})
+            self._store.live.set_progress({key: state})
         self._states[key] = state
         self._pending.add_evaluator(evaluator, state.settled + 1)
 
@@ -188,8 +190,8 @@ class Scheduler:
         """Record the ends of traces, with the row up to which all traces have ended."""
         # Never before an earlier one: evaluators find the traces that ended since a time.
         self._newest_ns = max(self._newest_ns, self._wall())
-        with self._store.live.transaction():
-            self._store.live.complete(completed, self._newest + 1, self._newest_ns)
+        with self._store.transaction():
+            self._store.live.note_completions(completed, self._newest + 1, self._newest_ns)
             self._store.live.advance(floor)
         self._newest += len(completed)
 

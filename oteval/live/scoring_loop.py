@@ -202,7 +202,7 @@ class ScoringLoop:
 
     def _spent(self, name: str, day: str) -> tuple[float, float]:
         """Return an evaluator's costs on a day, judges' offline calls included, and of one call."""
-        total, each = self._store.live.spent(name, day)
+        total, each = self._store.live.cost_on(name, day)
         return max(total, self._rules.spent(name, start_of_day_ns(day))), each
 
     # -- evaluations
@@ -243,9 +243,9 @@ class ScoringLoop:
         if not finished:
             return
         current = [one for one in finished if self._scheduler.is_current(one)]
-        with self._store.live.transaction():
+        with self._store.transaction():
             self._store.scores.write([one.score for one in current])
-            self._store.live.spend(_spending(finished, day_of(self._wall())))
+            self._store.live.add_costs(_spending(finished, day_of(self._wall())))
         self._unwritten = []
         self._rules.flush()
         self._scheduler.finish(finished, now)

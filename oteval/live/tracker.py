@@ -234,7 +234,7 @@ class ArrivalReader:
     def __init__(self, store: Store, tracker: TraceTracker) -> None:
         self._store, self._tracker = store, tracker
         self.last_row = store.live.floor()
-        self._completed = HashSet(store.live.keys())
+        self._completed = HashSet(store.live.trace_keys())
         self._lock = threading.Lock()
         self._stored_ns: dict[str, int] = {}
         # Rows that were stored before this process began are read as well.
@@ -259,11 +259,11 @@ class ArrivalReader:
         # Log records that belong to no trace have an empty id.
         traces = [one for one in arrivals if one.trace_id]
         # Conversations are recorded before the tracker knows the traces, so before one can end.
-        self._store.live.note(traces)
+        self._store.live.note_conversations(traces)
         opened = [one for one in traces if one.trace_id not in self._tracker]
         new = {one.trace_id for one in opened if one.trace_id not in self._completed}
         uncertain = [one.trace_id for one in opened if not one.has_root and one.trace_id not in new]
-        known = self._store.live.completed(uncertain) if uncertain else frozenset()
+        known = self._store.live.completed_among(uncertain) if uncertain else frozenset()
         self._tracker.add(traces, now, known, stored_ns, new)
         self.last_row = max(one.last for one in arrivals)
 

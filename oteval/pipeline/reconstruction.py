@@ -2,7 +2,7 @@
 
 Traces that belong together are reconstructed together: the traces of a conversation, and those that
 `Store.related` finds by their contents. The latter are only known once the first are reconstructed,
-so traces are added until there are no more.
+so traces are added until nothing new is found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class TraceLocator(Protocol):
     """Knows where the rows of traces are, so that not the whole store is searched for them."""
 
-    def numbers(self, traces: Sequence[str], /) -> list[Range] | None:
+    def row_ranges(self, traces: Sequence[str], /) -> list[Range] | None:
         """Return the ranges of row numbers of traces, or None if they are unknown."""
 
     def archived(self, traces: Sequence[str]) -> list[str]:
@@ -47,7 +47,7 @@ class _StoreSearch:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def numbers(self, _traces: Sequence[str]) -> list[Range] | None:
+    def row_ranges(self, _traces: Sequence[str]) -> list[Range] | None:
         return None
 
     def archived(self, traces: Sequence[str]) -> list[str]:
@@ -246,7 +246,7 @@ class _LoadedTraces:
         if added:
             spans, logs = self._store.spans.of_traces(
                 added,
-                numbers=self._locator.numbers(added),
+                row_ranges=self._locator.row_ranges(added),
                 archived=self._locator.archived(added),
                 limit=self._limit,
             )

@@ -15,7 +15,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 
 Otherwise rows are only appended: the newest counts, and views named ``current_...`` show it.
 
-**Transactions.** One holds what must not be seen apart: new revisions with the old ones they
+**Transactions** hold writes that are only right together: new revisions with the old ones that they
 supersede; rows from the spool with the position after them; archived files with the deletion of
 their rows; an experiment's runs with their feedback. `query` shows how a Python call becomes SQL.
 
@@ -59,7 +59,7 @@ from .live_state import (
 from .matcher import TrajectoryMatcher
 from .memory import ReadLimit, give_memory, is_short_of_memory
 from .pending_traces import PendingTraces
-from .query import new_cursor
+from .query import new_cursor, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
 from .reference_data import Datasets, StoredReferences
 from .related_traces import LooseRun, RelatedTraces
@@ -164,6 +164,12 @@ class Store:
         other = Store.__new__(Store)
         other._use(self.path, new_cursor(self._connection))
         return other
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all writes of a block together, or none of them."""
+        with transaction(self._connection):
+            yield
 
     def checkpoint(self) -> bool:
         """Write the write-ahead log into the file if it is large. Others may write meanwhile.

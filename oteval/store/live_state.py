@@ -1,7 +1,8 @@
 """The state of live scoring: complete traces, conversations, and the progress of evaluators.
 
-There is no queue. Waiting for an evaluator are the current trajectories of complete traces without
-a score of its version, so a restarted server finds them again, however it ended.
+The database has no queue of evaluations. An evaluator still has to score the current trajectories
+of complete traces that have no score of its version, so a restarted server finds them, however it
+ended.
 
 Tables:
 
@@ -14,13 +15,14 @@ Tables:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
+from .archive.reader import WANTED_ARCHIVED
 from .progress import done_by_stage, replace_done
 from .query import first_row, insert, number, registered, table_of, transaction, wanted
 from .ranges import EVERYWHERE, Range, current_in
@@ -148,14 +150,8 @@ class LiveState:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit everything that is written inside the block together, or none of it."""
-        with transaction(self._connection):
-            yield
-
     def floor(self) -> int:
-        """Return the number up to which all spans and log records belong to complete traces."""
+        """Return the floor: the number up to which all rows belong to complete traces."""
         return done_by_stage(self._connection, "live")
 
     def arrivals(self, after: int) -> list[TraceArrival]:
@@ -178,7 +174,7 @@ class LiveState:
         ).fetchall()
         return [TraceArrival(*found) for found in rows]
 
-    def note(self, arrivals: Iterable[TraceArrival]) -> None:
+    def note_conversations(self, arrivals: Iterable[TraceArrival]) -> None:
         """Note the conversations of arrivals, before any of their traces is complete."""
         rows = [
             (conversation, one.trace_id, one.last)
@@ -188,7 +184,7 @@ class LiveState:
         if rows:
             insert(self._connection, "trace_conversations", table_of(rows, _CONVERSATIONS))
 
-    def keys(self) -> pa.Array:
+    def trace_keys(self) -> pa.Array:
         """Return ``md5_number_lower`` of all traces that were complete once or are archived."""
         found = self._connection.sql(
             'SELECT md5_number_lower(trace_id) AS "key" FROM completions '
@@ -196,7 +192,7 @@ class LiveState:
         ).to_arrow_table()
         return found["key"].combine_chunks()
 
-    def numbers(self, traces: Sequence[str]) -> list[Range] | None:
+    def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
         """Return the ranges of `seq` that hold the rows of some traces up to their last completion.
 
         The ranges leave out rows that arrived later, and archived rows.
@@ -206,14 +202,12 @@ class LiveState:
         """
         with wanted(self._connection, "trace_id", traces):
             rows = self._connection.execute(
-                """
+                f"""
                 SELECT coalesce(first_seq, 0), seq, trace_id FROM completions
                 SEMI JOIN wanted USING (trace_id)
                 UNION ALL
-                SELECT 1, 0, a.trace_id FROM archived_traces a
-                JOIN (SELECT trace_id, md5_number_lower(trace_id) AS "key" FROM wanted) w
-                  ON a."key" = w."key" AND a.trace_id = w.trace_id
-                """
+                SELECT 1, 0, trace_id FROM ({WANTED_ARCHIVED})
+                """  # noqa: S608
             ).fetchall()
         if len({name for _, _, name in rows}) < len(set(traces)):
             return None
@@ -227,7 +221,7 @@ class LiveState:
         """Return the time (ns) of the newest completion, or 0 without any."""
         return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
 
-    def completed(self, traces: Sequence[str]) -> frozenset[str]:
+    def completed_among(self, traces: Sequence[str]) -> frozenset[str]:
         """Return those of some traces that were complete once or are archived."""
         with wanted(self._connection, "trace_id", traces):
             rows = self._connection.execute(
@@ -236,7 +230,7 @@ class LiveState:
             ).fetchall()
         return frozenset(name for (name,) in rows)
 
-    def complete(self, traces: Sequence[CompletedTrace], first: int, now: int) -> None:
+    def note_completions(self, traces: Sequence[CompletedTrace], first: int, now: int) -> None:
         """Note that some traces are complete.
 
         Args:
@@ -258,14 +252,14 @@ class LiveState:
         replace_done(self._connection, "live", floor)
         replace_done(self._connection, "reconstruct", floor)
 
-    def todo(
+    def evaluation_states(
         self,
         *,
         after: int = -1,
         since_ns: int = 0,
         traces: Sequence[str] | None = None,
         times: Sequence[Range] = (EVERYWHERE,),
-        unjudged: Collection[str] = (),
+        unscored: Collection[str] = (),
         limit: int | None = None,
     ) -> list[EvaluationState]:
         """Return the current trajectories of complete traces, with the scores of each.
@@ -275,7 +269,7 @@ class LiveState:
             since_ns: Only completions at this time or later.
             traces: Only these traces.
             times: The times (ns) in which their spans begin. Every trajectory overlaps one.
-            unjudged: Trajectories that are new, and so have no scores to look up.
+            unscored: Trajectories that are new, and so have no scores to look up.
             limit: At most this many traces, those that were complete first.
         """
         completions = "SELECT trace_id, number, time_ns FROM completions"
@@ -309,7 +303,7 @@ class LiveState:
                     "limit": _UNLIMITED if limit is None else limit,
                 },
             ).fetchall()
-        scores = self._scores([(name, rev) for _, name, rev, *_ in rows if name not in unjudged])
+        scores = self._scores([(name, rev) for _, name, rev, *_ in rows if name not in unscored])
         return [
             EvaluationState(name, rev, trace_id, completion, *fields)._replace(start_ns=start_ns)
             for completion, name, rev, trace_id, start_ns in rows
@@ -337,7 +331,7 @@ class LiveState:
             found.setdefault((name, rev), []).append(fields)
         return found
 
-    def rule(self, evaluator: str, version: str) -> EvaluatorProgress | None:
+    def progress_of(self, evaluator: str, version: str) -> EvaluatorProgress | None:
         """Return the progress of an evaluator's version, or None if live scoring never ran it."""
         found = first_row(
             self._connection,
@@ -346,9 +340,9 @@ class LiveState:
         )
         return EvaluatorProgress(*found) if found else None
 
-    def settle(self, states: Mapping[tuple[str, str], EvaluatorProgress]) -> None:
+    def set_progress(self, states: Mapping[tuple[str, str], EvaluatorProgress]) -> None:
         """Note the progress of evaluators, by name and version."""
-        with self.transaction():
+        with transaction(self._connection):
             for (evaluator, version), state in states.items():
                 self._connection.execute(
                     "DELETE FROM live_rules WHERE evaluator = ? AND version = ?",
@@ -358,7 +352,7 @@ class LiveState:
                     "INSERT INTO live_rules VALUES (?, ?, ?, ?)", [evaluator, version, *state]
                 )
 
-    def spent(self, evaluator: str, day: str) -> tuple[float, float]:
+    def cost_on(self, evaluator: str, day: str) -> tuple[float, float]:
         """Return the cost of an evaluator on a day, in total and per call (US dollars)."""
         found = first_row(
             self._connection,
@@ -368,7 +362,7 @@ class LiveState:
         )
         return (float(found[0]), float(found[1])) if found else (0.0, 0.0)
 
-    def spend(self, costs: Iterable[tuple[str, str, int, float]]) -> None:
+    def add_costs(self, costs: Iterable[tuple[str, str, int, float]]) -> None:
         """Note costs of evaluators: name, day, number of calls, US dollars."""
         for cost in costs:
             self._connection.execute("INSERT INTO evaluator_spend VALUES (?, ?, ?, ?)", list(cost))
@@ -387,7 +381,7 @@ class LiveState:
         Returns:
             The number of rows deleted.
         """
-        with self.transaction():
+        with transaction(self._connection):
             return self._forget_archived(settled, before_ns) + self._sum_up_spend(day)
 
     def _forget_archived(self, settled: int, before_ns: int) -> int:
@@ -423,5 +417,5 @@ class LiveState:
                 "DELETE FROM evaluator_spend WHERE evaluator = ? AND day = ?",
                 [evaluator, when],
             )
-            self.spend([(evaluator, when, calls, cost)])
+            self.add_costs([(evaluator, when, calls, cost)])
         return deleted - len(past)

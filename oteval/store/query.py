@@ -7,7 +7,7 @@ Every part of the store goes the same way:
 - Lists of values, such as trace ids, go in as an Arrow table with a name: `wanted` and `registered`
   name it for the queries of a block, and `insert` appends it to a table.
 - Results come back whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
-  `reader` returns them batch by batch, on a connection of its own, because DuckDB 2 refuses other
+  `reader` returns them batch by batch, on a separate connection, because DuckDB 2 refuses other
   work on a connection while a result is unfinished.
 - Writes that belong together are made in a `transaction`.
 
@@ -49,7 +49,7 @@ _POOL = pa.system_memory_pool()
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commit everything that is written inside the block together, or none of it."""
+    """Begin a transaction, commit it at the end of the block, and roll it back after an error."""
     connection.begin()
     try:
         yield

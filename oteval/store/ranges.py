@@ -59,7 +59,7 @@ def merge_ranges(
 
     Args:
         ranges: The ranges; empty ones are left out.
-        gap: Ranges that are no further apart than this are always merged.
+        gap: Ranges with a gap of at most this are always merged.
         max_ranges: The most ranges to return.
     """
     merged: list[Range] = []

@@ -1,11 +1,11 @@
 """Related traces: those that have to be reconstructed together.
 
-Traces are related by the id of their conversation, by a stored run that has spans of several, by
-model calls that two instrumentations recorded, and by what their runs say alone: in chats without a
-conversation id, the first input of a run repeats all messages of the run that it follows. The
-`follows` of the later run is then the `chain` of the earlier one. Of several runs with the same
-chain, it follows the last that began before it. Since many chats begin alike, only that one is
-looked for, and only runs for which it is that one.
+Traces are related if they share a conversation id, if a stored run has spans of both, or if two
+instrumentations recorded the same model call in them. Chats without a conversation id are related
+by their messages: the first input of a run repeats all messages of the run that it follows, so the
+`follows` of the later run equals the `chain` of the earlier one. Of several runs with the same
+chain, it follows the last that began before it. Many chats begin alike, so only that one is looked
+for, and only runs for which it is that one.
 
 Nothing is written. Read are ``trajectories``, ``superseded`` and the views ``all_conversations``
 and ``noted_conversations``.

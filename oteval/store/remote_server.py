@@ -51,7 +51,7 @@ class DatabaseServer:
         Args:
             connection: The database. Each client gets a separate connection to it.
             database: Its file.
-            handler: QuestionHandlers what is no query; called in the client's thread.
+            handler: Answers questions that are not SQL; called in the client's thread.
             notice: Further entries of the notice.
         """
         self._connection = connection

@@ -273,7 +273,7 @@ class Spans:
     def of_traces(
         self,
         trace_ids: Sequence[str],
-        numbers: Sequence[Range] | None = None,
+        row_ranges: Sequence[Range] | None = None,
         archived: Sequence[str] | None = None,
         limit: ReadLimit | None = None,
     ) -> tuple[list[Span], list[LogRecord]]:
@@ -281,7 +281,7 @@ class Spans:
 
         Args:
             trace_ids: The traces.
-            numbers: The ranges of `seq` that hold their rows in the database, if they are known.
+            row_ranges: The ranges of `seq` that hold their rows in the database, if they are known.
             archived: The traces that may be archived; all of them by default.
             limit: Limits the bytes that are read.
 
@@ -290,13 +290,13 @@ class Spans:
             TooLarge: The rows exceed the limit.
         """
         with wanted(self._connection, "trace_id", trace_ids):
-            if numbers is None:
-                numbers = self._numbers()
+            if row_ranges is None:
+                row_ranges = self._row_ranges()
             condition = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
             query = f"SELECT {SPAN_COLUMNS} FROM spans {condition}"  # noqa: S608
-            spans = rows_in(self._connection, query, numbers, limit)
+            spans = rows_in(self._connection, query, row_ranges, limit)
             query = f"SELECT l.* FROM logs l {condition}"  # noqa: S608
-            logs = rows_in(self._connection, query, numbers, limit)
+            logs = rows_in(self._connection, query, row_ranges, limit)
         # The archive is read last: a row that moves there meanwhile is found twice, and not missed.
         traces = trace_ids if archived is None else archived
         archived_spans = self._archive.of_traces("spans", traces)
@@ -325,7 +325,7 @@ class Spans:
             for name, span, start, end, service in rows
         ]
 
-    def _numbers(self) -> list[Range]:
+    def _row_ranges(self) -> list[Range]:
         """Return the range of `seq` that holds the rows of the traces in the table ``wanted``.
 
         Only two narrow columns are read. The range lets DuckDB skip row groups of wide columns.

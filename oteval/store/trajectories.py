@@ -52,8 +52,8 @@ _PAGE_BYTES = 64 << 20
 # From this depth of histories on, the histories of a trajectory are looked up together, in a
 # stretch of time (ns) before it and then in earlier stretches that are longer by a factor each.
 _SHALLOW, _STRETCH, _STRETCH_FACTOR = 3, 600_000_000_000, 8
-# The conditions on what a name is the beginning of, in this order: the short id of a trajectory, as
-# tables show it, is never ambiguous because of a trace with a similar id.
+# Conditions for a trajectory that a name stands for, tried in this order, so that the short id of a
+# trajectory, as tables show it, is never ambiguous because of a trace with a similar id.
 _NAMED_BY = (
     "starts_with(trajectory_id, $name)",
     "list_contains(trace_ids, $name) OR span_id = $name",

@@ -27,9 +27,9 @@ def test_it_has_what_was_added_and_nothing_else(parts: list[list[int]]) -> None:
 def test_it_begins_with_what_the_store_knows(store: Store) -> None:
     """The hashes that SQL makes of traces are those that are looked for."""
     names = [f"{number:032x}" for number in range(3000)] + ["déjà vu", ""]
-    store.live.complete([CompletedTrace(name, 1, "quiet", 1) for name in names[::2]], 1, 1)
+    store.live.note_completions([CompletedTrace(name, 1, "quiet", 1) for name in names[::2]], 1, 1)
 
-    found = HashSet(store.live.keys())
+    found = HashSet(store.live.trace_keys())
 
     assert [name in found for name in names] == [True, False] * (len(names) // 2)
     assert len(found) == len(names[::2])

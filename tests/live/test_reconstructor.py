@@ -155,7 +155,7 @@ def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[..., Any] = Store().spans.of_traces.__func__  # type: ignore[attr-defined]
 
     def noted(self: Any, traces: Any, **ranges: Any) -> Any:
-        asked.append((ranges["numbers"], ranges["archived"]))
+        asked.append((ranges["row_ranges"], ranges["archived"]))
         return real(self, traces, **ranges)
 
     monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)

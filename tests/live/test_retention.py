@@ -109,7 +109,7 @@ def test_what_is_archived_is_known_to_be_complete_without_a_row_for_it(
     assert kept == (0, [1, 2, 3, 4, 5])
     assert deleted == (4, [5])
     assert completions(store) == [5, 6]
-    assert store.live.completed([f"{n:032x}" for n in range(7)]) == {
+    assert store.live.completed_among([f"{n:032x}" for n in range(7)]) == {
         f"{n:032x}" for n in range(1, 6)
     }
     current = {t.id: t.rev for t in store.trajectories.read()}
@@ -127,10 +127,10 @@ def completions(store: Store) -> list[int]:
 def test_what_evaluators_cost_is_summed_up_by_day(store: Store) -> None:
     """Past days become one row an evaluator each, with the same sums; today stays as it is."""
     days = ["2026-11-19", "2026-11-20", "2026-11-21"]
-    store.live.spend([("e", day, 2, 0.25) for day in days for _ in range(4)])
+    store.live.add_costs([("e", day, 2, 0.25) for day in days for _ in range(4)])
 
     store.live.forget(0, 0, days[-1])
 
     rows = store._connection.execute("SELECT day, count(*) FROM evaluator_spend GROUP BY ALL")
     assert dict(rows.fetchall()) == {days[0]: 1, days[1]: 1, days[2]: 4}
-    assert {store.live.spent("e", day) for day in days} == {(1.0, 0.125)}
+    assert {store.live.cost_on("e", day) for day in days} == {(1.0, 0.125)}

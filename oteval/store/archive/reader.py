@@ -17,10 +17,19 @@ from ...errors import ArchiveMissing
 from ..query import number, wanted
 from ..telemetry_rows import LOG_SCHEMA, SPAN_SCHEMA
 
-__all__ = ["SCHEMAS", "ArchiveReader", "rows_not_in"]
+__all__ = ["SCHEMAS", "WANTED_ARCHIVED", "ArchiveReader", "rows_not_in"]
 
 SCHEMAS = {"spans": SPAN_SCHEMA, "logs": LOG_SCHEMA}
 _IDENTITY = {"spans": ("trace_id", "span_id"), "logs": ("fingerprint",)}
+
+
+# The rows of ``archived_traces`` for the traces in the table ``wanted``. Comparing hashes is fast;
+# comparing the ids as well is exact.
+WANTED_ARCHIVED = """
+    SELECT a.* FROM archived_traces a
+    JOIN (SELECT trace_id, md5_number_lower(trace_id) AS "key" FROM wanted) w
+    ON a."key" = w."key" AND a.trace_id = w.trace_id
+    """
 
 
 class ArchiveReader:
@@ -89,17 +98,13 @@ class ArchiveReader:
         if not trace_ids:
             return []
         with wanted(self._connection, "trace_id", trace_ids):
-            # Comparing hashes is fast; comparing the ids as well is exact.
             rows = self._connection.execute(
-                """
+                f"""
                 SELECT f.path, list(DISTINCT t.trace_id)
-                FROM archived_traces t
-                JOIN (SELECT trace_id, md5_number_lower(trace_id) AS "key" FROM wanted) w
-                  ON t."key" = w."key" AND t.trace_id = w.trace_id
-                JOIN archived_files f ON t.file = f.file
+                FROM ({WANTED_ARCHIVED}) t JOIN archived_files f USING (file)
                 WHERE f.kind = ? AND f.state = 'kept'
                 GROUP BY f.path ORDER BY f.path
-                """,
+                """,  # noqa: S608
                 [kind],
             ).fetchall()
         return [(str(path), list(traces)) for path, traces in rows]

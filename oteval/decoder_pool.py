@@ -7,7 +7,6 @@ JSON and two Arrow streams to standard output.
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import sys
@@ -155,8 +154,7 @@ def main() -> None:
     """Decode the parts that standard input names, until it ends."""
     # The parent handles Ctrl-C, and then closes the streams.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(100_000, 20, 100)
-    with suppress(BrokenPipeError):
+    with machine.infrequent_gc(), suppress(BrokenPipeError):
         for line in sys.stdin.buffer:
             path, start, end = json.loads(line)
             _send(sys.stdout.buffer, decode_part(path, FilePart(start, end)))

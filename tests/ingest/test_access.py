@@ -143,8 +143,8 @@ def test_refusals_name_the_peer_and_do_not_flood_the_log(
 
     lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
     assert lines == [
-        "refused a request of 127.0.0.1: token unknown",
-        "refused a request of 127.0.0.1: token unknown (19 more since)",
+        "refused a request from 127.0.0.1: token unknown",
+        "refused a request from 127.0.0.1: token unknown (19 more since)",
     ]
     assert "wrong" not in caplog.text
 

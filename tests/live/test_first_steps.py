@@ -68,7 +68,7 @@ def test_refused_peers_are_named_once(bare: tuple[Served, Path]):
     read = server.get("/metrics")[0]
 
     assert (statuses, code, read) == ({401}, grpc.StatusCode.UNAUTHENTICATED, 401)
-    lines = until(lambda: [line for line in server.log if "refused a request of" in line])
+    lines = until(lambda: [line for line in server.log if "refused a request from" in line])
     assert 1 <= len(lines) <= 2
     assert all("127.0.0.1: token" in line for line in lines)
     assert "Bearer" not in "".join(lines)

@@ -1,7 +1,7 @@
-"""Bearer tokens: who may send and who may read, with what each sender is bound to.
+"""Bearer tokens for senders and readers, with the attributes and the rate of each sender.
 
-Tokens are compared by their SHA-256 in constant time, all of them at each request, so that the
-time of an answer says nothing about them.
+Each request is compared with the SHA-256 of every token in constant time, so that the response time
+reveals nothing about the tokens.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .responses import RequestRefused
 __all__ = ["Access", "Permission", "RefusalLog", "Token", "digest_of"]
 
 _log = logging.getLogger(__name__)
-# A peer whose requests are refused is named this often (s) in the log, and so many peers at most.
-_LOG_EVERY = 60.0
-_MOST_PEERS = 1000
+# Seconds between two log entries about the same refused peer.
+_LOG_INTERVAL = 60.0
+_MAX_PEERS = 1000
 
 Permission = Literal["ingest", "read"]
 _VARIABLES = {"ingest": "OTEVAL_INGEST_TOKEN", "read": "OTEVAL_READ_TOKEN"}
@@ -35,14 +35,14 @@ def digest_of(token: str) -> str:
 
 @dataclass(frozen=True)
 class Token:
-    """A token that a request may carry.
+    """A bearer token.
 
     Attributes:
-        name: Whose it is, for the log.
+        name: The name of its owner, for the log.
         digest: Its SHA-256 in hex.
-        may: Whether it lets send or read.
+        may: Whether it permits sending or reading.
         attributes: Resource attributes that are set on everything sent with it.
-        requests_per_second: How many requests are taken in the long run; None for any number.
+        requests_per_second: The average rate that it permits; None for no limit.
     """
 
     name: str
@@ -56,7 +56,7 @@ ANYBODY = Token("anybody", "")
 
 
 class Access:
-    """Decides who may send and read. Without tokens for it, everybody may."""
+    """Decides who may send and read. A permission without any token is open to everybody."""
 
     def __init__(
         self, tokens: Iterable[Token] = (), clock: Callable[[], float] = time.monotonic
@@ -64,37 +64,37 @@ class Access:
         self._clock = clock
         self._lock = threading.Lock()
         self._refusals = RefusalLog(clock)
-        self._limits: dict[str, _RateLimiter] = {}
+        self._limits: dict[str, _TokenBucket] = {}
         self._tokens: tuple[Token, ...] = tuple(tokens)
 
     @classmethod
     def of(cls, *, ingest: str = "", read: str = "") -> Access:
-        """Return the access that one token for senders and one for readers give; "" is none."""
+        """Return the access by one token for senders and one for readers; "" for no token."""
         given: tuple[tuple[Permission, str], ...] = (("ingest", ingest), ("read", read))
         return cls(Token(_VARIABLES[may], digest_of(text), may) for may, text in given if text)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """The tokens in force."""
+        """The current tokens."""
         return self._tokens
 
     def replace(self, tokens: Iterable[Token]) -> None:
-        """Put other tokens in force; the rates of those that stay go on."""
+        """Replace the tokens; those that remain keep the state of their rate."""
         with self._lock:
             self._tokens = tuple(tokens)
             known = {token.digest for token in self._tokens}
             self._limits = {digest: one for digest, one in self._limits.items() if digest in known}
 
     def needs(self, permission: Permission) -> bool:
-        """Return whether a token is needed to send or to read."""
+        """Return whether a permission requires a token."""
         return any(token.may == permission for token in self._tokens)
 
     def admit_sender(self, authorization: str | None, peer: str = "") -> Token:
-        """Return the token of a sender.
+        """Admit a sender, and return its token.
 
         Args:
-            authorization: The request's authorization header.
-            peer: The sender's address, for the log.
+            authorization: The authorization header of the request.
+            peer: The address of the sender, for the log.
 
         Raises:
             RequestRefused: The token is missing, unknown or over its rate.
@@ -105,7 +105,7 @@ class Access:
         return token
 
     def admit_reader(self, authorization: str | None, peer: str = "") -> Token:
-        """Return the token of a reader.
+        """Admit a reader, and return its token.
 
         Raises:
             RequestRefused: The token is missing or unknown.
@@ -132,7 +132,7 @@ class Access:
         with self._lock:
             limiter = self._limits.get(token.digest)
             if limiter is None or limiter.rate != token.requests_per_second:
-                limiter = _RateLimiter(token.requests_per_second, self._clock())
+                limiter = _TokenBucket(token.requests_per_second, self._clock())
                 self._limits[token.digest] = limiter
             wait = limiter.take(self._clock())
         if wait > 0:
@@ -141,8 +141,8 @@ class Access:
             raise RequestRefused(429, "rate", reason, retry_after=max(1, round(wait)))
 
 
-class _RateLimiter:
-    """A token bucket: a rate in the long run, and a burst of two seconds' worth."""
+class _TokenBucket:
+    """An average rate of requests, with bursts of up to two seconds of it."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
@@ -150,7 +150,7 @@ class _RateLimiter:
         self._level, self._time = self._most, now
 
     def take(self, now: float) -> float:
-        """Take one; return 0, or the seconds until one is there."""
+        """Take one request; return 0 if it is permitted, otherwise the seconds until it is."""
         self._level = min(self._most, self._level + max(0.0, now - self._time) * self.rate)
         self._time = now
         if self._level >= 1:
@@ -160,7 +160,7 @@ class _RateLimiter:
 
 
 class RefusalLog:
-    """Warns about refused requests, each peer and reason at most once a minute."""
+    """Logs refused requests, at most once a minute for each peer and reason."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -168,19 +168,19 @@ class RefusalLog:
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def note(self, peer: str, reason: str) -> None:
-        """Note a refused request."""
+        """Record a refused request."""
         now = self._clock()
         with self._lock:
-            last, count = self._seen.get((peer, reason), (-_LOG_EVERY, 0))
-            if now - last < _LOG_EVERY:
+            last, count = self._seen.get((peer, reason), (-_LOG_INTERVAL, 0))
+            if now - last < _LOG_INTERVAL:
                 self._seen[peer, reason] = last, count + 1
                 return
-            if len(self._seen) >= _MOST_PEERS:
+            if len(self._seen) >= _MAX_PEERS:
                 self._seen = {
-                    key: one for key, one in self._seen.items() if now - one[0] < _LOG_EVERY
+                    key: one for key, one in self._seen.items() if now - one[0] < _LOG_INTERVAL
                 }
-            if len(self._seen) >= _MOST_PEERS:
+            if len(self._seen) >= _MAX_PEERS:
                 return
             self._seen[peer, reason] = now, 0
         more = f" ({count} more since)" if count else ""
-        _log.warning("refused a request of %s: %s%s", peer or "an unknown peer", reason, more)
+        _log.warning("refused a request from %s: %s%s", peer or "an unknown peer", reason, more)

@@ -1,8 +1,8 @@
-"""Redact requests before they are written to disk: values by key, text by patterns.
+"""Redact requests before they are written to disk: values by their keys, text by patterns.
 
-Rules apply to everything a sender can write: values of any type, keys, names, trace states, and
-fields that OTLP does not define. OTLP's own fields (ids, times, counts, enumerations) stay, as
-long as they hold what OTLP says they hold.
+Rules apply to everything that a sender can write: values of any type, keys, names, trace states,
+and fields that OTLP does not define. Fields that OTLP defines as ids, times, counts or enumerations
+are kept if they have a valid value.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .text_redaction import TextRedactor
 
 __all__ = ["RedactionRule", "Redactor", "json_bytes"]
 
-# orjson writes 254 levels at most; what is deeper is written in pieces of so many.
+# Levels of nesting that are serialised at once. orjson refuses more than 254.
 _LEVELS = 100
-_CACHED_KEYS = 10_000
-# A set in a glob that `re.escape` has been over.
+_MAX_CACHED_KEYS = 10_000
+# A set of characters in a glob, after `re.escape`.
 _SET = re.compile(r"\\\[((?:[^\[\]\\]|\\[-.^])+)\\\]")
 
 
 class RedactionRule(NamedTuple):
-    """What goes.
+    """A rule of redaction.
 
     Attributes:
-        keys: Names of attributes whose values go; "*" stands for any text.
-        pattern: A regular expression; what it matches goes.
-        replace: What stands there instead.
+        keys: Globs for the names of attributes whose values are replaced.
+        pattern: A regular expression whose matches are replaced.
+        replace: The replacement.
     """
 
     keys: tuple[str, ...] = ()
@@ -50,13 +50,13 @@ class RedactionRule(NamedTuple):
 
 
 class Redactor:
-    """Applies rules to whole requests."""
+    """Applies redaction rules to requests."""
 
     def __init__(self, rules: Iterable[RedactionRule]) -> None:
         """Compile the rules.
 
         Raises:
-            PatternError: A pattern cannot be used.
+            PatternError: A pattern is invalid.
         """
         self._globs: list[tuple[Pattern, str]] = []
         patterns: list[tuple[Pattern, str]] = []
@@ -68,11 +68,11 @@ class Redactor:
         self._keys: dict[str, tuple[str, str | None]] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is any rule."""
+        """Return whether there are any rules."""
         return bool(self._globs or self._text)
 
     def json(self, document: Any) -> Any:
-        """Return parsed OTLP/JSON without what must go; the document itself is changed."""
+        """Redact parsed OTLP/JSON in place, and return it."""
         root = [document]
         waiting: list[Any] = [root]
         # No recursion: JSON may be nested deeper than Python's stack.
@@ -85,13 +85,13 @@ class Redactor:
         return root[0]
 
     def message(self, message: Message) -> None:
-        """Take what must go out of a protobuf message, in place."""
-        # Rules cannot be applied to fields without a name.
+        """Redact a protobuf message in place."""
+        # Unknown fields have no names to which rules could apply.
         message.DiscardUnknownFields()
         self._message(message)
 
     def _json_value(self, value: Any, waiting: list[Any]) -> Any:
-        """Return a value redacted; a container is put on the list of those that wait for it."""
+        """Return a value redacted; an object or list is appended to `waiting` instead."""
         if isinstance(value, str):
             return self._text.text(value)
         if isinstance(value, (list, dict)):
@@ -117,7 +117,7 @@ class Redactor:
                 self._json_number(node, name, value, waiting)
             elif name in ("bytesValue", "bytes_value") and isinstance(value, str):
                 node[name] = self._base64(value)
-            elif name in _OWN and _OWN[name](value):
+            elif name in _FIELD_CHECKS and _FIELD_CHECKS[name](value):
                 node[name] = value
             else:
                 known = name if name in _NAMES else self._text.text(name)
@@ -141,7 +141,7 @@ class Redactor:
             if field.type == FieldDescriptor.TYPE_STRING:
                 self._string(message, field.name, value)
             elif field.type == FieldDescriptor.TYPE_BYTES:
-                # An id of the right length is no text; any other may be.
+                # Bytes of the length of an id are not text; any others may be.
                 if len(value) not in (8, 16):
                     setattr(message, field.name, self._text.data(value))
             elif field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -184,12 +184,12 @@ class Redactor:
             self._message(value)
 
     def _key(self, key: str) -> tuple[str, str | None]:
-        """Return a key redacted, and what its value is to be; None where the value may stay."""
+        """Return the redacted key, and the replacement of its value; None to keep the value."""
         known = self._keys.get(key)
         if known is None:
             found = next((text for glob, text in self._globs if glob.fullmatch(key)), None)
             known = self._text.text(key), found
-            if len(self._keys) < _CACHED_KEYS:
+            if len(self._keys) < _MAX_CACHED_KEYS:
                 self._keys[key] = known
         return known
 
@@ -197,7 +197,7 @@ class Redactor:
 def _glob(text: str) -> Pattern:
     """Return a glob such as ``*.password`` as a pattern for whole keys.
 
-    Brackets may be a set of characters or stand for themselves: both match.
+    Brackets match both as a set of characters and literally.
     """
     literal = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
     try:
@@ -213,15 +213,15 @@ def _set(found: re.Match[str]) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the JSON text of a parsed value, however deep it is.
+    """Return the JSON text of a parsed value of any depth.
 
-    A deep value is used up: pieces of it become text, which nothing redacts any more.
+    A value of more than 254 levels is consumed: parts of it are replaced by their text.
     """
     try:
         return orjson.dumps(value)
     except TypeError:
         pass
-    # From the deepest up: each piece is text already when the one around it is written.
+    # From the deepest level up: inner parts are text when the part around them is serialised.
     root = [value]
     level: list[tuple[Any, Any]] = [(root, 0)]
     cuts: list[list[tuple[Any, Any]]] = [level]
@@ -247,7 +247,7 @@ def _children(node: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _finite(number: float) -> Any:
-    """Return a number as JSON can hold it; OTLP writes infinite ones as text."""
+    """Return a number as JSON can represent it; OTLP writes non-finite ones as text."""
     if isinstance(number, int) or math.isfinite(number):
         return number
     if math.isnan(number):
@@ -276,18 +276,18 @@ _INFINITE = ("NaN", "Infinity", "-Infinity")
 _NUMBERS = frozenset({"intValue", "int_value", "doubleValue", "double_value"})
 
 
-def _own() -> Mapping[str, Callable[[Any], bool]]:
-    """Return how OTLP's own fields are told from text that only stands in them."""
+def _field_checks() -> Mapping[str, Callable[[Any], bool]]:
+    """Return checks that a field defined by OTLP has a valid value rather than arbitrary text."""
     numbers = (
         *("start_time_unix_nano", "end_time_unix_nano", "time_unix_nano"),
         *("observed_time_unix_nano", "dropped_attributes_count", "dropped_events_count"),
         *("dropped_links_count", "flags"),
     )
-    own: dict[str, Callable[[Any], bool]] = dict.fromkeys(numbers, _is_number)
-    own["trace_id"] = lambda value: as_trace_id(value) is not None
-    own["span_id"] = own["parent_span_id"] = lambda value: as_span_id(value) is not None
-    own["kind"] = own["code"] = own["severity_number"] = _is_enum
-    return own | {_camel(name): check for name, check in own.items()}
+    checks: dict[str, Callable[[Any], bool]] = dict.fromkeys(numbers, _is_number)
+    checks["trace_id"] = lambda value: as_trace_id(value) is not None
+    checks["span_id"] = checks["parent_span_id"] = lambda value: as_span_id(value) is not None
+    checks["kind"] = checks["code"] = checks["severity_number"] = _is_enum
+    return checks | {_camel(name): check for name, check in checks.items()}
 
 
 def _camel(name: str) -> str:
@@ -296,7 +296,7 @@ def _camel(name: str) -> str:
 
 
 def _names(descriptor: Descriptor, seen: set[str]) -> set[str]:
-    """Return the names of a message's fields and of those below, in both spellings."""
+    """Return the names of the fields of a message and its submessages, in both spellings."""
     found: set[str] = set()
     if descriptor.full_name in seen:
         return found
@@ -308,7 +308,7 @@ def _names(descriptor: Descriptor, seen: set[str]) -> set[str]:
     return found
 
 
-_OWN = _own()
+_FIELD_CHECKS = _field_checks()
 _NAMES = frozenset(
     _names(ExportTraceServiceRequest.DESCRIPTOR, set())
     | _names(ExportLogsServiceRequest.DESCRIPTOR, set())

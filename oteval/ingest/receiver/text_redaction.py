@@ -1,8 +1,8 @@
-r"""Redact matches of patterns in text, escaped text included.
+r"""Redact matches of patterns in text, including escaped text.
 
-An attribute often holds JSON, in which ``a@b`` may be written ``a\u0040b``, and tool arguments are
-JSON inside JSON. Text with backslashes is therefore looked at as it stands, and unescaped as many
-times as it may have been escaped. What matches there goes where it stands in the original.
+An attribute often contains JSON, in which ``a@b`` may be written ``a\u0040b``, and tool arguments
+are JSON inside JSON. Patterns are therefore applied to the text as it is, and to the text after
+each level of unescaping. A match in unescaped text is replaced at its place in the original.
 """
 
 from __future__ import annotations
@@ -18,50 +18,51 @@ from ...patterns import Pattern
 
 __all__ = ["TextRedactor"]
 
-# JSON's escapes, and those of Python's repr.
+# The escapes of JSON and of Python's `repr`.
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[^uUx])",
     re.DOTALL,
 )
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_MOST_LEVELS = 6
-# A million take half a second.
-_MOST_ESCAPES = 8_000_000
-# Whole doubles beyond this are not written with all their digits.
-_LONGEST = 1e21
+_MAX_LEVELS = 6
+# Backslashes in a text. A million take half a second.
+_MAX_ESCAPES = 8_000_000
+# Whole doubles from here on are not written with all their digits.
+_MAX_WHOLE = 1e21
 
 
 class TextRedactor:
     """Applies patterns to text, numbers and bytes."""
 
     def __init__(self, patterns: Iterable[tuple[Pattern, str]]) -> None:
-        """Apply patterns in their order.
+        """Set the patterns.
 
         Args:
-            patterns: Each with the replacement of its matches.
+            patterns: The patterns in the order in which they are applied, with their
+                replacements.
         """
         self._patterns = tuple(patterns)
 
     def __bool__(self) -> bool:
-        """Return whether there is any pattern."""
+        """Return whether there are any patterns."""
         return bool(self._patterns)
 
     def text(self, text: str) -> str:
-        """Return text without what the patterns match, at any level of escaping.
+        """Return text with the matches replaced, at any level of escaping.
 
         Raises:
-            ValueError: The text has so many escapes that looking at them takes too long.
+            ValueError: The text has too many escapes.
         """
         for pattern, replacement in self._patterns:
             text = pattern.replace(text, replacement)
         escapes = text.count("\\")
         if not escapes:
             return text
-        if escapes > _MOST_ESCAPES:
-            raise ValueError(f"a text has more than {_MOST_ESCAPES} backslashes")
+        if escapes > _MAX_ESCAPES:
+            raise ValueError(f"a text has more than {_MAX_ESCAPES} backslashes")
         plain = text
-        for level in range(1, _MOST_LEVELS + 1):
+        for level in range(1, _MAX_LEVELS + 1):
             plain = _ESCAPE.sub(lambda found: _character(found.group()), plain)
             for pattern, replacement in self._patterns:
                 if pattern.search(plain):
@@ -72,14 +73,14 @@ class TextRedactor:
         return text
 
     def number(self, number: float) -> str | None:
-        """Return what stands instead of a number; None where nothing in it matches."""
+        """Return the replacement of a number; None if no pattern matches it."""
         for form in _forms(number):
             if (text := self.text(form)) != form:
                 return text
         return None
 
     def data(self, data: bytes) -> bytes:
-        """Return bytes without what the patterns match in them as text."""
+        """Return bytes with the matches in their text replaced."""
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -91,16 +92,16 @@ class TextRedactor:
             data = data if found == text else found.encode()
         if b"\0" not in data:
             return data
-        # Text in UTF-16 or UTF-32: none of it stays.
+        # Text in UTF-16 or UTF-32 is replaced as a whole.
         narrow = data.replace(b"\0", b"").decode("latin-1")
         found = self.text(narrow)
         return data if found == narrow else found.encode("latin-1", "xmlcharrefreplace")
 
 
 def _forms(number: float) -> list[str]:
-    """Return the texts by which a number may be known."""
+    """Return the texts as which a number may be written."""
     forms = [str(number)]
-    if isinstance(number, float) and math.isfinite(number) and abs(number) < _LONGEST:
+    if isinstance(number, float) and math.isfinite(number) and abs(number) < _MAX_WHOLE:
         forms.append(f"{number:.0f}" if number.is_integer() else f"{number:f}")
     return forms
 
@@ -130,13 +131,14 @@ def _escaped(text: str, level: int) -> str:
 
 
 class _Unescaped(NamedTuple):
-    """Text with its escapes resolved.
+    """Unescaped text, with the places of its pieces in the original.
+
+    A piece is one unescaped character, or several characters without escapes.
 
     Attributes:
-        text: The text.
-        starts: Where pieces begin in it.
-        sources: Where each piece begins in the original, and how long it is there; pieces of
-            several characters stand there as they are.
+        text: The unescaped text.
+        starts: The index of each piece in the unescaped text.
+        sources: The index and the length of each piece in the original.
     """
 
     text: str
@@ -144,7 +146,7 @@ class _Unescaped(NamedTuple):
     sources: list[tuple[int, int]]
 
     def source(self, at: int, *, is_end: bool) -> int:
-        """Return the place in the original of a place in the text."""
+        """Convert an index of the unescaped text to one of the original."""
         index = bisect_right(self.starts, at - is_end) - 1
         offset = at - self.starts[index]
         start, length = self.sources[index]
@@ -189,7 +191,14 @@ def _unescaped(text: str, level: int) -> _Unescaped:
 
 
 def _redacted_below(text: str, level: int, pattern: Pattern, replacement: str) -> str:
-    """Return text without what a pattern matches once it is unescaped so many times."""
+    """Return text with the matches of a pattern in its unescaped form replaced.
+
+    Args:
+        text: The original text.
+        level: How many times to unescape it.
+        pattern: The pattern.
+        replacement: The replacement, already escaped as often.
+    """
     levels = _levels(text, level)
     spans = []
     for start, end in pattern.spans(levels[-1].text):

@@ -138,7 +138,7 @@ _LETTERS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL
 
 
 def _encodable(text: str) -> str:
-    """Return text with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
+    """Return text without lone surrogates, which RE2 rejects."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 

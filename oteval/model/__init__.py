@@ -2,12 +2,12 @@
 
 - A **span** and a **log record** are OpenTelemetry's (`telemetry`).
 - A **trajectory** is one agent run: the messages exchanged with the model. In a conversation, a run
-  is one turn; its `messages` include the turns before it, and `new_from` is the index of its own
-  first message. A **gap** is something that a trace does not contain, with the reason
+  is one turn; its `messages` include those of previous turns, and its first new message has the
+  index `new_from`. A **gap** is something that a trace does not contain, with the reason
   (`trajectory`).
-- A **score** is one evaluator's verdict on one trajectory. If there is no verdict, its `status` has
-  the reason, and it has no number. A **reference** is what a trajectory is compared with, and a
-  **label** a person's verdict (`score`).
+- A **score** is one evaluator's verdict on one trajectory. Without a verdict, it has a `status` with
+  the reason, and never a number. A **reference** is the expected trajectory, and a **label** is a
+  person's verdict (`score`).
 - A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
   evaluator's verdict on a **run** of an experiment (`experiment`).
 

@@ -5,9 +5,9 @@
   is one turn; its `messages` include those of previous turns, and its first new message has the
   index `new_from`. A **gap** is something that a trace does not contain, with the reason
   (`trajectory`).
-- A **score** is one evaluator's verdict on one trajectory. Without a verdict, it has a `status` with
-  the reason, and never a number. A **reference** is the expected trajectory, and a **label** is a
-  person's verdict (`score`).
+- A **score** is one evaluator's verdict on one trajectory. Without a verdict, its `status` has the
+  reason, and it never has a number. A **reference** is the expected trajectory, and a **label** is
+  a person's verdict (`score`).
 - A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
   evaluator's verdict on a **run** of an experiment (`experiment`).
 

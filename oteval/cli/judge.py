@@ -11,7 +11,7 @@ import click
 from ..config import DEFAULT_PATH, load_config
 from ..errors import NotFound, NothingEvaluated
 from ..experiments.calibration import calibrate as calibrate_judge
-from ..experiments.labels import ask_again, read_labels
+from ..experiments.labels import read_labels, repeat_verdicts
 from ..model import Label
 from ..show.calibration import calibration_view
 from ..store import Store
@@ -99,7 +99,7 @@ def calibrate(
             config, base = load_config(config_path), Path(config_path).parent
             names = list(dict.fromkeys(one.trajectory_id for one in labels))
             with progress("asking again", " questions") as update:
-                votes = ask_again(store, config, base, evaluator, names, repeat, update)
+                votes = repeat_verdicts(store, config, base, evaluator, names, repeat, update)
             for name, score in scores.items():
                 if name in votes and score.passed is not None:
                     votes[name].append(score.passed)

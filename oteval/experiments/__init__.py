@@ -1,15 +1,15 @@
-"""Experiments: a system run on a dataset, judged, kept, and compared with others.
+"""Experiments: run a system on a dataset, evaluate and store its runs, and compare experiments.
 
-`evaluate` runs one, `compare` holds two against each other by their scores (statistics only), and
-`evaluate_comparative` by asking which run of an example is better. All is kept in the store, and
-goes on where it was when it is resumed.
+`evaluate` runs an experiment. `compare` compares two by their scores, with statistics only;
+`evaluate_comparative` asks which run of an example is better. Everything is stored as it happens,
+so that an experiment can be resumed.
 """
 
 from __future__ import annotations
 
 from ..model import Dataset, Example, Experiment, Feedback, Run, Vote
 from .comparative import ComparativeResults, aevaluate_comparative, evaluate_comparative
-from .comparing import Comparison, Difference, compare, compare_experiments
+from .comparison import Comparison, Difference, compare, compare_experiments
 from .datasets import (
     dataset_from_references,
     dataset_from_trajectories,
@@ -17,10 +17,10 @@ from .datasets import (
     make_dataset,
     read_dataset,
 )
-from .evaluators import configured, evaluators_of
-from .progress import Progress
+from .experiment import aevaluate, evaluate
 from .results import ExperimentResults, Figure, ResultRow, load_experiment
-from .running import aevaluate, evaluate
+from .run_evaluators import configured, evaluators_of
+from .run_options import Progress
 from .votes import Pair, Standing
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Compares experiments by asking: which of the runs of an example is better?"""
+"""Compare experiments by asking evaluators which run of an example is better."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from ..errors import ConfigError, NotFound, NothingEvaluated
 from ..model import Experiment, Run, Vote
 from ..store import Store
-from .asking import Asking, Item, Order, askers_of, questions_of
-from .conduct import TIMEOUT, Conduct, OnError, OnProgress, refuse_client
-from .plain import plain
+from ..sync import blocking_form
+from .experiment_store import StoreLike, open_store, start_experiment
+from .outputs import json_form
+from .pairwise import ComparedRuns, ComparisonRun, Order, pairwise_evaluators_of, questions_of
 from .results import ExperimentResults, load_experiment
-from .storing import StoreLike, begun, opened
+from .run_options import TIMEOUT, OnError, OnProgress, RunOptions, refuse_client
 from .votes import Pair, Standing, pairs_of, standings
-from .workers import run_sync
 
 __all__ = [
     "ComparativeResults",
@@ -29,20 +29,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ComparativeResults:
-    """What a comparison came to.
+    """The results of a comparison.
 
     Attributes:
-        experiment: Its description.
+        experiment: The comparison's description.
         names: The experiments that were compared.
-        items: What was compared.
+        items: The runs that were compared.
         votes: The answers.
-        unpaired: Runs that failed, or have none of the same example beside them.
-        seed: What the ranking's intervals are drawn with.
+        unpaired: How many runs were left out: they failed, or another experiment has no run of
+            their example.
+        seed: The random seed for the ranking's intervals.
     """
 
     experiment: Experiment
     names: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[ComparedRuns, ...]
     votes: tuple[Vote, ...]
     unpaired: int = 0
     seed: int = 0
@@ -54,7 +55,7 @@ class ComparativeResults:
 
     @property
     def errors(self) -> int:
-        """How many answers could not be had."""
+        """How many questions have no answer."""
         return sum(vote.status != "ok" for vote in self.votes)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -66,24 +67,24 @@ class ComparativeResults:
         return len(self.items)
 
     def pairs(self) -> list[Pair]:
-        """Return who is preferred, for every two experiments and every evaluator."""
-        return pairs_of(self.names, {item.place: item.runs for item in self.items}, self.votes)
+        """Return which experiment is preferred, for every two of them and every evaluator."""
+        return pairs_of(self.names, {item.key: item.runs for item in self.items}, self.votes)
 
     def ranking(self) -> list[Standing]:
-        """Return the Bradley-Terry ranking of three or more experiments; of two there is none."""
+        """Return the Bradley-Terry ranking of three or more experiments; [] for two."""
         if len(self.names) < 3:
             return []
-        runs = {item.place: item.runs for item in self.items}
+        runs = {item.key: item.runs for item in self.items}
         return standings(self.names, runs, self.votes, self.seed)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return a row for each example and repetition, with all answers about it."""
+        """Return a row for each example and repetition, with all its answers."""
         votes: dict[tuple[str, int], list[Vote]] = {}
         for vote in self.votes:
             votes.setdefault((vote.example_id, vote.repetition), []).append(vote)
-        return [self._row(item, votes.get(item.place, [])) for item in self.items]
+        return [self._row(item, votes.get(item.key, [])) for item in self.items]
 
-    def _row(self, item: Item, votes: Sequence[Vote]) -> dict[str, Any]:
+    def _row(self, item: ComparedRuns, votes: Sequence[Vote]) -> dict[str, Any]:
         names = {run.id: name for run, name in zip(item.runs, self.names, strict=True)}
         return {
             "example_id": item.example.id,
@@ -107,7 +108,7 @@ class ComparativeResults:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures as JSON has them."""
+        """Return the figures as JSON values."""
         return {
             "comparison": self.name,
             "experiments": list(self.names),
@@ -125,51 +126,6 @@ def is_experiments(target: Any) -> bool:
         isinstance(target, (list, tuple))
         and bool(target)
         and all(isinstance(each, (str, ExperimentResults, Experiment)) for each in target)
-    )
-
-
-def evaluate_comparative(
-    experiments: Sequence[str | ExperimentResults | Experiment],
-    /,
-    evaluators: Iterable[Callable[..., Any]],
-    *,
-    order: Order = "both",
-    randomize_order: bool = False,
-    seed: int = 0,
-    max_concurrency: int | None = 5,
-    experiment_prefix: str | None = None,
-    description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    load_nested: bool = False,
-    name: str | None = None,
-    resume: bool = False,
-    timeout: float | None = TIMEOUT,
-    store: StoreLike = None,
-    on_progress: OnProgress | None = None,
-    on_error: OnError = "record",
-    client: None = None,
-) -> ComparativeResults:
-    """Compare experiments by asking; `aevaluate_comparative` says what it takes."""
-    return run_sync(
-        lambda: aevaluate_comparative(
-            experiments,
-            evaluators,
-            order=order,
-            randomize_order=randomize_order,
-            seed=seed,
-            max_concurrency=max_concurrency,
-            experiment_prefix=experiment_prefix,
-            description=description,
-            metadata=metadata,
-            load_nested=load_nested,
-            name=name,
-            resume=resume,
-            timeout=timeout,
-            store=store,
-            on_progress=on_progress,
-            on_error=on_error,
-            client=client,
-        )
     )
 
 
@@ -196,113 +152,136 @@ async def aevaluate_comparative(
 ) -> ComparativeResults:
     """Compare two or more experiments by asking evaluators which run of an example is better.
 
+    `evaluate_comparative` is the blocking form, `aevaluate_comparative` the asynchronous one.
+
     Args:
         experiments: Their results, or their names in the store.
         evaluators: Functions that may name ``inputs``, ``outputs`` (a list), ``reference_outputs``,
-            ``runs`` and ``example``, and return ``{key, scores, comment}`` with the scores by run
-            id or in the order of the runs they were shown, or only such a list. One with the
+            ``runs`` and ``example``. They return ``{key, scores, comment}``, with the scores by
+            run id or in the order of the runs, or only the list of scores. A function with the
             attribute ``only_pairs`` is asked about every two of several runs.
-        order: ``both`` asks twice, the second time in reverse; answers that disagree are a tie.
-            ``random`` asks once, in an order drawn for each example; ``fixed`` in the order given.
+        order: ``both`` asks twice, the second time in reverse; contradictory answers are a tie.
+            ``random`` asks once, in a random order for each example; ``fixed`` asks once, in the
+            given order.
         randomize_order: The same as ``order="random"``.
-        seed: What orders and intervals are drawn with.
-        max_concurrency: How many questions at a time; None or 0 means one.
-        experiment_prefix: What the comparison's name is made of.
-        description: For people.
-        metadata: Whatever else shall be kept with it.
-        load_nested: Give runs of stored trajectories these, with all their turns, as
+        seed: The random seed for orders and intervals.
+        max_concurrency: How many questions at once; None or 0 means one.
+        experiment_prefix: The beginning of the comparison's name.
+        description: A description for people.
+        metadata: Anything else to store with the comparison.
+        load_nested: Whether runs of stored trajectories get these, with all their turns, as
             ``run.trajectory``.
-        name: The comparison's whole name, in place of a prefix.
-        resume: Go on with the comparison of that name or prefix: what was answered is not asked.
-        timeout: After how many seconds to give up on an evaluator; None waits.
-        store: The store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
-        on_progress: Called after each question.
-        on_error: ``record`` goes on; ``raise`` stops at the first failure, what is done is kept.
-        client: Only None, which callers of LangSmith's function of this name pass along.
+        name: The comparison's whole name, instead of a prefix.
+        resume: Resume the comparison of that name or prefix. Answers are not asked for again.
+        timeout: Seconds that an evaluator may take; None for no limit.
+        store: A store, its path, or None for ``OTEVAL_DB`` or ``oteval.duckdb``.
+        on_progress: Called with a `Progress` after each question.
+        on_error: ``record`` stores a failure and continues; ``raise`` stops at the first failure
+            and keeps all finished records.
+        client: Only None, for callers of LangSmith's function of this name.
 
     Raises:
-        ConfigError: An argument does not fit.
+        ConfigError: An argument is wrong.
         NotFound: The store has no such experiment.
         NothingEvaluated: The experiments have no example in common.
     """
     refuse_client(client)
     if order not in ("both", "random", "fixed"):
         raise ConfigError(f"order is {order!r}; it must be 'both', 'random' or 'fixed'")
-    askers = askers_of(evaluators)
-    about = {**(metadata or {}), "order": order}
-    conduct = Conduct(timeout=timeout, on_error=on_error, on_progress=on_progress)
+    known_evaluators = pairwise_evaluators_of(evaluators)
+    options = RunOptions(
+        concurrency=max_concurrency, timeout=timeout, on_error=on_error, on_progress=on_progress
+    )
     chosen: Order = "random" if randomize_order else order
-    with opened(store) as kept:
-        known = [_loaded(each, kept) for each in experiments]
-        items = _items(known)
+    with open_store(store) as opened:
+        compared = [_load(each, opened) for each in experiments]
+        items = _items(compared)
         if load_nested:
-            items = [_with_trajectories(item, kept) for item in items]
-        described = _described(known, len(items), name, description, about)
-        prefix = experiment_prefix or "-vs-".join(described.compared)
-        comparison = begun(kept, described, prefix, resume)
-        questions = [one for item in items for one in questions_of(item, askers, chosen, seed)]
-        votes = await Asking(kept, comparison, conduct).ask(questions, max_concurrency or 1)
-    unpaired = sum(len(each) for each in known) - len(items) * len(known)
+            items = [_with_trajectories(item, opened) for item in items]
+        about = {**(metadata or {}), "order": order}
+        described = _comparison(compared, len(items), name, description, about)
+        comparison = start_experiment(
+            opened,
+            described,
+            prefix=experiment_prefix or "-vs-".join(described.compared),
+            resume=resume,
+        )
+        questions = [
+            question
+            for item in items
+            for question in questions_of(item, known_evaluators, chosen, seed)
+        ]
+        votes = await ComparisonRun(opened, comparison, options).ask(questions)
     return ComparativeResults(
-        comparison, described.compared, tuple(items), tuple(votes), unpaired, seed
+        experiment=comparison,
+        names=described.compared,
+        items=tuple(items),
+        votes=tuple(votes),
+        unpaired=sum(map(len, compared)) - len(items) * len(compared),
+        seed=seed,
     )
 
 
-def _described(
-    known: Sequence[ExperimentResults],
+evaluate_comparative = blocking_form(aevaluate_comparative, "evaluate_comparative")
+
+
+def _comparison(
+    compared: Sequence[ExperimentResults],
     count: int,
     name: str | None,
     description: str | None,
     metadata: Mapping[str, Any],
 ) -> Experiment:
-    """Return the description of a comparison of so many examples."""
-    first = known[0].experiment
+    """Return the description of a comparison of this many examples."""
+    first = compared[0].experiment
     return Experiment(
-        secrets.token_hex(8),
-        name or "",
+        id=secrets.token_hex(8),
+        name=name or "",
         description=description or "",
-        metadata=plain(metadata),
+        metadata=json_form(metadata),
         dataset=first.dataset,
         dataset_version=first.dataset_version,
         expected=count,
         kind="comparison",
-        compared=tuple(each.name for each in known),
+        compared=tuple(each.name for each in compared),
         created_ns=time.time_ns(),
     )
 
 
-def _loaded(given: str | ExperimentResults | Experiment, store: Store) -> ExperimentResults:
+def _load(given: str | ExperimentResults | Experiment, store: Store) -> ExperimentResults:
     if isinstance(given, ExperimentResults):
         return given
     return load_experiment(given if isinstance(given, str) else given.name, store)
 
 
-def _items(known: Sequence[ExperimentResults]) -> list[Item]:
-    """Return the examples that every experiment has a run of that did not fail.
+def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
+    """Return the runs of the examples that every experiment ran without an error.
 
     Raises:
-        ConfigError: There are not several experiments.
-        NothingEvaluated: There is no such example.
+        ConfigError: There are fewer than two different experiments.
+        NothingEvaluated: No example ran in all of them.
     """
-    names = [each.name for each in known]
+    names = [each.name for each in compared]
     if len(names) < 2 or len(set(names)) < len(names):
-        raise ConfigError(f"two or more different experiments are compared, not {names}")
+        raise ConfigError(f"pass two or more different experiments to compare, not {names}")
     runs = [
         {(row.example.id, row.run.repetition): row for row in each if not row.run.error}
-        for each in known
+        for each in compared
     ]
     found = [
-        Item(row.example, place[1], tuple(each[place].run for each in runs))
-        for place, row in runs[0].items()
-        if all(place in each for each in runs)
+        ComparedRuns(row.example, key[1], tuple(each[key].run for each in runs))
+        for key, row in runs[0].items()
+        if all(key in each for each in runs)
     ]
     if not found:
-        raise NothingEvaluated(f"{' and '.join(names)} have no example in common that ran")
+        raise NothingEvaluated(
+            f"{' and '.join(names)} have no example in common that ran without an error"
+        )
     return found
 
 
-def _with_trajectories(item: Item, store: Store) -> Item:
-    def filled(run: Run) -> Run:
+def _with_trajectories(item: ComparedRuns, store: Store) -> ComparedRuns:
+    def load(run: Run) -> Run:
         if not run.trajectory_id:
             return run
         try:
@@ -310,4 +289,4 @@ def _with_trajectories(item: Item, store: Store) -> Item:
         except NotFound:
             return run
 
-    return replace(item, runs=tuple(map(filled, item.runs)))
+    return replace(item, runs=tuple(map(load, item.runs)))

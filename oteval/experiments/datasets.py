@@ -1,33 +1,34 @@
-"""Datasets: out of a JSON-lines file, a list of dicts, stored trajectories or references."""
+"""Datasets from a JSON-lines file, a list of dicts, stored trajectories or references."""
 
 from __future__ import annotations
 
 import difflib
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..evaluators import to_messages
+from ..jsontext import loads_exact
 from ..model import Dataset, Example, Message, Trajectory, example_id
 from ..store import Store
-from .lines import json_lines
-from .plain import plain
+from .outputs import json_form
 
 __all__ = [
     "CASE_KEY",
-    "asked",
     "dataset_from_references",
     "dataset_from_trajectories",
     "dataset_of",
-    "is_question_known",
+    "has_question",
+    "inputs_of",
     "make_dataset",
     "read_dataset",
+    "read_json_lines",
 ]
 
-# The attribute that names a run's case, as OpenTelemetry has it.
+# The attribute with a run's test case, as OpenTelemetry's conventions name it.
 CASE_KEY = "test.case.id"
 
 _FIELDS = {
@@ -43,16 +44,16 @@ _FIELDS = {
 
 
 def dataset_of(data: Any, store: Store) -> Dataset:
-    """Return the dataset that is meant.
+    """Return data in any accepted form as a dataset.
 
     Args:
-        data: A `Dataset`; the name of a stored one, perhaps with a version (``name@version``); the
-            path of a JSON-lines file; or a list of examples or dicts.
-        store: Where datasets by name are.
+        data: A `Dataset`; the name of a stored one, optionally with a version (``name@version``);
+            the path of a JSON-lines file; or a list of examples or dicts.
+        store: The store that has datasets by name.
 
     Raises:
         InputError: The file or a dict holds no examples.
-        NotFound: The store has no dataset of the name.
+        NotFound: The store has no dataset of that name.
     """
     if isinstance(data, Dataset):
         return data
@@ -64,7 +65,7 @@ def dataset_of(data: Any, store: Store) -> Dataset:
     if isinstance(data, Iterable) and not isinstance(data, Mapping):
         return make_dataset(data)
     raise InputError(
-        f"data is {type(data).__name__}: give a list of dicts, a JSON-lines file or a dataset"
+        f"data is {type(data).__name__}; pass a list of dicts, a JSON-lines file or a dataset"
     )
 
 
@@ -72,23 +73,46 @@ def _is_path(text: str) -> bool:
     return text.endswith((".jsonl", ".json", ".ndjson")) or Path(text).is_file()
 
 
-def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
-    """Return the dataset that a JSON-lines file holds, one example a line.
+def read_json_lines(path: Path) -> Iterator[tuple[Any, str]]:
+    """Yield the value of each line of a file with its place, such as ``data.jsonl:3``.
 
-    A line has ``inputs`` and, as far as they are known, ``reference_outputs`` (or ``outputs``),
-    ``id`` and ``metadata``; or ``messages`` in place of the first two: a whole conversation.
+    Empty lines are skipped.
+
+    Raises:
+        InputError: The file cannot be read, or a line is not JSON.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            place = f"{path}:{number}"
+            try:
+                yield loads_exact(line), place
+            except ValueError as error:
+                raise InputError(f"{place}: not valid JSON: {error}") from error
+
+
+def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
+    """Read a dataset from a JSON-lines file with one example per line.
+
+    A line has ``inputs`` and optionally ``reference_outputs`` (or ``outputs``), ``id`` and
+    ``metadata``. A line may have ``messages``, a whole conversation, instead of the first two.
 
     Args:
         path: The file.
-        name: The dataset's name; by default the file's without its ending.
+        name: The dataset's name; by default the file's name without its suffix.
 
     Raises:
-        InputError: It cannot be read, or a line is no example; the text names the line.
+        InputError: The file cannot be read, or a line is not an example.
     """
     path = Path(path)
-    lines = list(json_lines(path))
+    lines = list(read_json_lines(path))
     rows, places = [row for row, _ in lines], [place for _, place in lines]
-    return _made(rows, places, name or path.stem, str(path))
+    return _dataset_of_rows(rows, places, name or path.stem, str(path))
 
 
 def make_dataset(
@@ -97,29 +121,29 @@ def make_dataset(
     """Return a dataset of examples, or of dicts with the keys of `read_dataset`.
 
     Raises:
-        InputError: A dict is no example, two have one id, or there are none.
+        InputError: A dict is not an example, two have the same id, or there are none.
     """
     known = list(rows)
-    return _made(known, [f"data[{at}]" for at in range(len(known))], name, source)
+    return _dataset_of_rows(known, [f"data[{at}]" for at in range(len(known))], name, source)
 
 
-def _made(rows: Sequence[Any], places: Sequence[str], name: str, source: str) -> Dataset:
+def _dataset_of_rows(rows: Sequence[Any], places: Sequence[str], name: str, source: str) -> Dataset:
     examples: list[Example] = []
     given: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for row, place in zip(rows, places, strict=True):
         example, has_id = _example(row, place)
         if has_id:
             if example.id in given:
                 raise InputError(
-                    f"{place}: id {example.id!r} stands at {given[example.id]} already"
+                    f"{place}: id {example.id!r} is used at {given[example.id]} already"
                 )
             given[example.id] = place
         else:
-            # Equal inputs, such as a question asked twice, are examples of their own.
-            seen[example.id] += 1
-            if seen[example.id] > 1:
-                number = f"{example.id}-{seen[example.id]}"
+            # Equal inputs, such as a question that is asked twice, are separate examples.
+            counts[example.id] += 1
+            if counts[example.id] > 1:
+                number = f"{example.id}-{counts[example.id]}"
                 example = Example(
                     number, example.inputs, example.reference_outputs, example.metadata
                 )
@@ -130,18 +154,18 @@ def _made(rows: Sequence[Any], places: Sequence[str], name: str, source: str) ->
 
 
 def _example(row: Any, place: str) -> tuple[Example, bool]:
-    """Return an example, and whether it came with an id."""
+    """Return an example, and whether the row has an id."""
     if isinstance(row, Example):
         return row, True
     if not isinstance(row, Mapping):
-        raise InputError(f"{place}: an example is an object with 'inputs', not {_kind(row)}")
+        raise InputError(f"{place}: an example must be an object with 'inputs', not {_kind(row)}")
     fields: dict[str, Any] = {}
     for key, value in row.items():
         if key not in _FIELDS:
             near = difflib.get_close_matches(str(key), list(_FIELDS), 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_FIELDS)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(_FIELDS)}"
             raise InputError(f"{place}: unknown key {key!r}; {hint}")
-        fields[_FIELDS[key]] = plain(value)
+        fields[_FIELDS[key]] = json_form(value)
     if "messages" in fields:
         try:
             messages = to_messages(fields.pop("messages"), "messages")
@@ -152,7 +176,7 @@ def _example(row: Any, place: str) -> tuple[Example, bool]:
         raise InputError(f"{place}: 'inputs' is missing")
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise InputError(f"{place}: 'metadata' is an object, not {_kind(metadata)}")
+        raise InputError(f"{place}: 'metadata' must be an object, not {_kind(metadata)}")
     inputs, reference = fields["inputs"], fields.get("reference_outputs")
     name = fields.get("id")
     if name is None or name == "":
@@ -161,13 +185,13 @@ def _example(row: Any, place: str) -> tuple[Example, bool]:
 
 
 def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return "null" if value is None else f"a {type(value).__name__}"
 
 
-def asked(messages: Sequence[Message]) -> dict[str, Any]:
-    """Return what an agent was given: the messages before its first answer, as ``inputs``.
+def inputs_of(messages: Sequence[Message]) -> dict[str, Any]:
+    """Return an agent's inputs: the messages before its first answer.
 
-    A greeting before the first question is no answer.
+    A greeting before the first question is not an answer.
     """
     roles = [message.role for message in messages]
     first = roles.index("user") if "user" in roles else 0
@@ -175,45 +199,45 @@ def asked(messages: Sequence[Message]) -> dict[str, Any]:
     return {"messages": [message.as_dict() for message in messages[:end]]}
 
 
-def is_question_known(messages: Sequence[Message]) -> bool:
-    """Return whether `asked` holds the text of a user's message, by which runs can be paired."""
-    given = messages[: len(asked(messages)["messages"])]
-    return any(m.role == "user" and (m.content or "").strip() for m in given)
+def has_question(messages: Sequence[Message]) -> bool:
+    """Return whether `inputs_of` has text of a user, so that runs can be paired by it."""
+    inputs = messages[: len(inputs_of(messages)["messages"])]
+    return any(m.role == "user" and (m.content or "").strip() for m in inputs)
 
 
 def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
     whole = [message.as_dict() for message in messages]
-    return {"inputs": asked(messages), "reference_outputs": whole}
+    return {"inputs": inputs_of(messages), "reference_outputs": whole}
 
 
 def dataset_from_trajectories(
     trajectories: Iterable[Trajectory], name: str, source: str = "trajectories"
 ) -> Dataset:
-    """Return a dataset of runs as they should be again.
+    """Return a dataset of runs that should stay as they are.
 
-    What a run was given are its inputs, all its messages its reference outputs. Its id is the
-    attribute ``test.case.id``, where it has one; without a captured question, the run's own.
+    Each example has a run's inputs, and all its messages as reference outputs. Its id is the run's
+    attribute ``test.case.id`` if it has one. A run without a captured question keeps its own id.
 
     Raises:
-        InputError: There are none, or two have one id.
+        InputError: There are none, or two have the same id.
     """
     rows = []
     for one in trajectories:
         case = one.attributes.get(CASE_KEY)
-        if case is None and not is_question_known(one.own_messages):
-            case = one.id  # missing questions are not equal questions
+        if case is None and not has_question(one.own_messages):
+            case = one.id  # missing questions do not make two runs equal
         fields = _fields_of(one.own_messages)
         rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})
     return make_dataset(rows, name, source)
 
 
 def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) -> Dataset:
-    """Return a dataset of references that `oteval reference add` has kept.
+    """Return a dataset of references that were stored with `oteval reference add`.
 
     Args:
-        store: Where they are.
+        store: The store that has them.
         name: The dataset's name.
-        names: The references' names, which become the examples' ids; by default all.
+        names: The names of the references, which become the examples' ids; by default all.
 
     Raises:
         InputError: There are none.

@@ -1,4 +1,4 @@
-"""People's labels out of files, and a judge's verdicts on the same runs."""
+"""People's labels from files, and repeated verdicts of a judge on the same runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..errors import ConfigError, InputError
 from ..model import Label
 from ..pipeline import prepare
 from ..store import Store
-from .lines import json_lines
+from .datasets import read_json_lines
 
-__all__ = ["ask_again", "read_labels"]
+__all__ = ["read_labels", "repeat_verdicts"]
 
 _WORDS = {
     "pass": True, "passed": True, "true": True, "yes": True, "good": True, "correct": True,
@@ -24,27 +24,27 @@ _KEYS = {"trajectory_id", "label", "passed", "evaluator", "person", "note"}
 
 
 def read_labels(path: str | Path) -> list[Label]:
-    """Return the labels of a JSON-lines file.
+    """Read labels from a JSON-lines file.
 
     Each line is an object with ``trajectory_id`` and ``label`` (pass or fail, true or false, 1 or
-    0), and perhaps ``evaluator``, ``person`` and ``note``.
+    0), and optionally ``evaluator``, ``person`` and ``note``.
 
     Args:
         path: The file.
 
     Raises:
-        InputError: The file cannot be read, or a line holds no label; with its number.
+        InputError: The file cannot be read, or a line is not a label.
     """
-    return [_label(value, place) for value, place in json_lines(Path(path))]
+    return [_label(value, place) for value, place in read_json_lines(Path(path))]
 
 
 def _label(value: Any, place: str) -> Label:
     if not isinstance(value, dict):
-        raise InputError(f"{place}: a label is an object with trajectory_id and label")
+        raise InputError(f"{place}: a label must be an object with trajectory_id and label")
     unknown = sorted(set(value) - _KEYS)
     if unknown:
         raise InputError(
-            f"{place}: unknown key {unknown[0]!r}; there are {', '.join(sorted(_KEYS))}"
+            f"{place}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(_KEYS))}"
         )
     name = value.get("trajectory_id")
     if not isinstance(name, str) or not name:
@@ -52,7 +52,7 @@ def _label(value: Any, place: str) -> Label:
     texts = {key: value.get(key) or "" for key in ("evaluator", "person", "note")}
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise InputError(f"{place}: {key} must be a text")
+            raise InputError(f"{place}: {key} must be a string")
     return Label(name, _verdict(value, place), **texts)
 
 
@@ -65,7 +65,7 @@ def _verdict(value: Mapping[str, Any], place: str) -> bool:
     raise InputError(f"{place}: label must be pass or fail, true or false, 1 or 0")
 
 
-def ask_again(
+def repeat_verdicts(
     store: Store,
     config: Config,
     base: Path,
@@ -74,16 +74,16 @@ def ask_again(
     times: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, list[bool]]:
-    """Ask an evaluator again about some runs, past its cache, and return its verdicts by run.
+    """Evaluate runs several times, ignoring cached verdicts, and return the verdicts by run.
 
     Args:
-        store: Where the runs are.
+        store: The store that has the runs.
         config: The configuration that has the evaluator.
-        base: The folder that the configuration's paths are relative to.
-        evaluator: Its name.
+        base: Base directory for relative paths in the configuration.
+        evaluator: The evaluator's name.
         trajectory_ids: The runs.
-        times: How often each.
-        on_progress: Called with the questions asked and to ask.
+        times: How often to evaluate each run.
+        on_progress: Called with the number of evaluations done, and of all.
 
     Raises:
         ConfigError: The configuration has no such evaluator.
@@ -91,7 +91,7 @@ def ask_again(
     rules = [rule for rule in config.evaluators if rule.name == evaluator]
     if not rules:
         known = ", ".join(rule.name for rule in config.evaluators)
-        raise ConfigError(f"no evaluator is called {evaluator!r}; there are {known}")
+        raise ConfigError(f"no evaluator is called {evaluator!r}; the configuration has {known}")
     only = config.model_copy(update={"evaluators": rules, "gates": []})
     votes: dict[str, list[bool]] = defaultdict(list)
     runs = store.trajectories.of(trajectory_ids)

@@ -1,4 +1,4 @@
-"""What an experiment came to: a row for each run, and the figures by key."""
+"""Results of an experiment: a row for each run, and a figure for each key."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..evaluators.stats import Interval, clopper_pearson, mean_interval, pass_at
 from ..evaluators.stats.rates import mean
 from ..model import Dataset, Example, Experiment, Feedback, Run
 from ..store import Store
-from .plain import trajectory_in
+from .outputs import trajectory_of
 
 __all__ = ["ExperimentResults", "Figure", "ResultRow", "load_experiment", "values_of"]
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A run, its example and what its evaluators said.
+    """A run, its example and its feedback.
 
-    The three are also there by key (``row["run"]``, ``row["example"]``,
-    ``row["evaluation_results"]["results"]``), as LangSmith's rows have them.
+    They are also available by key (``row["run"]``, ``row["example"]``,
+    ``row["evaluation_results"]["results"]``), as in LangSmith's rows.
 
     Attributes:
         run: The run.
         example: The example.
-        feedback: What the evaluators said.
+        feedback: The results of its evaluators.
     """
 
     run: Run
@@ -58,19 +58,19 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Figure:
-    """What one key came to over all runs.
+    """The results of one key over all runs.
 
     Attributes:
         key: The key.
-        evaluated: Runs with a verdict.
-        passed: Runs that passed; None where there is no such notion.
-        errors: Runs on which the evaluator failed.
-        not_evaluated: Runs that could not be judged.
-        mean: The mean over examples of their own means; None where no run has a number.
-        interval: Its 95% interval.
-        pass_at: The chance that one of k repetitions passes, by k; of passes only.
-        pass_hat: The chance that all of k repetitions pass, by k; of passes only.
-        labels: How often each label was given, where there are no numbers.
+        evaluated: How many runs have a verdict.
+        passed: How many runs passed; None if the key has no passes and fails.
+        errors: On how many runs the evaluator failed.
+        not_evaluated: How many runs could not be evaluated.
+        mean: The mean of the examples' means; None if no run has a number.
+        interval: The 95% confidence interval of the mean.
+        pass_at: The probability that one of k repetitions passes, by k; for passes and fails only.
+        pass_hat: The probability that all of k repetitions pass, by k; for passes and fails only.
+        labels: How often each label was given, if there are no numbers.
     """
 
     key: str
@@ -102,13 +102,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class ExperimentResults:
-    """An experiment with all that is known of it.
+    """An experiment with its runs and their feedback.
 
     Attributes:
-        experiment: Its description.
+        experiment: The experiment's description.
         dataset: The examples.
-        rows: A row for each run, in the examples' order.
-        overall: What summary evaluators said of it as a whole.
+        rows: A row for each run, in the order of the examples.
+        overall: The results of summary evaluators.
     """
 
     experiment: Experiment
@@ -123,7 +123,7 @@ class ExperimentResults:
 
     @property
     def experiment_name(self) -> str:
-        """The experiment's name, by LangSmith's."""
+        """The experiment's name, under LangSmith's name for it."""
         return self.experiment.name
 
     def __iter__(self) -> Iterator[ResultRow]:
@@ -140,13 +140,13 @@ class ExperimentResults:
         return sum(bool(row.run.error) for row in self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as JSON has them."""
+        """Return the rows as JSON values."""
         return [row.as_dict() for row in self.rows]
 
     def feedback(self) -> dict[str, list[tuple[ResultRow, Feedback]]]:
-        """Return what was said by key, keys in the order in which they came.
+        """Return the feedback of all runs by key, in the order in which keys first occur.
 
-        An evaluator's failure belongs to the keys that it gives when it does not fail.
+        A failure of an evaluator belongs to the keys that it has results for on other runs.
         """
         keys: dict[str, dict[str, None]] = {}
         for row in self.rows:
@@ -165,7 +165,7 @@ class ExperimentResults:
         return found
 
     def summary(self) -> list[Figure]:
-        """Return what each key came to."""
+        """Return the figure of each key."""
         return [_figure(key, members) for key, members in self.feedback().items()]
 
 
@@ -184,16 +184,16 @@ def values_of(
 
 def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
     found = [one for _, one in members]
-    judged = [one for one in found if one.status == "ok"]
+    evaluated = [one for one in found if one.status == "ok"]
     values, passes = values_of(members)
-    verdicts = [one.passed for one in judged if one.passed is not None]
+    verdicts = [one.passed for one in evaluated if one.passed is not None]
     figure = Figure(
         key,
-        evaluated=len(judged),
+        evaluated=len(evaluated),
         passed=sum(verdicts) if verdicts else None,
         errors=sum(one.status == "error" for one in found),
         not_evaluated=sum(one.status == "not_evaluated" for one in found),
-        labels=_labels(judged),
+        labels=_labels(evaluated),
     )
     if not values:
         return figure
@@ -204,21 +204,21 @@ def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
     return _with_k(figure, list(values.values())) if passes else figure
 
 
-def _labels(judged: Sequence[Feedback]) -> dict[str, int]:
+def _labels(evaluated: Sequence[Feedback]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for one in judged:
+    for one in evaluated:
         if one.score is None and one.label:
             counts[one.label] = counts.get(one.label, 0) + 1
     return counts
 
 
 def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
-    """Return a figure with pass@k and pass^k, as far as every example has the repetitions."""
-    least = min(map(len, values))
-    if least < 2:
+    """Return a figure with pass@k and pass^k, for every k that each example has repetitions for."""
+    fewest = min(map(len, values))
+    if fewest < 2:
         return figure
     counts = [(len(each), sum(map(int, each))) for each in values]
-    ks = range(1, least + 1)
+    ks = range(1, fewest + 1)
     return replace(
         figure,
         pass_at={k: mean(pass_at_k(n, c, k) for n, c in counts) for k in ks},
@@ -227,14 +227,14 @@ def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
 
 
 def load_experiment(name: str, store: Store) -> ExperimentResults:
-    """Return a stored experiment.
+    """Return the results of a stored experiment.
 
     Args:
-        name: Its name or id, or a prefix of which the newest is meant.
-        store: Where it is.
+        name: Its name or id, or a prefix, which means the newest experiment with it.
+        store: The store.
 
     Raises:
-        NotFound: There is none.
+        NotFound: The store has no such experiment.
     """
     experiment = store.experiments.get(name)
     examples = store.datasets.examples(experiment.dataset_version)
@@ -250,7 +250,7 @@ def results_of(
     runs: Sequence[Run],
     feedback: Sequence[Feedback],
 ) -> ExperimentResults:
-    """Return results whose rows are in the examples' order."""
+    """Return results with rows in the order of the examples."""
     by_run: dict[str, list[Feedback]] = {}
     for one in feedback:
         by_run.setdefault(one.run_id, []).append(one)
@@ -260,6 +260,6 @@ def results_of(
     rows = []
     for run in known:
         if run.trajectory is None:
-            run = replace(run, trajectory=trajectory_in(run.outputs, run.id))
+            run = replace(run, trajectory=trajectory_of(run.outputs, run.id))
         rows.append(ResultRow(run, examples[run.example_id][1], tuple(by_run.get(run.id, ()))))
     return ExperimentResults(experiment, dataset, tuple(rows), tuple(by_run.get("", ())))

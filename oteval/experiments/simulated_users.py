@@ -1,7 +1,7 @@
-"""A language model in the place of the user, for `run_multiturn_simulation`.
+"""A language model in the role of the user, for `run_multiturn_simulation`.
 
-The model sees the conversation with the roles exchanged: it answers as the assistant of a
-conversation in which the app is the user. Tool calls and their results are left out, since a real
+The model sees the conversation with the roles swapped: it answers as the assistant of a
+conversation in which the app is the user. Tool calls and their results are left out, because a real
 user does not see them.
 """
 
@@ -11,7 +11,8 @@ import asyncio
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from ..errors import ConfigError, JudgeError
 from ..evaluators import to_messages
@@ -22,9 +23,62 @@ __all__ = ["create_async_llm_simulated_user", "create_llm_simulated_user"]
 _TIMEOUT = 60.0
 _BEGIN = "Begin the conversation as your instructions say. Write the user's first message, only."
 Json = dict[str, Any]
+Params = ParamSpec("Params")
 
 
-def create_llm_simulated_user(
+class _SimulatedUser:
+    """A user that a language model plays.
+
+    Attributes:
+        system: The instructions.
+        ask: Sends messages to the model; returns its reply, or an awaitable of it.
+        fixed_responses: The first messages of the user.
+    """
+
+    def __init__(
+        self,
+        system: str,
+        ask: Callable[[list[Json]], Any],
+        fixed_responses: Sequence[str | Mapping[str, Any]],
+    ) -> None:
+        self.system, self.ask, self.fixed_responses = system, ask, fixed_responses
+
+    def speak(self, trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
+        """Return the user's next message."""
+        fixed = self._fixed(turn_counter)
+        if fixed is not None:
+            return fixed
+        return _message_in(self.ask(self._prompt(trajectory)))
+
+    async def speak_async(self, trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
+        """Return the user's next message, without blocking the event loop."""
+        fixed = self._fixed(turn_counter)
+        if fixed is not None:
+            return fixed
+        reply = await asyncio.to_thread(self.ask, self._prompt(trajectory))
+        return _message_in(await reply if inspect.isawaitable(reply) else reply)
+
+    def _fixed(self, turn: int) -> Json | None:
+        if turn >= len(self.fixed_responses):
+            return None
+        response = self.fixed_responses[turn]
+        if isinstance(response, str):
+            return {"role": "user", "content": response, "id": str(uuid.uuid4())}
+        return dict(response)
+
+    def _prompt(self, trajectory: Sequence[Any]) -> list[Json]:
+        """Return the instructions, and the conversation with the roles swapped."""
+        swapped = {"user": "assistant", "assistant": "user"}
+        conversation = [
+            {"role": swapped[message.role], "content": message.content or ""}
+            for message in to_messages(list(trajectory), "trajectory")
+            if message.role in swapped and not message.tool_calls
+        ]
+        begin = [{"role": "user", "content": _BEGIN}]
+        return [{"role": "system", "content": self.system}, *(conversation or begin)]
+
+
+def _simulated_user(
     *,
     system: str,
     model: str | None = None,
@@ -34,97 +88,58 @@ def create_llm_simulated_user(
     api_key: str | None = None,
     timeout: float = _TIMEOUT,
     temperature: float | None = None,
-) -> Callable[..., Json]:
+) -> _SimulatedUser:
     """Create a user that a language model plays.
 
-    Args:
-        system: Who the user is, and what they want.
-        model: ``openai:NAME``, at any OpenAI-compatible server.
-        client: An ``OpenAI`` client (with `model`), or a LangChain chat model (without).
-        fixed_responses: What the user says first, turn by turn; the model goes on from there.
-        base_url: The server's address; else ``OPENAI_BASE_URL``.
-        api_key: The server's key; else ``OPENAI_API_KEY``.
-        timeout: Seconds to wait for an answer.
-        temperature: The sampling temperature; None leaves it to the model.
-
-    Returns:
-        A function for the argument `user` of `run_multiturn_simulation`.
-
-    Raises:
-        ConfigError: Neither a model nor a client is given, or one that is not known.
-    """
-    ask = _asking(model, client, base_url, api_key, timeout, temperature)
-
-    def user(trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
-        """Return the user's next message."""
-        if fixed_responses and turn_counter < len(fixed_responses):
-            return _fixed(fixed_responses[turn_counter])
-        return _said(ask(_prompt(system, trajectory)))
-
-    return user
-
-
-def create_async_llm_simulated_user(
-    *,
-    system: str,
-    model: str | None = None,
-    client: Any = None,
-    fixed_responses: Sequence[str | Mapping[str, Any]] | None = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    timeout: float = _TIMEOUT,
-    temperature: float | None = None,
-) -> Callable[..., Awaitable[Json]]:
-    """Create the awaitable form of `create_llm_simulated_user`.
+    `create_llm_simulated_user` creates a function, `create_async_llm_simulated_user` a coroutine
+    function.
 
     Args:
         system: Who the user is, and what they want.
         model: ``openai:NAME``, at any OpenAI-compatible server.
-        client: An ``OpenAI`` or ``AsyncOpenAI`` client (with `model`), or a LangChain chat model.
-        fixed_responses: What the user says first, turn by turn.
-        base_url: The server's address; else ``OPENAI_BASE_URL``.
-        api_key: The server's key; else ``OPENAI_API_KEY``.
+        client: An ``OpenAI`` client (with `model`), or a LangChain chat model (without). The
+            coroutine function also takes an ``AsyncOpenAI`` client.
+        fixed_responses: The user's first messages, turn by turn; the model writes the others.
+        base_url: The server's address; by default ``OPENAI_BASE_URL``.
+        api_key: The server's key; by default ``OPENAI_API_KEY``.
         timeout: Seconds to wait for an answer.
-        temperature: The sampling temperature; None leaves it to the model.
+        temperature: The sampling temperature; None for the model's default.
 
     Returns:
-        A coroutine function for the argument `user` of `run_multiturn_simulation_async`.
+        A function for the argument `user` of `run_multiturn_simulation`, or a coroutine function
+        for `run_multiturn_simulation_async`.
 
     Raises:
-        ConfigError: Neither a model nor a client is given, or one that is not known.
+        ConfigError: Neither a model nor a client is given, or the model is unknown.
     """
-    ask = _asking(model, client, base_url, api_key, timeout, temperature)
-
-    async def user(trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
-        """Return the user's next message."""
-        if fixed_responses and turn_counter < len(fixed_responses):
-            return _fixed(fixed_responses[turn_counter])
-        reply = await asyncio.to_thread(ask, _prompt(system, trajectory))
-        return _said(await reply if inspect.isawaitable(reply) else reply)
-
-    return user
+    ask = _sender(model, client, base_url, api_key, timeout, temperature)
+    return _SimulatedUser(system, ask, fixed_responses or ())
 
 
-def _fixed(response: str | Mapping[str, Any]) -> Json:
-    if isinstance(response, str):
-        return {"role": "user", "content": response, "id": str(uuid.uuid4())}
-    return dict(response)
+def _blocking(create: Callable[Params, _SimulatedUser]) -> Callable[Params, Callable[..., Json]]:
+    @wraps(create)
+    def create_llm_simulated_user(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+        return create(*args, **kwargs).speak
+
+    return create_llm_simulated_user
 
 
-def _prompt(system: str, trajectory: Sequence[Any]) -> list[Json]:
-    """Return the messages to send: the instructions, then the conversation with roles exchanged."""
-    exchanged = {"user": "assistant", "assistant": "user"}
-    said = [
-        {"role": exchanged[message.role], "content": message.content or ""}
-        for message in to_messages(list(trajectory), "trajectory")
-        if message.role in exchanged and not message.tool_calls
-    ]
-    begin = [{"role": "user", "content": _BEGIN}]
-    return [{"role": "system", "content": system}, *(said or begin)]
+def _asynchronous(
+    create: Callable[Params, _SimulatedUser],
+) -> Callable[Params, Callable[..., Awaitable[Json]]]:
+    @wraps(create)
+    def create_async_llm_simulated_user(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+        return create(*args, **kwargs).speak_async
+
+    return create_async_llm_simulated_user
 
 
-def _said(reply: Any) -> Json:
-    """Return the user's message in a reply.
+create_llm_simulated_user = _blocking(_simulated_user)
+create_async_llm_simulated_user = _asynchronous(_simulated_user)
+
+
+def _message_in(reply: Any) -> Json:
+    """Return the user's message in a reply of the model.
 
     Raises:
         JudgeError: The model wrote nothing, or was cut off.
@@ -143,7 +158,7 @@ def _said(reply: Any) -> Json:
     return {"role": "user", "content": text, "id": str(uuid.uuid4())}
 
 
-def _asking(
+def _sender(
     model: str | None,
     client: Any,
     base_url: str | None,
@@ -158,15 +173,15 @@ def _asking(
         raise ConfigError(
             "a simulated user needs model='openai:NAME', or a LangChain model as client"
         )
-    at = base_url if client is None else "the client's"
-    body: Json = {"model": model_name(model, at, "a LangChain model as client=")}
+    address = base_url if client is None else "the client's"
+    body: Json = {"model": model_name(model, address, "a LangChain model as client=")}
     if temperature is not None:
         body["temperature"] = temperature
 
-    def ask(messages: list[Json]) -> Any:
+    def send(messages: list[Json]) -> Any:
         if client is not None:
             return client.chat.completions.create(**body, messages=messages, timeout=timeout)
-        with open_client(base_url, api_key, timeout=timeout) as made:
-            return made.chat.completions.create(**body, messages=messages)
+        with open_client(base_url, api_key, timeout=timeout) as opened:
+            return opened.chat.completions.create(**body, messages=messages)
 
-    return ask
+    return send

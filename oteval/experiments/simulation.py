@@ -1,34 +1,35 @@
 """Simulated conversations between an application and a user.
 
 The **app** is the system under test: a function of the user's message. The **user** is a function
-of the conversation so far, a list of messages to say, or a language model
+of the conversation so far, a list of messages to send, or a language model
 (`create_llm_simulated_user`). A **turn** is one message of the user and the app's answer to it.
 
-Names, call shapes and results are those of openevals, except that an evaluator which raises gives
-a result that says so.
+Names, call signatures and results are those of openevals, except that an evaluator that raises
+yields a result with its error.
 """
 
 from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from ..errors import ConfigError, InputError
 from ..evaluators import to_messages
 from ..evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
-from .calling import reason
-from .evaluators import name_of
+from ..runner import describe_error
+from ..sync import IoCall, drive, drive_async
+from .run_evaluators import name_of
 
 __all__ = ["run_multiturn_simulation", "run_multiturn_simulation_async"]
 
-_Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-# Yields calls to make, and is sent what they returned.
-_Steps = Generator[_Call, Any, MultiturnSimulationResult]
+Params = ParamSpec("Params")
+Value = TypeVar("Value")
 
 
-def run_multiturn_simulation(
+async def _simulate(
     *,
     app: Callable[..., Any],
     user: Callable[..., Any] | Sequence[Any],
@@ -40,152 +41,108 @@ def run_multiturn_simulation(
 ) -> MultiturnSimulationResult:
     """Simulate a conversation and evaluate it.
 
+    `run_multiturn_simulation` is the blocking form. With `run_multiturn_simulation_async`, each of
+    the functions may be asynchronous.
+
     Args:
         app: Called as ``app(message, thread_id=...)`` with the user's message; returns the
             answer: a message, a list of messages, ``{"messages": [...]}`` or text.
         user: Called as ``user(trajectory, turn_counter=..., thread_id=...)`` with the messages so
-            far; returns the next message of the user. Or a list of messages or texts to say.
-        max_turns: After how many turns to stop.
+            far; returns the user's next message. Or a list of messages or texts to send.
+        max_turns: The most turns of the conversation.
         trajectory_evaluators: Evaluators of the whole conversation, called with ``outputs`` and
             ``reference_outputs``.
         stopping_condition: Called as ``stopping_condition(trajectory, turn_counter=...)`` after
             each turn; the conversation ends when it returns a true value.
-        reference_outputs: Handed to the evaluators.
-        thread_id: The conversation's id; a random one unless given.
+        reference_outputs: Passed to the evaluators.
+        thread_id: The conversation's id; random by default.
 
     Returns:
         ``trajectory``, the messages of the conversation, each with an ``id``, and
         ``evaluator_results``. An evaluator that raised has a result with the score None.
 
     Raises:
-        ConfigError: Neither `max_turns` nor `stopping_condition` is given, or `user` has fewer
-            messages than there are turns.
+        ConfigError: Neither `max_turns` nor `stopping_condition` is given, `user` has fewer
+            messages than there are turns, or the blocking form got an asynchronous function.
         InputError: The app or the user returned no message.
         Exception: Whatever the app or the user raises.
     """
-    steps = _simulation(
-        app,
-        user,
-        max_turns,
-        trajectory_evaluators or (),
-        stopping_condition,
-        reference_outputs,
-        thread_id,
-    )
-    returned: Any = None
-    while True:
-        try:
-            function, arguments, keywords = steps.send(returned)
-        except StopIteration as end:
-            return cast("MultiturnSimulationResult", end.value)
-        try:
-            returned = function(*arguments, **keywords)
-            if inspect.iscoroutine(returned):
-                returned.close()
-                raise ConfigError(
-                    f"{_name(function)} is asynchronous; use run_multiturn_simulation_async"
-                )
-        except Exception as error:
-            returned = error
-
-
-async def run_multiturn_simulation_async(
-    *,
-    app: Callable[..., Any],
-    user: Callable[..., Any] | Sequence[Any],
-    max_turns: int | None = None,
-    trajectory_evaluators: Sequence[Callable[..., Any]] | None = None,
-    stopping_condition: Callable[..., Any] | None = None,
-    reference_outputs: Any = None,
-    thread_id: str | None = None,
-) -> MultiturnSimulationResult:
-    """Simulate a conversation with functions that may be asynchronous, and evaluate it.
-
-    Args:
-        app: As for `run_multiturn_simulation`; it may be a coroutine function.
-        user: As for `run_multiturn_simulation`; it may be a coroutine function.
-        max_turns: After how many turns to stop.
-        trajectory_evaluators: Evaluators, synchronous or not.
-        stopping_condition: A function, synchronous or not, that ends the conversation.
-        reference_outputs: Handed to the evaluators.
-        thread_id: The conversation's id; a random one unless given.
-
-    Returns:
-        ``trajectory`` and ``evaluator_results``.
-
-    Raises:
-        ConfigError: Neither `max_turns` nor `stopping_condition` is given, or `user` has fewer
-            messages than there are turns.
-        InputError: The app or the user returned no message.
-        Exception: Whatever the app or the user raises.
-    """
-    steps = _simulation(
-        app,
-        user,
-        max_turns,
-        trajectory_evaluators or (),
-        stopping_condition,
-        reference_outputs,
-        thread_id,
-    )
-    returned: Any = None
-    while True:
-        try:
-            function, arguments, keywords = steps.send(returned)
-        except StopIteration as end:
-            return cast("MultiturnSimulationResult", end.value)
-        try:
-            returned = function(*arguments, **keywords)
-            if inspect.isawaitable(returned):
-                returned = await returned
-        except Exception as error:
-            returned = error
-
-
-def _simulation(
-    app: Callable[..., Any],
-    user: Callable[..., Any] | Sequence[Any],
-    max_turns: int | None,
-    evaluators: Sequence[Callable[..., Any]],
-    stopping_condition: Callable[..., Any] | None,
-    reference_outputs: Any,
-    thread_id: str | None,
-) -> _Steps:
-    """Yield the calls of a simulation, and return its result."""
     if max_turns is None and stopping_condition is None:
-        raise ConfigError("give max_turns, stopping_condition or both; nothing else ends it")
+        raise ConfigError("pass max_turns, stopping_condition or both; nothing else ends it")
     thread = thread_id or str(uuid.uuid4())
     speak = user if callable(user) else _scripted(user)
     trajectory: list[ChatCompletionMessage] = []
     turn = 0
     while max_turns is None or turn < max_turns:
-        said = yield speak, (list(trajectory),), {"turn_counter": turn, "thread_id": thread}
-        asked = _messages(_returned(said), "user")
-        _append(trajectory, asked)
-        answered = yield app, (asked[-1],), {"thread_id": thread}
-        _append(trajectory, _messages(_returned(answered), "app"))
+        message = await _call(speak, list(trajectory), turn_counter=turn, thread_id=thread)
+        said = _messages(message, "user")
+        _append(trajectory, said)
+        answer = await _call(app, said[-1], thread_id=thread)
+        _append(trajectory, _messages(answer, "app"))
         turn += 1
-        if stopping_condition is not None:
-            stops = yield stopping_condition, (list(trajectory),), {"turn_counter": turn}
-            if _returned(stops):
-                break
+        if stopping_condition is not None and await _call(
+            stopping_condition, list(trajectory), turn_counter=turn
+        ):
+            break
     results: list[EvaluatorResult] = []
-    for evaluator in evaluators:
-        keywords = {"outputs": list(trajectory), "reference_outputs": reference_outputs}
-        found = yield evaluator, (), keywords
-        results += _results(evaluator, found)
+    for evaluator in trajectory_evaluators or ():
+        try:
+            found = await _call(
+                evaluator, outputs=list(trajectory), reference_outputs=reference_outputs
+            )
+        except Exception as error:
+            found = _failure(evaluator, error)
+        results += found if isinstance(found, list) else [found]
     return {"trajectory": trajectory, "evaluator_results": results}
 
 
-def _returned(value: Any) -> Any:
-    """Return what a call returned, or raise what it raised."""
-    if isinstance(value, Exception):
-        raise value
-    return value
+def _blocking(
+    function: Callable[Params, Coroutine[Any, Any, Value]], name: str
+) -> Callable[Params, Value]:
+    @wraps(function)
+    def run(*args: Params.args, **kwargs: Params.kwargs) -> Value:
+        return drive(function(*args, **kwargs))
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+def _asynchronous(
+    function: Callable[Params, Coroutine[Any, Any, Value]], name: str
+) -> Callable[Params, Coroutine[Any, Any, Value]]:
+    @wraps(function)
+    async def run(*args: Params.args, **kwargs: Params.kwargs) -> Value:
+        return await drive_async(function(*args, **kwargs))
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+run_multiturn_simulation = _blocking(_simulate, "run_multiturn_simulation")
+run_multiturn_simulation_async = _asynchronous(_simulate, "run_multiturn_simulation_async")
+
+
+def _call(function: Callable[..., Any], *args: Any, **keywords: Any) -> IoCall[Any]:
+    """Return a call of a user's function; awaiting it returns the function's result."""
+    call = partial(function, *args, **keywords)
+
+    def blocking() -> Any:
+        returned = call()
+        if inspect.iscoroutine(returned):
+            returned.close()
+            name = getattr(function, "__name__", type(function).__name__)
+            raise ConfigError(f"{name} is asynchronous; use run_multiturn_simulation_async")
+        return returned
+
+    async def asynchronous() -> Any:
+        returned = call()
+        return await returned if inspect.isawaitable(returned) else returned
+
+    return IoCall(blocking, asynchronous)
 
 
 def _scripted(messages: Sequence[Any]) -> Callable[..., Any]:
-    """Return a user that says what a list holds."""
+    """Return a user that sends the messages of a list."""
 
     def speak(trajectory: Any, *, turn_counter: int, **_: Any) -> Any:
         del trajectory
@@ -200,7 +157,7 @@ def _scripted(messages: Sequence[Any]) -> Callable[..., Any]:
 
 
 def _messages(value: Any, source: str) -> list[ChatCompletionMessage]:
-    """Return what the app or the user said, as messages with ids."""
+    """Return a return value of the app or the user as messages with ids."""
     role = "user" if source == "user" else "assistant"
     if isinstance(value, str):
         value = {"role": role, "content": value}
@@ -221,10 +178,10 @@ def _entries(value: Any) -> list[Any]:
 
 
 def _message(entry: Any) -> list[ChatCompletionMessage]:
-    """Return a message in OpenAI's form; fields that it has beside are kept."""
+    """Return a message in OpenAI's form. Its other fields are kept."""
     known = getattr(entry, "id", None)
     if isinstance(entry, Mapping) and isinstance(entry.get("role"), str):
-        to_messages([entry], "it")  # raises for what is no message
+        to_messages([entry], "it")  # raises if it is not a message
         kept = cast("ChatCompletionMessage", dict(entry))
         kept["id"] = kept.get("id") or str(uuid.uuid4())
         return [kept]
@@ -235,18 +192,12 @@ def _message(entry: Any) -> list[ChatCompletionMessage]:
 
 
 def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMessage]) -> None:
-    """Add messages; one whose id is there already was returned as part of the history."""
+    """Add messages, except those with a known id, which the app returned as part of the history."""
     known = {message.get("id") for message in trajectory}
     trajectory += [message for message in new if message.get("id") not in known]
 
 
-def _results(evaluator: Callable[..., Any], found: Any) -> list[EvaluatorResult]:
-    if isinstance(found, Exception):
-        text = reason(found)
-        name = name_of(evaluator, set())
-        return [{"key": name, "score": None, "comment": text, "metadata": {"error": text}}]
-    return list(found) if isinstance(found, list) else [found]
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+def _failure(evaluator: Callable[..., Any], error: Exception) -> EvaluatorResult:
+    text = describe_error(error)
+    name = name_of(evaluator, set())
+    return {"key": name, "score": None, "comment": text, "metadata": {"error": text}}

@@ -1,8 +1,8 @@
-"""Answers to which run is better: what they mean, and what they come to over all examples.
+"""Answers to which run is better, and the preferences that follow from them over all examples.
 
-For two systems an answer prefers one or is a tie. Asked in both orders, answers that disagree are
-a tie: a judge that only likes the first place prefers nobody. Examples are what is counted; an
-example's repetitions are averaged before.
+For two systems an answer prefers one, or is a tie. Asked in both orders, contradictory answers are
+a tie, so that a judge which always likes the first place prefers neither. Each example counts once:
+its repetitions are averaged.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..evaluators.stats import (
 )
 from ..evaluators.stats.rates import mean
 from ..model import Run, Vote
-from .plain import plain
+from .outputs import json_form
 
 __all__ = ["Answer", "Pair", "Standing", "answer_of", "pairs_of", "standings"]
 
 
 class Answer(NamedTuple):
-    """What a pairwise evaluator returned.
+    """The answer of a pairwise evaluator.
 
     Attributes:
         key: The question's name.
         scores: A score for each run, in the order in which they were shown.
-        comment: Why.
-        metadata: Figures that reproduce it.
+        comment: The reason.
+        metadata: Figures that reproduce the answer.
     """
 
     key: str
@@ -45,15 +45,15 @@ class Answer(NamedTuple):
 
 
 def answer_of(value: Any, shown: Sequence[Run], name: str) -> Answer:
-    """Return the answer that a return value means.
+    """Return the return value of a pairwise evaluator as an answer.
 
     Args:
         value: ``{key, scores: {run_id: score} | [score, ...], comment}``, or a list of scores.
         shown: The runs, in the order in which they were shown.
-        name: The key of an answer that has none: the evaluator's name.
+        name: The evaluator's name, the key of an answer that has none.
 
     Raises:
-        TypeError: It means none; the text says why.
+        TypeError: It is not an answer.
     """
     if isinstance(value, (list, tuple)):
         value = {"scores": value}
@@ -62,9 +62,9 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> Answer:
         value = {each: getattr(value, each, None) for each in names}
     if not isinstance(value, Mapping):
         raise TypeError(f"returned {_short(value)}; it must have a score for each run")
-    metadata = plain(value.get("metadata") or {})
+    metadata = json_form(value.get("metadata") or {})
     if not isinstance(metadata, dict):
-        raise TypeError(f"returned metadata that is no dict: {_short(metadata)}")
+        raise TypeError(f"returned metadata that is not a dict: {_short(metadata)}")
     scores = value.get("scores")
     if scores is None:
         raise TypeError(str(metadata.get("error") or f"returned no scores: {_short(value)}"))
@@ -82,19 +82,19 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> Answer:
 def _in_order(scores: Mapping[str, Any], shown: Sequence[Run]) -> list[Any]:
     for run in shown:
         if run.id not in scores:
-            raise TypeError(f"gave run {run.id} no score")
+            raise TypeError(f"returned no score for run {run.id}")
     if len(scores) != len(shown):
-        raise TypeError("gave a score to a run that it was not shown")
+        raise TypeError("returned a score for a run that it was not shown")
     return [scores[run.id] for run in shown]
 
 
 def _number(score: Any) -> float:
     if isinstance(score, str) or score is None:
-        raise TypeError(f"returned the score {score!r}, which is no number")
+        raise TypeError(f"returned the score {score!r}, which is not a number")
     try:
         number = float(score)
     except (TypeError, ValueError):
-        raise TypeError(f"returned the score {_short(score)}, which is no number") from None
+        raise TypeError(f"returned the score {_short(score)}, which is not a number") from None
     if not math.isfinite(number):
         raise TypeError(f"returned the score {number}")
     return number
@@ -107,24 +107,24 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two systems, and whom an evaluator prefers.
+    """Two systems, and an evaluator's preference between them.
 
     Attributes:
         key: The question's name.
         a: The first system's name.
-        b: The second's.
+        b: The second system's name.
         examples: How many examples have an answer.
-        wins_a: The examples on which a is better; those with repetitions count as shares.
-        wins_b: Those on which b is.
-        ties: Those on which neither is.
-        errors: Comparisons that failed.
-        win_rate: The wins of a and half the ties, over all examples.
-        interval: Its 95% interval, the exact one (Clopper-Pearson's).
-        p_value: That of no preference: an exact sign test, of repetitions a permutation test.
-        p_adjusted: The same, adjusted for all pairs and questions of the comparison.
-        flip_rate: The share of comparisons asked in both orders whose answers disagree; None
-            where none were.
-        first_rate: How often the one shown first is preferred, ties aside; None without any.
+        wins_a: The examples on which a is better; those with repetitions count as fractions.
+        wins_b: The examples on which b is better.
+        ties: The examples on which neither is better.
+        errors: How many comparisons failed.
+        win_rate: The wins of a and half the ties, divided by the examples.
+        interval: The exact 95% confidence interval of `win_rate` (Clopper-Pearson).
+        p_value: The p-value of no preference: a sign test, or with repetitions a permutation test.
+        p_adjusted: The p-value, adjusted for all pairs and questions of the comparison.
+        flip_rate: The share of comparisons, of those asked in both orders, with contradictory
+            answers; None if none were asked in both orders.
+        first_rate: How often the run shown first is preferred, without ties; None if never asked.
     """
 
     key: str
@@ -143,7 +143,7 @@ class Pair:
     first_rate: float | None
 
     def verdict(self, alpha: float = 0.05) -> str:
-        """Return who is better: ``a``, ``b``, or ``no evidence``."""
+        """Return which is better: ``a``, ``b``, or ``no evidence``."""
         if self.win_rate is None or self.p_adjusted > alpha:
             return "no evidence"
         return "a" if self.win_rate > 0.5 else "b"
@@ -157,13 +157,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Standing:
-    """A system's place among three or more.
+    """The rank of a system among three or more.
 
     Attributes:
         key: The question's name.
         name: The system.
-        strength: The logarithm of its Bradley-Terry strength; all add up to 0.
-        interval: Its 95% interval.
+        strength: The logarithm of its Bradley-Terry strength. The strengths of all systems add up
+            to 0.
+        interval: The 95% confidence interval of `strength`.
     """
 
     key: str
@@ -181,17 +182,18 @@ class Standing:
         }
 
 
-Item = tuple[str, int]
-# An item's runs in the order of the systems.
-Runs = Mapping[Item, Sequence[Run]]
+# An example's id and a repetition.
+ComparedKey = tuple[str, int]
+# The runs that are compared, in the order of the systems.
+Runs = Mapping[ComparedKey, Sequence[Run]]
 
 
 def pairs_of(names: Sequence[str], runs: Runs, votes: Iterable[Vote]) -> list[Pair]:
-    """Return what the votes come to for every two systems and every evaluator.
+    """Return the preference between every two systems, for every evaluator.
 
     Args:
         names: The systems.
-        runs: What was compared.
+        runs: The runs that were compared.
         votes: The answers.
     """
     found = []
@@ -204,10 +206,10 @@ def pairs_of(names: Sequence[str], runs: Runs, votes: Iterable[Vote]) -> list[Pa
     ]
 
 
-def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[Item, list[Vote]]]:
-    """Return the votes by key and item; an evaluator's failures count for its key."""
+def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[ComparedKey, list[Vote]]]:
+    """Return the votes by key and compared runs; an evaluator's failures count for its key."""
     keys: dict[str, str] = {}
-    found: dict[str, dict[Item, list[Vote]]] = {}
+    found: dict[str, dict[ComparedKey, list[Vote]]] = {}
     known = list(votes)
     for vote in known:
         if vote.status == "ok":
@@ -223,8 +225,8 @@ def _sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-class _Asked(NamedTuple):
-    """An item's answers about two systems: 1 prefers the first, -1 the second, 0 neither."""
+class _PairAnswers(NamedTuple):
+    """The answers about two runs: 1 prefers the first, -1 the second, 0 neither."""
 
     answers: list[int]
     firsts: list[bool]
@@ -237,7 +239,7 @@ class _Asked(NamedTuple):
         return self.answers[0] if len(set(self.answers)) == 1 else 0
 
 
-def _asked(pair: Sequence[Run], votes: Sequence[Vote]) -> _Asked:
+def _answers(pair: Sequence[Run], votes: Sequence[Vote]) -> _PairAnswers:
     one, two = pair[0].id, pair[1].id
     answers, firsts, failed = [], [], False
     for vote in votes:
@@ -251,7 +253,7 @@ def _asked(pair: Sequence[Run], votes: Sequence[Vote]) -> _Asked:
         if answer:
             one_is_first = vote.shown.index(one) < vote.shown.index(two)
             firsts.append((answer > 0) == one_is_first)
-    return _Asked(answers, firsts, failed)
+    return _PairAnswers(answers, firsts, failed)
 
 
 def _pair(
@@ -259,21 +261,21 @@ def _pair(
     names: tuple[str, str],
     at: tuple[int, int],
     runs: Runs,
-    votes: Mapping[Item, Sequence[Vote]],
+    votes: Mapping[ComparedKey, Sequence[Vote]],
 ) -> Pair:
     by_example: dict[str, list[int]] = {}
     errors, twice, flips = 0, 0, 0
     firsts: list[bool] = []
     for item, members in runs.items():
-        asked = _asked([members[n] for n in at], votes.get(item, ()))
-        firsts += asked.firsts
-        preference = asked.preference
+        found = _answers([members[n] for n in at], votes.get(item, ()))
+        firsts += found.firsts
+        preference = found.preference
         if preference is None:
-            errors += asked.failed
+            errors += found.failed
             continue
         by_example.setdefault(item[0], []).append(preference)
-        twice += len(asked.answers) > 1
-        flips += len(set(asked.answers)) > 1
+        twice += len(found.answers) > 1
+        flips += len(set(found.answers)) > 1
     means = [mean(found) for found in by_example.values()]
     total = len(means)
     wins = [_share(found, 1) for found in by_example.values()]
@@ -281,7 +283,14 @@ def _pair(
     won = sum((1 + value) / 2 for value in means)
     p_value = paired_permutation(means).p_value
     return Pair(
-        *(key, *names, total, sum(wins), sum(losses), total - sum(wins) - sum(losses), errors),
+        key=key,
+        a=names[0],
+        b=names[1],
+        examples=total,
+        wins_a=sum(wins),
+        wins_b=sum(losses),
+        ties=total - sum(wins) - sum(losses),
+        errors=errors,
         win_rate=won / total if total else None,
         interval=clopper_pearson(won, total) if total else None,
         p_value=p_value,
@@ -300,7 +309,7 @@ def standings(
 ) -> list[Standing]:
     """Return the Bradley-Terry ranking of the systems, the best first, for every evaluator.
 
-    An evaluator whose votes do not connect the systems has no ranking.
+    An evaluator is left out if its votes do not connect all systems.
     """
     found = []
     for key, members in _by_evaluator(votes).items():
@@ -324,7 +333,7 @@ def _blank(size: int) -> Tallied:
 
 def _count(tallied: Tallied, runs: Sequence[Run], votes: Sequence[Vote]) -> None:
     for i, j in combinations(range(len(runs)), 2):
-        preference = _asked([runs[i], runs[j]], votes).preference
+        preference = _answers([runs[i], runs[j]], votes).preference
         if preference == 0:
             tallied.ties[i][j] += 1
             tallied.ties[j][i] += 1

@@ -148,13 +148,13 @@ def test_a_label_may_be_a_word_a_bool_or_a_number(tmp_path: Path, text: str, pas
     ("line", "words"),
     [
         ("nonsense", "not valid JSON"),
-        ("[]", "a label is an object"),
+        ("[]", "a label must be an object"),
         ('{"label": true}', "trajectory_id is missing"),
         ('{"trajectory_id": "a"}', "label must be pass or fail"),
         ('{"trajectory_id": "a", "label": "maybe"}', "label must be pass or fail"),
         ('{"trajectory_id": "a", "label": 0.5}', "label must be pass or fail"),
         ('{"trajectory_id": "a", "label": 1, "rater": "x"}', "unknown key 'rater'"),
-        ('{"trajectory_id": "a", "label": 1, "note": 3}', "note must be a text"),
+        ('{"trajectory_id": "a", "label": 1, "note": 3}', "note must be a string"),
     ],
 )
 def test_a_broken_label_is_named_by_its_line(tmp_path: Path, line: str, words: str):

@@ -144,12 +144,12 @@ def test_what_a_pairwise_evaluator_may_return(value: Any, scores: tuple[float, f
         ([1, None], "score None"),
         ([1, "0"], "score '0'"),
         ([1, math.nan], "score nan"),
-        ([1, [2]], "no number"),
+        ([1, [2]], "not a number"),
         ({"key": "k"}, "returned no scores"),
         ({"scores": None, "metadata": {"error": "429"}}, "429"),
-        ({"scores": {"r1": 1}}, "gave run r2 no score"),
+        ({"scores": {"r1": 1}}, "returned no score for run r2"),
         ({"scores": {"r1": 1, "r2": 0, "r3": 0}}, "not shown"),
-        ({"scores": [1, 0], "metadata": 3}, "metadata that is no dict"),
+        ({"scores": [1, 0], "metadata": 3}, "metadata that is not a dict"),
     ],
 )
 def test_nonsense_is_no_answer(value: Any, why: str):
@@ -196,7 +196,7 @@ def test_what_was_answered_is_not_asked_again(made: Make, store: Store):
     assert seen == [[2, 0]]
     assert found.pairs()[0].wins_a == 3
     assert len(store.experiments.votes(found.experiment.id)) == 6
-    with pytest.raises(ConfigError, match="'c' is there already"):
+    with pytest.raises(ConfigError, match="'c' exists already"):
         evaluate_comparative(experiments, [judge], name="c", store=store)
 
 

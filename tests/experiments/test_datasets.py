@@ -68,11 +68,11 @@ def test_a_question_asked_twice_is_two_examples():
     ("line", "why"),
     [
         ('{"inputs": 1', "x.jsonl:2: not valid JSON"),
-        ("[1]", "x.jsonl:2: an example is an object with 'inputs', not a list"),
+        ("[1]", "x.jsonl:2: an example must be an object with 'inputs', not a list"),
         ('{"outputs": 1}', "x.jsonl:2: 'inputs' is missing"),
         ('{"inputs": 1, "outptus": 2}', "x.jsonl:2: unknown key 'outptus'; did you mean 'outputs'"),
-        ('{"inputs": 1, "metadata": 2}', "x.jsonl:2: 'metadata' is an object, not a int"),
-        ('{"id": "a", "inputs": 1}', "x.jsonl:2: id 'a' stands at"),
+        ('{"inputs": 1, "metadata": 2}', "x.jsonl:2: 'metadata' must be an object, not a int"),
+        ('{"id": "a", "inputs": 1}', "x.jsonl:2: id 'a' is used at"),
         ('{"messages": [{"role": "king"}]}', "x.jsonl:2: messages"),
     ],
 )

@@ -124,7 +124,7 @@ def test_asynchronous_functions_are_awaited():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"app": app, "user": ["x"]}, "give max_turns, stopping_condition or both"),
+        ({"app": app, "user": ["x"]}, "pass max_turns, stopping_condition or both"),
         ({"app": app, "user": ["x"], "max_turns": 2}, "user has 1 messages, and turn 2 needs"),
         ({"app": lambda _, **__: 3, "user": ["x"], "max_turns": 1}, "app returned no message"),
         ({"app": lambda _, **__: [], "user": ["x"], "max_turns": 1}, "the list is empty"),

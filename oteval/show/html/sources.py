@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import combinations, islice
 
 from ...errors import ConfigError
-from ...experiments.plain import trajectory_in
+from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Trajectory, Vote, question_of
 from ...selection import Condition, Selection
@@ -173,7 +173,7 @@ def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
 
 def _made_of(run: Run) -> Trajectory | None:
     """Return the trajectory that a run's outputs are, where they are messages."""
-    return run.trajectory or trajectory_in(run.outputs, run.id)
+    return run.trajectory or trajectory_of(run.outputs, run.id)
 
 
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:

@@ -1,4 +1,4 @@
-"""The store that experiments are kept in, and writing to it while they go on."""
+"""Storing experiments while they run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from ..errors import ConfigError
 from ..model import Experiment, Feedback, Run, Vote
 from ..store import Store
 
-__all__ = ["StoreLike", "Writer", "begun", "opened"]
+__all__ = ["ExperimentWriter", "StoreLike", "open_store", "start_experiment"]
 
 StoreLike = Store | str | Path | None
 
 DEFAULT_DB = "oteval.duckdb"
-# How long what is done may wait for the disk.
-_SECONDS = 0.5
+_FLUSH_SECONDS = 0.5
 
 
 @contextmanager
-def opened(store: StoreLike) -> Iterator[Store]:
-    """Open the store that is meant, and close it unless it was open.
+def open_store(store: StoreLike) -> Iterator[Store]:
+    """Open a store, and close it unless it was open before.
 
     Args:
-        store: A store; the path of one (``":memory:"`` keeps nothing); or None for what the
-            command line takes: ``OTEVAL_DB``, or ``oteval.duckdb``.
+        store: An open store; a path (``":memory:"`` keeps nothing); or None for the path in
+            ``OTEVAL_DB``, or else ``oteval.duckdb``, as on the command line.
 
     Raises:
-        StoreError: It cannot be opened.
+        StoreError: The store cannot be opened.
     """
     if isinstance(store, Store):
         yield store
@@ -40,37 +39,45 @@ def opened(store: StoreLike) -> Iterator[Store]:
         yield own
 
 
-def begun(store: Store, described: Experiment, prefix: str, resume: bool) -> Experiment:
-    """Return the experiment to go on with, or a new one, kept.
+def start_experiment(
+    store: Store, experiment: Experiment, *, prefix: str, resume: bool
+) -> Experiment:
+    """Store a new experiment, or find the one to resume, and return it.
+
+    Args:
+        store: The store.
+        experiment: The experiment to start. Without a name it gets one made from the prefix.
+        prefix: The beginning of the name.
+        resume: Whether to resume the experiment of that name, or the newest with that prefix.
 
     Raises:
-        ConfigError: The name is taken, or the one to go on with is of other data.
+        ConfigError: The name is taken, or the experiment to resume has other data.
     """
-    wanted = described.name
     found = None
-    if wanted:
-        found = store.experiments.find(wanted)
+    if experiment.name:
+        found = store.experiments.find(experiment.name)
     elif resume:
         found = store.experiments.newest(prefix)
     if found is not None and not resume:
         raise ConfigError(
-            f"experiment {wanted!r} is there already; go on with it (resume), or name another"
+            f"experiment {experiment.name!r} exists already; resume it, or choose another name"
         )
     if found is not None:
         same = (found.kind, found.dataset_version, found.compared)
-        if same != (described.kind, described.dataset_version, described.compared):
+        if same != (experiment.kind, experiment.dataset_version, experiment.compared):
             raise ConfigError(
-                f"experiment {found.name!r} cannot be resumed: it is of other data "
+                f"experiment {found.name!r} cannot be resumed: it ran on other data "
                 f"({found.dataset}@{found.dataset_version})"
             )
         return found
-    fresh = replace(described, name=wanted or f"{prefix}-{described.id[:8]}", prefix=prefix)
-    store.experiments.add(fresh)
-    return fresh
+    name = experiment.name or f"{prefix}-{experiment.id[:8]}"
+    started = replace(experiment, name=name, prefix=prefix)
+    store.experiments.add(started)
+    return started
 
 
-class Writer:
-    """Writes what is done a moment later, so that little is lost however the process ends."""
+class ExperimentWriter:
+    """Writes finished runs, feedback and votes in batches."""
 
     def __init__(self, store: Store, experiment_id: str) -> None:
         self._store, self._experiment_id = store, experiment_id
@@ -84,34 +91,34 @@ class Writer:
         feedback: list[Feedback] | None = None,
         votes: list[Vote] | None = None,
     ) -> None:
-        """Take note of what is done."""
+        """Add records to the next batch."""
         if run is not None:
             self._runs.append(run)
         self._feedback += feedback or []
         self._votes += votes or []
 
     def flush(self) -> None:
-        """Write what has been noted."""
+        """Write the batch."""
         runs, feedback, votes = self._runs, self._feedback, self._votes
         self._runs, self._feedback, self._votes = [], [], []
         self._store.experiments.write(self._experiment_id, runs, feedback, votes)
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        """Write every half a second, and at the end, whatever ends it."""
+    async def flushing(self) -> AsyncIterator[None]:
+        """Write a batch every half second, and the last one on exit, even after an error."""
 
-        async def tick() -> None:
+        async def flush_regularly() -> None:
             while True:
-                await asyncio.sleep(_SECONDS)
+                await asyncio.sleep(_FLUSH_SECONDS)
                 self.flush()
 
-        ticker = asyncio.create_task(tick())
+        flusher = asyncio.create_task(flush_regularly())
         try:
             yield
         finally:
-            ticker.cancel()
+            flusher.cancel()
             try:
                 with suppress(asyncio.CancelledError):
-                    await ticker
+                    await flusher
             finally:
                 self.flush()

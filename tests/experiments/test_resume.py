@@ -108,9 +108,9 @@ def test_a_name_is_not_taken_twice_by_accident(store: Store):
     """A name that is there needs resume; and then the data must be the same."""
     evaluate(Counted("target"), DATA, name="x", store=store)
 
-    with pytest.raises(ConfigError, match="experiment 'x' is there already"):
+    with pytest.raises(ConfigError, match="experiment 'x' exists already"):
         evaluate(Counted("target"), DATA, name="x", store=store)
-    with pytest.raises(ConfigError, match="'x' cannot be resumed: it is of other data"):
+    with pytest.raises(ConfigError, match="'x' cannot be resumed: it ran on other data"):
         evaluate(Counted("target"), DATA[:2], name="x", resume=True, store=store)
 
 

@@ -1,19 +1,18 @@
-"""Compares two experiments by their scores alone: statistics, and no judge.
+"""Compare two experiments by their scores, with statistics only.
 
-Runs are paired by example; an example's repetitions are averaged, since they are not independent.
-A figure of passes and fails is tested with the exact McNemar test, any other (and passes with
-repetitions) by flipping the signs of the examples' differences; intervals are those of
-`oteval.evaluators.stats.means`, over examples. All p-values of a comparison are adjusted together
+Runs are paired by example. An example's repetitions are averaged, because they are not independent.
+A figure of passes and fails is tested with the exact McNemar test; any other figure, and passes
+with repetitions, with a sign-flip permutation test. Confidence intervals over examples are those of
+`oteval.evaluators.stats.means`. All p-values of a comparison are adjusted together
 (Benjamini-Hochberg).
 
-The verdict on a figure is ``improved`` or ``regressed`` where the adjusted p-value is at most
-alpha. Otherwise it depends on what could have been seen, the smallest difference that would have
-been found four times in five: ``no evidence`` of a difference where that is no more than the
-margin, the difference that matters; ``inconclusive`` where it is more, and more examples are
-needed to tell.
+The verdict on a figure is ``improved`` or ``regressed`` if the adjusted p-value is at most alpha.
+Otherwise it depends on the minimal detectable difference, which the test would find with 80% power.
+If that is at most the margin (the smallest difference that matters), the verdict is ``no
+evidence``; if it is larger, the verdict is ``inconclusive``, and more examples are needed.
 
-What failed has no score and is in no pair; how much that is stands beside each figure. Where a
-target failed at all, the figure ``completed`` compares how often it did not.
+Failed runs and evaluations have no score and are in no pair; they are counted beside each figure.
+If a target failed on any run, the figure ``completed`` compares how often it did not fail.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from ..evaluators.stats import (
 )
 from ..evaluators.stats.means import FEWEST
 from ..evaluators.stats.rates import mean
+from .experiment_store import StoreLike, open_store
 from .results import ExperimentResults, Figure, load_experiment, values_of
-from .storing import StoreLike, opened
 
 __all__ = ["Comparison", "Difference", "compare", "compare_experiments"]
 
@@ -50,30 +49,32 @@ MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """How a figure differs between two experiments.
+    """The difference of a figure between two experiments.
 
     Attributes:
         key: The figure.
-        mean_a: Its mean over the paired examples in the first.
-        mean_b: The same in the second.
-        delta: The second less the first.
-        interval: The 95% interval of that; None where the examples are too few or too equal.
-        pairs: How many examples have it in both.
-        lost_a: Runs of the first without it, because something failed or could not be judged.
-        lost_b: The same of the second.
+        mean_a: Its mean over the paired examples in the first experiment.
+        mean_b: Its mean over the paired examples in the second.
+        delta: ``mean_b - mean_a``.
+        interval: The 95% confidence interval of `delta`; None if the examples are too few or too
+            similar.
+        pairs: How many examples have the figure in both experiments.
+        lost_a: Runs of the first without it, because a run or its evaluation failed.
+        lost_b: Runs of the second without it.
         test: ``mcnemar`` or ``permutation``.
-        only_a: Of passes, the examples that only the first passed; None with repetitions.
-        only_b: Those that only the second did.
-        p_value: The test's.
-        p_adjusted: The same, adjusted for all figures of the comparison.
-        detectable: The smallest difference that would have been found four times in five.
-        needed: How many more examples it takes before any difference can be found; mostly 0.
-        margin: The difference that matters.
+        only_a: For passes and fails, the examples that only the first passed; None with
+            repetitions.
+        only_b: The examples that only the second passed.
+        p_value: The p-value of the test.
+        p_adjusted: The p-value, adjusted for all figures of the comparison.
+        detectable: The minimal detectable difference.
+        needed: How many more examples are needed before any difference can be found; mostly 0.
+        margin: The smallest difference that matters.
         verdict: ``improved``, ``regressed``, ``no evidence`` or ``inconclusive``.
         lower_is_better: Whether a smaller figure is an improvement.
-        pass_hat: Of passes with repetitions, pass^k of the first and of the second by k.
-        pass_at: The same, pass@k.
-        changed: The examples that differ most: id, first and second; regressions first.
+        pass_hat: For passes and fails with repetitions, pass^k of both experiments, by k.
+        pass_at: The same for pass@k.
+        changed: The examples that differ (id, first, second), the worst regression first.
     """
 
     key: str
@@ -99,7 +100,7 @@ class Difference:
     changed: tuple[tuple[str, float, float], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form; an infinite smallest difference is None."""
+        """Return the JSON form; an infinite `detectable` is None."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
         found["interval"] = list(self.interval) if self.interval else None
         found["detectable"] = self.detectable if math.isfinite(self.detectable) else None
@@ -113,15 +114,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the comparison of two experiments came to.
+    """The comparison of two experiments.
 
     Attributes:
-        a: The first, the one to hold against.
+        a: The first experiment, the baseline.
         b: The second.
         differences: One for each figure that both have.
         only_a: Figures that only the first has.
-        only_b: Those that only the second has.
-        alpha: The rate of false discoveries.
+        only_b: Figures that only the second has.
+        alpha: The false discovery rate.
     """
 
     a: ExperimentResults
@@ -137,7 +138,7 @@ class Comparison:
         return [one for one in self.differences if one.verdict == "regressed"]
 
     def title_of(self, example_id: str) -> str:
-        """Return the readable name of an example that both have; its id if it is unknown."""
+        """Return the readable name of an example of both; its id if it is unknown."""
         rows = (row for row in self.b if row.example.id == example_id)
         row = next(rows, None)
         return example_id if row is None else row.example.title
@@ -169,26 +170,26 @@ def compare(
     """Compare two experiments by their scores; in `oteval` it is ``compare_experiments``.
 
     Args:
-        a: The results to hold against, or the name of a stored experiment.
-        b: The results in question.
-        alpha: The rate of false discoveries.
-        power: How likely the smallest difference shall be found.
-        margin: The difference that matters, for all figures or by key; by default 0.05 for
-            figures from 0 to 1, and 5% of the first mean for all others.
-        lower_is_better: The figures of which less is better.
-        resamples: How often to draw, where not all is counted.
-        seed: What is drawn with.
-        store: Where experiments by name are.
+        a: The results of the baseline, or the name of a stored experiment.
+        b: The results to compare with it, or a name.
+        alpha: The false discovery rate.
+        power: The power for the minimal detectable difference.
+        margin: The smallest difference that matters, for all figures or by key; by default 0.05
+            for figures from 0 to 1, and 5% of the baseline's mean for all others.
+        lower_is_better: The figures for which less is better.
+        resamples: How many permutations to draw, if there are too many to count them all.
+        seed: The random seed.
+        store: The store that has experiments by name.
 
     Raises:
-        ConfigError: An argument does not fit.
+        ConfigError: An argument is wrong.
         NotFound: The store has no such experiment.
         NothingEvaluated: No figure has an example in common.
     """
     if not 0 < alpha < 1 or not 0 < power < 1:
         raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
-    first, second = _loaded(a, b, store)
-    options = _Options(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
+    first, second = _load(a, b, store)
+    options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
     found_a, found_b = _figures(first), _figures(second)
     shared = [key for key in found_a if key in found_b]
     differences = []
@@ -201,30 +202,32 @@ def compare(
             f"{first.name} and {second.name} have no scores of the same example in common"
         )
     return Comparison(
-        *(first, second, tuple(_judged(differences, options))),
+        a=first,
+        b=second,
+        differences=tuple(_with_verdicts(differences, options)),
         only_a=tuple(key for key in found_a if key not in found_b),
         only_b=tuple(key for key in found_b if key not in found_a),
         alpha=alpha,
     )
 
 
-# The name it has in `oteval`, where `compare` is the match of two trajectories.
+# Its name in `oteval`, where `compare` matches two trajectories.
 compare_experiments = compare
 
 
-def _loaded(
+def _load(
     a: str | ExperimentResults, b: str | ExperimentResults, store: StoreLike
 ) -> tuple[ExperimentResults, ExperimentResults]:
     if isinstance(a, ExperimentResults) and isinstance(b, ExperimentResults):
         return a, b
-    with opened(store) as kept:
-        one = load_experiment(a, kept) if isinstance(a, str) else a
-        two = load_experiment(b, kept) if isinstance(b, str) else b
+    with open_store(store) as opened:
+        one = load_experiment(a, opened) if isinstance(a, str) else a
+        two = load_experiment(b, opened) if isinstance(b, str) else b
     return one, two
 
 
 @dataclass(frozen=True)
-class _Options:
+class _ComparisonOptions:
     alpha: float
     power: float
     margin: float | Mapping[str, float] | None
@@ -247,7 +250,7 @@ def _are_scores(values: Sequence[float]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Values:
+class _FigureValues:
     """A figure's numbers by example."""
 
     by_example: Mapping[str, Sequence[float]]
@@ -256,30 +259,32 @@ class _Values:
     figure: Figure | None = None
 
 
-def _figures(results: ExperimentResults) -> dict[str, _Values]:
+def _figures(results: ExperimentResults) -> dict[str, _FigureValues]:
     summaries = {figure.key: figure for figure in results.summary()}
     found = {}
     for key, members in results.feedback().items():
         values, passes = values_of(members)
         if values:
             scored = sum(map(len, values.values()))
-            found[key] = _Values(values, passes, len(results) - scored, summaries[key])
+            found[key] = _FigureValues(values, passes, len(results) - scored, summaries[key])
     completed: dict[str, list[float]] = {}
     for row in results:
         completed.setdefault(row.example.id, []).append(float(not row.run.error))
     if completed:
-        found.setdefault(COMPLETED, _Values(completed, True, 0))
+        found.setdefault(COMPLETED, _FigureValues(completed, True, 0))
     return found
 
 
-def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Difference | None:
+def _difference(
+    key: str, a: _FigureValues, b: _FigureValues, options: _ComparisonOptions
+) -> Difference | None:
     examples = [name for name in a.by_example if name in b.by_example]
     if not examples:
         return None
     means_a = [mean(a.by_example[name]) for name in examples]
     means_b = [mean(b.by_example[name]) for name in examples]
     if key == COMPLETED and a.figure is None and set(means_a) == set(means_b) == {1.0}:
-        return None  # nothing failed, so there is nothing to say
+        return None  # no run failed
     deltas = [two - one for one, two in zip(means_a, means_b, strict=True)]
     passes = a.passes and b.passes
     single = all(value in (0, 1) for value in (*means_a, *means_b))
@@ -320,8 +325,8 @@ def _difference(key: str, a: _Values, b: _Values, options: _Options) -> Differen
     )
 
 
-def _detectable(deltas: Sequence[float], passes: bool, options: _Options) -> float:
-    """Return the smallest difference that would probably have been found."""
+def _detectable(deltas: Sequence[float], passes: bool, options: _ComparisonOptions) -> float:
+    """Return the minimal detectable difference."""
     count = len(deltas)
     if passes and all(delta in (-1, 0, 1) for delta in deltas):
         differing = sum(map(bool, deltas)) / count
@@ -331,13 +336,13 @@ def _detectable(deltas: Sequence[float], passes: bool, options: _Options) -> flo
     spread = stdev(deltas) if count > 1 else 0.0
     found = minimal_detectable_difference(spread, count, alpha=options.alpha, power=options.power)
     if passes or not spread:
-        # No spread at all says little of what differences there may be.
+        # Without any spread in the sample, the estimate would be too optimistic.
         least = minimal_detectable_share(count, alpha=options.alpha, power=options.power)
         found = max(found, least)
     return found
 
 
-def _by_k(a: _Values, b: _Values, name: str) -> dict[int, tuple[float, float]]:
+def _by_k(a: _FigureValues, b: _FigureValues, name: str) -> dict[int, tuple[float, float]]:
     one = getattr(a.figure, name) if a.figure else {}
     two = getattr(b.figure, name) if b.figure else {}
     return {k: (one[k], two[k]) for k in one if k in two}
@@ -351,7 +356,9 @@ def _changed(
     return tuple(sorted(rows, key=lambda row: sign * (row[2] - row[1])))
 
 
-def _judged(differences: Sequence[Difference], options: _Options) -> list[Difference]:
+def _with_verdicts(
+    differences: Sequence[Difference], options: _ComparisonOptions
+) -> list[Difference]:
     adjusted = benjamini_hochberg([one.p_value for one in differences])
     found = []
     for one, p in zip(differences, adjusted, strict=True):

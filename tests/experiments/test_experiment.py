@@ -380,7 +380,7 @@ def test_sessions_are_held_against_their_examples(store: Store):
 
     assert one.summary()[0].labels == {"case": 1, "asked": 2}
     assert two.summary()[0].labels == {"place 0": 1, "place 1": 1, "place 2": 1}
-    with pytest.raises(ConfigError, match=r"sessions\[1\] belongs to no example of data"):
+    with pytest.raises(ConfigError, match=r"sessions\[1\] matches no example of data"):
         evaluate(kept, by_case[:1], store=store)
 
 
@@ -452,9 +452,12 @@ def test_a_text_is_judged_as_an_answer(store: Store, tmp_path: Path):
         ({"target": double, "data": DATA, "num_repetitions": 0}, "num_repetitions is 0"),
         ({"target": double, "data": DATA, "on_error": "ignore"}, "on_error is 'ignore'"),
         ({"target": double, "data": DATA, "order": "both"}, "does not take 'order'"),
-        ({"target": double, "data": DATA, "evaluators": [3]}, "it cannot be called"),
-        ({"target": double, "data": DATA, "evaluators": [abs]}, "it wants 'x'"),
-        ({"target": double, "data": DATA, "summary_evaluators": [_of_run]}, "wants 'run'"),
+        ({"target": double, "data": DATA, "evaluators": [3]}, "3 cannot be called"),
+        ({"target": double, "data": DATA, "evaluators": [abs]}, "requires the argument 'x'"),
+        (
+            {"target": double, "data": DATA, "summary_evaluators": [_of_run]},
+            "requires the argument 'run'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_before_the_work(store: Store, options: dict[str, Any], why: str):

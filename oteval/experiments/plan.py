@@ -1,4 +1,4 @@
-"""What an experiment is made of: a system to run, or sessions that have been run already."""
+"""What an experiment does: it runs a target on examples, or takes sessions that ran already."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..evaluators import to_messages
 from ..model import Dataset, Example, SpanRef, Trajectory, example_id
 from ..selection import Selection
 from ..store import Store
-from .datasets import CASE_KEY, asked, dataset_of, is_question_known, make_dataset
-from .plain import trajectory_in
+from .datasets import CASE_KEY, dataset_of, has_question, inputs_of, make_dataset
+from .outputs import trajectory_of
 
-__all__ = ["Plan", "Task", "plan_of"]
+__all__ = ["Plan", "RunTask", "plan_of"]
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run to be had.
+class RunTask:
+    """One run of an experiment.
 
     Attributes:
         example: The example.
         repetition: Which repetition, from 0.
-        session: The run as it was, where it has been.
+        session: The run itself, if it exists already.
     """
 
     example: Example
@@ -35,67 +35,67 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done.
+    """The runs of an experiment.
 
     Attributes:
         dataset: The examples.
         tasks: A task for each run.
-        target: What makes outputs of inputs; None where the sessions are there.
-        repetitions: The most often that an example is run.
+        target: The function that is run; None for sessions.
+        repetitions: The most runs that one example has.
     """
 
     dataset: Dataset
-    tasks: Sequence[Task]
+    tasks: Sequence[RunTask]
     target: Callable[..., Any] | None
     repetitions: int
 
 
 def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
-    """Return what an experiment has to do.
+    """Return the plan of an experiment.
 
     Args:
         target: A function from inputs to outputs, or a LangChain runnable; a list of
             trajectories or sessions; or a `Selection` of stored ones.
-        data: The examples, in any form of `dataset_of`; without, every session is one.
+        data: The examples, in any form of `dataset_of`. Without them, every session is one.
         repetitions: How often each example is run.
-        store: Where datasets and trajectories are.
+        store: The store that has datasets and trajectories.
 
     Raises:
-        ConfigError: The target is nothing of that, or its sessions do not fit the examples.
+        ConfigError: The target is none of these, or its sessions do not match the examples.
         InputError: There is nothing to run.
     """
     if repetitions < 1:
         raise ConfigError(f"num_repetitions is {repetitions}; it must be 1 or more")
     if isinstance(target, Selection):
-        return _plan(list(store.trajectories.read(target)), data, store)
+        return _plan_of_sessions(list(store.trajectories.read(target)), data, store)
     invoke = getattr(target, "invoke", None)
     if callable(invoke) and not isinstance(target, Trajectory):
-        target = invoke  # a LangChain runnable, or a graph of LangGraph's
+        target = invoke  # a LangChain runnable, or a LangGraph graph
     if callable(target):
         if data is None:
-            raise ConfigError("data is missing: a function needs examples to run on")
+            raise ConfigError("data is missing; a function needs examples to run on")
         dataset = dataset_of(data, store)
-        tasks = [Task(example, n) for example in dataset.examples for n in range(repetitions)]
+        tasks = [RunTask(example, n) for example in dataset.examples for n in range(repetitions)]
         return Plan(dataset, tasks, target, repetitions)
     if isinstance(target, Trajectory):
         target = [target]
     if isinstance(target, Iterable) and not isinstance(target, (str, bytes, Mapping)):
-        found = [_session(one, f"sessions[{at}]") for at, one in enumerate(target)]
-        return _plan(found, data, store)
+        sessions = [_session(one, f"sessions[{at}]") for at, one in enumerate(target)]
+        return _plan_of_sessions(sessions, data, store)
     raise ConfigError(
-        f"the target is {type(target).__name__}: give a function, a list of sessions, "
+        f"the target is {type(target).__name__}; pass a function, a list of sessions, "
         "a Selection, or two experiments"
     )
 
 
 def _session(one: Any, place: str) -> Trajectory:
-    """Return a session as a trajectory; a dict may hold an id beside its messages."""
+    """Return a session as a trajectory; a dict may have an id besides its messages."""
     if isinstance(one, Trajectory):
         return one
     try:
         messages = to_messages(one, place)
     except InputError:
-        found = trajectory_in(one, "")
+        found = trajectory_of(one, "")
         if found is None:
             raise
         return found
@@ -106,59 +106,63 @@ def _session(one: Any, place: str) -> Trajectory:
     return Trajectory("", SpanRef("", ""), tail=tuple(messages), attributes=attributes)
 
 
-def _plan(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:
+def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:
     if not sessions:
-        raise InputError("there are no sessions to evaluate; oteval trajectories lists them")
-    dataset = dataset_of(data, store) if data is not None else _own_dataset(sessions)
+        raise InputError("no sessions to evaluate; oteval trajectories lists stored ones")
+    if data is None:
+        dataset = _dataset_of_sessions(sessions)
+        names = _example_ids(sessions)
+    else:
+        dataset = dataset_of(data, store)
+        names = _match_examples(sessions, dataset)
     known = {example.id: example for example in dataset.examples}
-    names = _placed(sessions, dataset) if data is not None else _names(sessions)
     counts: Counter[str] = Counter()
     tasks = []
     for name, session in zip(names, sessions, strict=True):
-        tasks.append(Task(known[name], counts[name], session))
+        tasks.append(RunTask(known[name], counts[name], session))
         counts[name] += 1
     return Plan(dataset, tasks, None, max(counts.values()))
 
 
-def _names(sessions: Sequence[Trajectory]) -> list[str]:
-    """Return the example that each session is a run of: its case, or else what it was given.
+def _example_ids(sessions: Sequence[Trajectory]) -> list[str]:
+    """Return the example of each session: its case, or else a hash of its inputs.
 
-    A session without a case and without a captured question is an example of its own: what the
-    traces do not hold makes no two sessions alike.
+    A session without a case and without a captured question is an example by itself: missing
+    questions do not make two sessions equal.
     """
-    return [_name(session, at) for at, session in enumerate(sessions)]
+    return [_example_id(session, at) for at, session in enumerate(sessions)]
 
 
-def _name(session: Trajectory, at: int) -> str:
+def _example_id(session: Trajectory, at: int) -> str:
     case = session.attributes.get(CASE_KEY)
     if case is not None:
         return str(case)
-    if is_question_known(session.own_messages):
-        return example_id(asked(session.own_messages))
+    if has_question(session.own_messages):
+        return example_id(inputs_of(session.own_messages))
     messages = [message.as_dict() for message in session.messages]
     return session.id or example_id({"session": at, "messages": messages})
 
 
-def _own_dataset(sessions: Sequence[Trajectory]) -> Dataset:
-    """Return a dataset of what the sessions were given; equal ones are one example."""
+def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
+    """Return a dataset of the sessions' inputs; equal inputs are one example."""
     examples: dict[str, Example] = {}
-    for name, session in zip(_names(sessions), sessions, strict=True):
+    for name, session in zip(_example_ids(sessions), sessions, strict=True):
         if name not in examples:
-            examples[name] = Example(name, asked(session.own_messages))
+            examples[name] = Example(name, inputs_of(session.own_messages))
     return make_dataset(examples.values(), "sessions", "sessions")
 
 
-def _placed(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
-    """Return the example that each session belongs to: by its case, its inputs, or its place."""
+def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
+    """Return the example of each session, matched by case, else by inputs, else by position."""
     known = {example.id for example in dataset.examples}
     by_inputs = {example_id(example.inputs): example.id for example in dataset.examples}
-    found = [name if name in known else by_inputs.get(name) for name in _names(sessions)]
+    found = [name if name in known else by_inputs.get(name) for name in _example_ids(sessions)]
     if all(found):
         return [name for name in found if name]
     if not any(found) and len(sessions) == len(dataset.examples):
         return [example.id for example in dataset.examples]
     at = found.index(None)
     raise ConfigError(
-        f"sessions[{at}] belongs to no example of {dataset.name}: "
-        f"its {CASE_KEY!r} or its first messages must be those of one"
+        f"sessions[{at}] matches no example of {dataset.name}; "
+        f"its {CASE_KEY!r} or its first messages must be those of an example"
     )

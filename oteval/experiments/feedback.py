@@ -37,9 +37,7 @@ def failed(key: str, error: BaseException | str) -> KeyedResult:
     return KeyedResult(key, EvaluationResult(status="error", comment=text))
 
 
-def not_evaluated(
-    key: str, comment: str, metadata: Mapping[str, Any] | None = None
-) -> KeyedResult:
+def not_evaluated(key: str, comment: str, metadata: Mapping[str, Any] | None = None) -> KeyedResult:
     """Return the result of an evaluator that has no verdict, although it did not fail."""
     result = EvaluationResult(status="not_evaluated", comment=comment, metadata=metadata or {})
     return KeyedResult(key, result)

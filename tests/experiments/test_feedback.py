@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval import trajectory_strict_match
-from oteval.experiments.feedback import KeyedResult, keyed_results
+from oteval.experiments.feedback import keyed_results
 from oteval.model import EvaluationResult
 
 JSON = st.recursive(
@@ -19,27 +19,34 @@ JSON = st.recursive(
 )
 
 
+PASS, FAIL = EvaluationResult.of_verdict(True), EvaluationResult.of_verdict(False)
+
+
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "key", "result"),
     [
-        (True, KeyedResult("e", EvaluationResult(score=1.0, passed=True, label="pass"))),
-        (False, KeyedResult("e", EvaluationResult(score=0.0, passed=False, label="fail"))),
-        (0.5, KeyedResult("e", EvaluationResult(score=0.5))),
-        (3, KeyedResult("e", EvaluationResult(score=3.0))),
-        ("good", KeyedResult("e", EvaluationResult(label="good"))),
-        (np.float64(0.25), KeyedResult("e", EvaluationResult(score=0.25))),
-        (np.bool_(True), KeyedResult("e", EvaluationResult(score=1.0, passed=True, label="pass"))),
-        ({"score": True, "key": "k"}, KeyedResult("k", EvaluationResult(score=1.0, passed=True, label="pass"))),
-        ({"score": 0.2, "passed": True}, KeyedResult("e", EvaluationResult(score=0.2, passed=True))),
-        ({"score": 1, "comment": "why"}, KeyedResult("e", EvaluationResult(score=1.0, comment="why"))),
-        ({"key": "k", "value": "red"}, KeyedResult("k", EvaluationResult(label="red"))),
-        ({"score": None, "comment": "n/a"}, KeyedResult("e", EvaluationResult(status="not_evaluated", comment="n/a"))),
-        (SimpleNamespace(key="k", score=0.5), KeyedResult("k", EvaluationResult(score=0.5))),
+        (True, "e", PASS),
+        (False, "e", FAIL),
+        (0.5, "e", EvaluationResult(score=0.5)),
+        (3, "e", EvaluationResult(score=3.0)),
+        ("good", "e", EvaluationResult(label="good")),
+        (np.float64(0.25), "e", EvaluationResult(score=0.25)),
+        (np.bool_(True), "e", PASS),
+        ({"score": True, "key": "k"}, "k", PASS),
+        ({"score": 0.2, "passed": True}, "e", EvaluationResult(score=0.2, passed=True)),
+        ({"score": 1, "comment": "why"}, "e", EvaluationResult(score=1.0, comment="why")),
+        ({"key": "k", "value": "red"}, "k", EvaluationResult(label="red")),
+        (
+            {"score": None, "comment": "n/a"},
+            "e",
+            EvaluationResult(status="not_evaluated", comment="n/a"),
+        ),
+        (SimpleNamespace(key="k", score=0.5), "k", EvaluationResult(score=0.5)),
     ],
 )
-def test_what_an_evaluator_may_return(value: Any, expected: KeyedResult):
-    """A bool, a number, a text, a dict or an object is one figure."""
-    assert keyed_results(value, "e") == [expected]
+def test_what_an_evaluator_may_return(value: Any, key: str, result: EvaluationResult):
+    """A bool, a number, a text, a dict or an object is one result."""
+    assert keyed_results(value, "e") == [(key, result)]
 
 
 @pytest.mark.parametrize("wrap", [list, tuple, lambda items: {"results": items}])

@@ -12,7 +12,8 @@ from .events import EventExporter
 from .forwarder import Forwarder
 
 if TYPE_CHECKING:
-    from .metrics import Metrics, MetricsExporter
+    from .metrics import Metrics
+    from .metrics_exporter import MetricsExporter
 
 __all__ = ["ScoreDestinations"]
 

@@ -1,99 +1,84 @@
-"""Metrics of live scoring: on /metrics as Prometheus has them, and over OTLP.
+"""Metrics about scores and their destinations, as Prometheus reads them on /metrics.
 
-A registry of its own, so that a process with metrics of its own can have several. Agents are
-labels; of an evaluator only the first 200 are told apart, since names come from outside.
+Each `Metrics` has a registry of its own. Agent names come from outside, so each evaluator has a
+series for its first 200 agents only; the others share the label "other".
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ..errors import ConfigError
 from ..model import Score
-from .attributes import key_values
-from .otlp_client import OtlpClient
-from .trace_requests import OWN_SCOPE
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 except ImportError as error:
-    raise ConfigError('metrics take prometheus-client: pip install "oteval[serve]"') from error
+    raise ConfigError('metrics need prometheus-client: pip install "oteval[serve]"') from error
 
-__all__ = ["CONTENT_TYPE", "Metrics", "MetricsExporter", "otlp_request"]
+__all__ = ["Metrics"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_log = logging.getLogger(__name__)
-_MOST_AGENTS = 200
+_MAX_AGENTS = 200
+# Verdicts and errors that the pass rate is about.
 _WINDOW = 200
 _SCORE_BUCKETS = tuple(n / 10 for n in range(11))
-_SECONDS = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_CUMULATIVE = otlp.AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+_SECONDS_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-def _of_queue(name: str, parts: str) -> dict[str, str]:
+def _queue_gauges(name: str, entries: str) -> dict[str, str]:
     return {
-        f"{name}_waiting_requests": f"{parts} that wait to be sent.",
-        f"{name}_bytes": "Bytes on disk that are held, wait to be sent or were refused for good.",
-        f"{name}_ok": "Whether the endpoint took the last request.",
-        f"{name}_failing_seconds": "For how long it has taken none; 0 when it took the last.",
-        f"{name}_refused_kept": "Requests refused for good that `oteval resend` would send.",
+        f"{name}_waiting_requests": f"{entries} that wait to be sent.",
+        f"{name}_bytes": "Bytes on disk: held, waiting to be sent, or refused for good.",
+        f"{name}_ok": "1 if the endpoint accepted the last request, otherwise 0.",
+        f"{name}_failing_seconds": "Seconds since the endpoint began to fail; 0 while it accepts.",
+        f"{name}_refused_kept": "Requests refused for good that `oteval resend` would send again.",
     }
 
 
 _GAUGES = {
-    "open_traces": "Traces that are not complete.",
-    "oldest_open_trace_seconds": "The age of the oldest of them.",
-    "put_off": "Evaluations that failed or are over budget and are done later.",
-    "config_ok": "Whether oteval.yaml could be read when it last changed.",
+    "open_traces": "Traces that are not complete yet.",
+    "oldest_open_trace_seconds": "Age of the oldest open trace.",
+    "put_off": "Evaluations that failed or exceeded a budget, and will be retried.",
+    "config_ok": "1 if oteval.yaml was valid when it last changed, otherwise 0.",
 }
 _FORWARD_GAUGES = {
     "forward_held_spans": "Spans held for their scores.",
-    "forward_oldest_seconds": "The age of the oldest of them.",
-    "forward_quota_bytes": "The most bytes there may be.",
-    **_of_queue("forward", "Parts of requests"),
+    "forward_oldest_seconds": "Age of the oldest held span.",
+    "forward_quota_bytes": "Bytes on disk at which the queue is full.",
+    **_queue_gauges("forward", "Parts of requests"),
 }
-_EVENTS_GAUGES = _of_queue("events", "Requests")
+_EVENTS_GAUGES = _queue_gauges("events", "Requests")
 _COUNTERS = {
-    "config_reloads": "How often oteval.yaml was taken anew.",
-    "config_failures": "How often it could not be.",
+    "config_reloads": "Times that a changed oteval.yaml was loaded.",
+    "config_failures": "Times that a changed oteval.yaml was invalid.",
 }
 _FORWARD_COUNTERS = {
-    "forward_sent_spans": "Spans sent on.",
-    "forward_rejected_spans": "Spans that the endpoint left out of requests that it took.",
+    "forward_sent_spans": "Spans that the endpoint accepted.",
+    "forward_rejected_spans": "Spans that the endpoint rejected from requests it accepted.",
     "forward_refused": "Requests refused for good, and kept.",
     "forward_looped_spans": "Spans that came back or came twice.",
 }
 _EVENTS_COUNTERS = {
-    "events_sent": "Events sent.",
-    "events_rejected": "Events that the endpoint left out of requests that it took.",
+    "events_sent": "Events that the endpoint accepted.",
+    "events_rejected": "Events that the endpoint rejected from requests it accepted.",
     "events_refused": "Requests refused for good, and kept.",
 }
 
 
 class Metrics:
-    """What live scoring counts; other parts may add their own to `registry`.
+    """The metrics of one server.
 
     Attributes:
-        registry: The registry.
+        registry: The Prometheus registry. Other parts may register metrics of their own.
     """
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
         by_agent = ("evaluator", "agent")
         self._scores = Counter(
-            "oteval_scores", "Scores by outcome.", (*by_agent, "status"), registry=registry
+            "oteval_scores", "Scores by status.", (*by_agent, "status"), registry=registry
         )
         self._verdicts = Counter(
             "oteval_verdicts", "Scores that pass or fail.", (*by_agent, "passed"), registry=registry
@@ -101,96 +86,81 @@ class Metrics:
         self._values = Histogram(
             "oteval_score", "Values of scores.", by_agent, buckets=_SCORE_BUCKETS, registry=registry
         )
-        self._rate = Gauge(
+        self._pass_rate = Gauge(
             "oteval_pass_rate",
             f"Share of passes among the last {_WINDOW} verdicts and errors.",
             by_agent,
             registry=registry,
         )
-        self._took = Histogram(
+        self._evaluation_seconds = Histogram(
             "oteval_evaluation_seconds",
-            "How long evaluations took.",
+            "Duration of evaluations.",
             ("evaluator",),
-            buckets=_SECONDS,
+            buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
         self._lag = Histogram(
             "oteval_scoring_lag_seconds",
-            "From a trace's completion to its score.",
+            "Time from a trace's completion to its score.",
             ("evaluator",),
-            buckets=_SECONDS,
+            buckets=_SECONDS_BUCKETS,
             registry=registry,
         )
         self._cost = Counter(
-            "oteval_cost_dollars", "What judges cost.", ("evaluator",), registry=registry
+            "oteval_cost_dollars", "Cost of LLM judges.", ("evaluator",), registry=registry
         )
         self._to_judge = Gauge(
-            "oteval_to_judge", "Trajectories that wait.", ("evaluator",), registry=registry
+            "oteval_to_judge",
+            "Trajectories that wait to be evaluated.",
+            ("evaluator",),
+            registry=registry,
         )
         self._agents: dict[str, set[str]] = {}
         self._recent: dict[tuple[str, str], deque[bool]] = {}
         self._gauges: dict[str, Gauge] = {}
         self._counters: dict[str, Counter] = {}
         self._failures: dict[str, Counter] = {}
-        self._counted: dict[tuple[str, str], float] = {}
-        self._follow(_GAUGES, _COUNTERS)
+        self._totals: dict[tuple[str, str], float] = {}
+        self._register(_GAUGES, _COUNTERS)
         self._gauges["config_ok"].set(1)
 
-    def follow_forward(self) -> None:
-        """Show figures of forwarding; without, there are none."""
-        self._follow_endpoint("forward", _FORWARD_GAUGES, _FORWARD_COUNTERS)
+    def register_forward(self) -> None:
+        """Add the metrics about forwarding, which only a server that forwards has."""
+        self._register_endpoint("forward", _FORWARD_GAUGES, _FORWARD_COUNTERS)
 
-    def follow_events(self) -> None:
-        """Show figures of log events; without, there are none."""
-        self._follow_endpoint("events", _EVENTS_GAUGES, _EVENTS_COUNTERS)
+    def register_events(self) -> None:
+        """Add the metrics about log events, which only a server that exports events has."""
+        self._register_endpoint("events", _EVENTS_GAUGES, _EVENTS_COUNTERS)
 
-    def _follow_endpoint(
-        self, name: str, gauges: Mapping[str, str], counters: Mapping[str, str]
-    ) -> None:
-        if name in self._failures:
-            return
-        self._follow(gauges, counters)
-        self._gauges[f"{name}_ok"].set(1)
-        self._failures[name] = Counter(
-            f"oteval_{name}_failures", "Requests that failed.", ("status",), registry=self.registry
-        )
-
-    def _follow(self, gauges: Mapping[str, str], counters: Mapping[str, str]) -> None:
-        """Make metrics for what is taken over from others' figures."""
-        for name, text in gauges.items():
-            self._gauges[name] = Gauge(f"oteval_{name}", text, registry=self.registry)
-        for name, text in counters.items():
-            self._counters[name] = Counter(f"oteval_{name}", text, registry=self.registry)
-
-    def scored(self, score: Score, agent: str, seconds: float, lag: float) -> None:
+    def count_score(self, score: Score, agent: str, seconds: float, lag: float) -> None:
         """Count a score.
 
         Args:
             score: The score.
             agent: The agent's name.
-            seconds: How long the evaluation took.
-            lag: How long after the trace was complete it came (s).
+            seconds: The duration of the evaluation.
+            lag: Seconds from the trace's completion to the score.
         """
-        labels = (score.evaluator, self._agent(score.evaluator, agent))
+        labels = (score.evaluator, self._agent_label(score.evaluator, agent))
         self._scores.labels(*labels, score.status).inc()
-        self._took.labels(score.evaluator).observe(seconds)
+        self._evaluation_seconds.labels(score.evaluator).observe(seconds)
         self._lag.labels(score.evaluator).observe(lag)
         if score.score is not None:
             self._values.labels(*labels).observe(score.score)
         if score.passed is not None:
             self._verdicts.labels(*labels, str(score.passed).lower()).inc()
         if score.passed is not None or score.status == "error":
-            # As everywhere: a run on which the evaluator failed did not pass.
+            # As in reports, a run on which the evaluator failed does not count as passed.
             recent = self._recent.setdefault(labels, deque(maxlen=_WINDOW))
             recent.append(score.passed is True)
-            self._rate.labels(*labels).set(sum(recent) / len(recent))
+            self._pass_rate.labels(*labels).set(sum(recent) / len(recent))
 
-    def paid(self, evaluator: str, cost: float) -> None:
-        """Count what an evaluation cost (US dollars)."""
+    def count_cost(self, evaluator: str, cost: float) -> None:
+        """Count the cost of an evaluation in US dollars."""
         if cost > 0:
             self._cost.labels(evaluator).inc(cost)
 
-    def scoring(
+    def update_scoring(
         self,
         *,
         open_traces: int,
@@ -201,179 +171,84 @@ class Metrics:
         reloads: int,
         failures: int,
     ) -> None:
-        """Take over how live scoring stands."""
+        """Update the metrics about the state of live scoring.
+
+        Args:
+            open_traces: The number of traces that are not complete.
+            oldest: The age of the oldest of them (s).
+            to_judge: The number of waiting trajectories by evaluator.
+            put_off: The number of evaluations to retry later.
+            config_error: Whether oteval.yaml is invalid.
+            reloads: How often oteval.yaml was loaded again.
+            failures: How often it was invalid then.
+        """
         self._gauges["open_traces"].set(open_traces)
         self._gauges["oldest_open_trace_seconds"].set(oldest)
         self._gauges["put_off"].set(put_off)
         self._gauges["config_ok"].set(not config_error)
         for name, count in to_judge.items():
             self._to_judge.labels(name).set(count)
-        self._count("config_reloads", reloads)
-        self._count("config_failures", failures)
+        self._count_up_to("config_reloads", reloads)
+        self._count_up_to("config_failures", failures)
 
-    def forwarding(self, state: Mapping[str, Any]) -> None:
-        """Take over how forwarding stands: `Forwarder.state`."""
-        self.follow_forward()
+    def update_forward(self, state: Mapping[str, Any]) -> None:
+        """Update the metrics about forwarding from `Forwarder.state`."""
+        self.register_forward()
         self._gauges["forward_held_spans"].set(state["held_spans"])
         self._gauges["forward_oldest_seconds"].set(state["oldest_seconds"])
         self._gauges["forward_quota_bytes"].set(state["quota"])
-        self._count("forward_sent_spans", state["sent"])
-        self._count("forward_rejected_spans", state["rejected"])
-        self._count("forward_looped_spans", state["looped"])
-        self._queue("forward", state)
+        self._count_up_to("forward_sent_spans", state["sent"])
+        self._count_up_to("forward_rejected_spans", state["rejected"])
+        self._count_up_to("forward_looped_spans", state["looped"])
+        self._update_queue("forward", state)
 
-    def emitting(self, state: Mapping[str, Any]) -> None:
-        """Take over how the log events stand: `Events.state`."""
-        self.follow_events()
-        self._count("events_sent", state["sent"])
-        self._count("events_rejected", state["rejected"])
-        self._queue("events", state)
-
-    def _queue(self, name: str, state: Mapping[str, Any]) -> None:
-        for figure in ("waiting_requests", "bytes", "failing_seconds", "refused_kept"):
-            self._gauges[f"{name}_{figure}"].set(state[figure])
-        self._gauges[f"{name}_ok"].set(state["error"] is None)
-        self._count(f"{name}_refused", state["refused"])
-        for status, count in state["failures"].items():
-            grown = count - self._counted.get((f"{name}_failures", status), 0)
-            self._counted[f"{name}_failures", status] = count
-            self._failures[name].labels(status).inc(grown)
+    def update_events(self, state: Mapping[str, Any]) -> None:
+        """Update the metrics about log events from `EventExporter.state`."""
+        self.register_events()
+        self._count_up_to("events_sent", state["sent"])
+        self._count_up_to("events_rejected", state["rejected"])
+        self._update_queue("events", state)
 
     def text(self) -> bytes:
-        """Return all as Prometheus reads it."""
+        """Return all metrics in Prometheus' text format."""
         return bytes(generate_latest(self.registry))
 
-    def _agent(self, evaluator: str, agent: str) -> str:
+    def _register_endpoint(
+        self, name: str, gauges: Mapping[str, str], counters: Mapping[str, str]
+    ) -> None:
+        if name in self._failures:
+            return
+        self._register(gauges, counters)
+        self._gauges[f"{name}_ok"].set(1)
+        self._failures[name] = Counter(
+            f"oteval_{name}_failures", "Failed attempts.", ("status",), registry=self.registry
+        )
+
+    def _register(self, gauges: Mapping[str, str], counters: Mapping[str, str]) -> None:
+        for name, text in gauges.items():
+            self._gauges[name] = Gauge(f"oteval_{name}", text, registry=self.registry)
+        for name, text in counters.items():
+            self._counters[name] = Counter(f"oteval_{name}", text, registry=self.registry)
+
+    def _update_queue(self, name: str, state: Mapping[str, Any]) -> None:
+        for key in ("waiting_requests", "bytes", "failing_seconds", "refused_kept"):
+            self._gauges[f"{name}_{key}"].set(state[key])
+        self._gauges[f"{name}_ok"].set(state["error"] is None)
+        self._count_up_to(f"{name}_refused", state["refused"])
+        for status, count in state["failures"].items():
+            growth = count - self._totals.get((f"{name}_failures", status), 0)
+            self._totals[f"{name}_failures", status] = count
+            self._failures[name].labels(status).inc(growth)
+
+    def _count_up_to(self, name: str, total: float) -> None:
+        """Increase a counter to a total that someone else counts."""
+        growth = total - self._totals.get((name, ""), 0)
+        self._totals[name, ""] = total
+        self._counters[name].inc(max(0, growth))
+
+    def _agent_label(self, evaluator: str, agent: str) -> str:
         known = self._agents.setdefault(evaluator, set())
-        if agent not in known and len(known) >= _MOST_AGENTS:
+        if agent not in known and len(known) >= _MAX_AGENTS:
             return "other"
         known.add(agent)
         return agent
-
-    def _count(self, name: str, total: float) -> None:
-        """Bring a counter to a total that only grows."""
-        grown = total - self._counted.get((name, ""), 0)
-        self._counted[name, ""] = total
-        self._counters[name].inc(max(0, grown))
-
-
-def otlp_request(
-    registry: CollectorRegistry, now: int, service: str = "oteval"
-) -> ExportMetricsServiceRequest:
-    """Return a registry's metrics as an OTLP request.
-
-    Args:
-        registry: The registry.
-        now: The time (ns).
-        service: The ``service.name`` of the resource.
-    """
-    found = [metric for family in registry.collect() for metric in _metrics(family, now)]
-    scoped = otlp.ScopeMetrics(scope=InstrumentationScope(name=OWN_SCOPE), metrics=found)
-    resource = Resource(attributes=key_values({"service.name": service}))
-    return ExportMetricsServiceRequest(
-        resource_metrics=[otlp.ResourceMetrics(resource=resource, scope_metrics=[scoped])]
-    )
-
-
-def _metrics(family: Any, now: int) -> Iterator[otlp.Metric]:
-    name, about = family.name, family.documentation
-    if family.type == "counter":
-        began = {_labels(s.labels): s.value for s in family.samples if s.name.endswith("_created")}
-        points = [
-            _point(s.labels, s.value, now, began.get(_labels(s.labels)))
-            for s in family.samples
-            if s.name.endswith("_total")
-        ]
-        total = otlp.Sum(data_points=points, is_monotonic=True, aggregation_temporality=_CUMULATIVE)
-        yield otlp.Metric(name=name, description=about, sum=total)
-    elif family.type == "histogram":
-        held = otlp.Histogram(
-            data_points=_histogram_points(family, now), aggregation_temporality=_CUMULATIVE
-        )
-        yield otlp.Metric(name=name, description=about, histogram=held)
-    elif family.type == "gauge":
-        points = [_point(s.labels, s.value, now, None) for s in family.samples]
-        yield otlp.Metric(name=name, description=about, gauge=otlp.Gauge(data_points=points))
-
-
-def _labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, value) for key, value in labels.items() if key != "le"))
-
-
-def _point(
-    labels: Mapping[str, str], value: float, now: int, began: float | None
-) -> otlp.NumberDataPoint:
-    return otlp.NumberDataPoint(
-        attributes=key_values(labels),
-        time_unix_nano=now,
-        start_time_unix_nano=0 if began is None else int(began * 1e9),
-        as_double=value,
-    )
-
-
-def _histogram_points(family: Any, now: int) -> list[otlp.HistogramDataPoint]:
-    points: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
-    for sample in family.samples:
-        point = points.setdefault(_labels(sample.labels), {"bounds": [], "counts": []})
-        kind = sample.name.removeprefix(family.name)
-        if kind == "_bucket":
-            point["bounds"].append(float(sample.labels["le"]))
-            point["counts"].append(int(sample.value))
-        else:
-            point[kind] = sample.value
-    return [_histogram_point(labels, point, now) for labels, point in points.items()]
-
-
-def _histogram_point(
-    labels: tuple[tuple[str, str], ...], point: Mapping[str, Any], now: int
-) -> otlp.HistogramDataPoint:
-    # Prometheus' buckets count all that is smaller, OTLP's only what is between two bounds.
-    counts = [n - before for n, before in zip(point["counts"], [0, *point["counts"]], strict=False)]
-    return otlp.HistogramDataPoint(
-        attributes=key_values(dict(labels)),
-        time_unix_nano=now,
-        start_time_unix_nano=int(point.get("_created", 0) * 1e9),
-        count=sum(counts),
-        sum=point.get("_sum", 0.0),
-        bucket_counts=counts,
-        explicit_bounds=point["bounds"][:-1],
-    )
-
-
-class MetricsExporter:
-    """Sends metrics to an OTLP endpoint now and then, from a thread of its own.
-
-    What cannot be sent is not sent again: the next request holds the same counts and newer ones.
-
-    Args:
-        metrics: The metrics.
-        client: The endpoint.
-        interval: How often (s).
-    """
-
-    def __init__(self, metrics: Metrics, client: OtlpClient, interval: float = 60.0) -> None:
-        self._metrics, self._client, self._interval = metrics, client, interval
-        self._stop = threading.Event()
-        self._has_failed = False
-        self._thread = threading.Thread(target=self._run, name="oteval-metrics", daemon=True)
-        self._thread.start()
-
-    def send(self) -> bool:
-        """Send the metrics as they are now; return whether they were taken."""
-        request = otlp_request(self._metrics.registry, time.time_ns())
-        result = self._client.export("metrics", request.SerializeToString())
-        if not result.is_accepted and not self._has_failed:
-            _log.warning("%s: metrics: %s %s", self._client.url, result.status, result.reason)
-        self._has_failed = not result.is_accepted
-        return result.is_accepted
-
-    def close(self) -> None:
-        """Send once more, and end."""
-        self._stop.set()
-        self._thread.join(timeout=30.0)
-        self._client.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            self.send()
-        self.send()

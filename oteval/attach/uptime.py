@@ -1,4 +1,4 @@
-"""When a process ran, over its restarts: time in which it was down counts against no deadline."""
+"""The times at which a server ran, over its restarts: downtime counts against no deadline."""
 
 from __future__ import annotations
 
@@ -10,43 +10,48 @@ from pathlib import Path
 
 __all__ = ["Uptime"]
 
-_RUN = struct.Struct("<QQ")  # from, to
-# Deadlines reach over few restarts; without the older ones they come a little earlier.
-_KEPT = 100
-_EACH_NS = 250_000_000
+_RUN = struct.Struct("<QQ")  # start, end
+# Deadlines span few restarts; without the older runs, they only pass a little earlier.
+_MAX_RUNS = 100
+_BEAT_NS = 250_000_000
 
 
 class Uptime:
-    """The times in which it ran, in a file whose last entry is brought up to date by `beat`.
+    """The runs of a server, in a file whose last entry `beat` extends.
 
     Args:
-        path: The file; made when it is not there.
+        path: The file; created if it is missing.
         now: The time (ns).
     """
 
     def __init__(self, path: Path, now: int) -> None:
-        before = _read(path)[-_KEPT:]
-        self._downs = _between([*before, (now, now)])
-        self._begun, self._beaten = now, now
-        self._at = len(before) * _RUN.size
+        earlier = _read_runs(path)[-_MAX_RUNS:]
+        self._downtimes = _gaps([*earlier, (now, now)])
+        self._begun, self._last_beat = now, now
+        self._at = len(earlier) * _RUN.size
         self._file = -1
-        # On a full disk nothing is noted: deadlines after the next restart are off by this run.
+        # If the disk is full, deadlines after the next restart are off by this run.
         with suppress(OSError):
-            self._file = _written(path, [*before, (now, now)])
+            self._file = _write_runs(path, [*earlier, (now, now)])
 
     def beat(self, now: int) -> None:
-        """Note that it still runs; often, since what follows the last time counts as down."""
-        if now - self._beaten >= _EACH_NS:
-            self._beaten = now
+        """Note that the server runs. Call it often: the time after the last call is downtime."""
+        if now - self._last_beat >= _BEAT_NS:
+            self._last_beat = now
             with suppress(OSError):
                 os.pwrite(self._file, _RUN.pack(self._begun, now), self._at)
 
     def due(self, since: int, wait: int) -> int:
-        """Return when it has run for so long (ns) since a time (ns), if it goes on running."""
+        """Return when the server will have run for `wait` ns since a time, if it keeps running.
+
+        Args:
+            since: The time (ns).
+            wait: The running time to wait for (ns).
+        """
         until = since + wait
-        if not self._downs or since >= self._downs[-1][1]:
+        if not self._downtimes or since >= self._downtimes[-1][1]:
             return until
-        for begin, end in self._downs:
+        for begin, end in self._downtimes:
             if begin < until and end > since:
                 until += end - max(begin, since)
         return until
@@ -58,7 +63,7 @@ class Uptime:
             os.close(file)
 
 
-def _read(path: Path) -> list[tuple[int, int]]:
+def _read_runs(path: Path) -> list[tuple[int, int]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -67,15 +72,15 @@ def _read(path: Path) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in _RUN.iter_unpack(data[:whole]) if 0 < begin <= end]
 
 
-def _written(path: Path, runs: list[tuple[int, int]]) -> int:
-    """Write a file of runs in place of the old one, and return it opened."""
-    beside = path.with_suffix(".new")
-    beside.write_bytes(b"".join(_RUN.pack(*run) for run in runs))
-    beside.replace(path)
+def _write_runs(path: Path, runs: list[tuple[int, int]]) -> int:
+    """Replace the file of runs, and return its descriptor."""
+    partial = path.with_suffix(".new")
+    partial.write_bytes(b"".join(_RUN.pack(*run) for run in runs))
+    partial.replace(path)
     return os.open(path, os.O_WRONLY)
 
 
-def _between(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the times between runs; none where the clock was set back."""
+def _gaps(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the times between runs, except where the clock was set back."""
     pairs = pairwise(runs)
     return [(end, begin) for (_, end), (begin, _) in pairs if begin > end]

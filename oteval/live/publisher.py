@@ -18,7 +18,8 @@ from ..attach import (
     ScoreDestinations,
     open_client,
 )
-from ..attach.metrics import Metrics, MetricsExporter
+from ..attach.metrics import Metrics
+from ..attach.metrics_exporter import MetricsExporter
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
 from ..store import Store
@@ -61,8 +62,8 @@ class ScorePublisher:
         metrics = self._attach.metrics
         for one in finished:
             lag = max(0, now - one.evaluation.since_ns) / _NS
-            metrics.scored(one.score, one.trajectory.agent, one.seconds, lag)
-            metrics.paid(one.score.evaluator, one.cost)
+            metrics.count_score(one.score, one.trajectory.agent, one.seconds, lag)
+            metrics.count_cost(one.score.evaluator, one.cost)
         try:
             self._attach.scored([(one.score, one.trajectory) for one in finished])
         except OSError as error:
@@ -97,17 +98,17 @@ class ScorePublisher:
         Args:
             oldest_ns: When the first row of the open traces arrived (ns), None when none is open.
             now: The time (ns).
-            values: The keywords of `Metrics.scoring`.
+            values: The keywords of `Metrics.update_scoring`.
         """
         assert self._attach is not None
         metrics = self._attach.metrics
-        metrics.scoring(
+        metrics.update_scoring(
             oldest=0.0 if oldest_ns is None else max(0, now - oldest_ns) / _NS, **values
         )
         if self._attach.forward is not None:
-            metrics.forwarding(self._attach.forward.state())
+            metrics.update_forward(self._attach.forward.state())
         if self._attach.events is not None:
-            metrics.emitting(self._attach.events.state())
+            metrics.update_events(self._attach.events.state())
 
 
 def open_attach(
@@ -133,7 +134,7 @@ def open_attach(
     forward = _forward(config, forward_url)
     attach = ScoreDestinations(Metrics())
     if forward is not None:
-        attach.metrics.follow_forward()
+        attach.metrics.register_forward()
         attach.forward = Forwarder(
             folder / _TRACES,
             _client("forward", forward, environment),
@@ -142,7 +143,7 @@ def open_attach(
             clock=clock,
         )
     if config.events is not None:
-        attach.metrics.follow_events()
+        attach.metrics.register_events()
         client = _client("events", config.events, environment)
         attach.events = EventExporter(folder / _EVENTS, client, version=__version__, clock=clock)
     if config.metrics is not None:

@@ -10,7 +10,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from oteval.attach import HttpClient
-from oteval.attach.metrics import Metrics, MetricsExporter, otlp_request
+from oteval.attach.metrics import Metrics
+from oteval.attach.metrics_exporter import MetricsExporter, otlp_request
 
 from ..make import score
 from .endpoint import Downstream
@@ -19,9 +20,9 @@ from .endpoint import Downstream
 def filled() -> Metrics:
     metrics = Metrics()
     for passed in (True, True, False):
-        metrics.scored(score(passed=passed, score=float(passed)), "refunds", 0.01, 0.2)
-    metrics.scored(score(status="error"), "refunds", 1.0, 2.0)
-    metrics.paid("e", 0.25)
+        metrics.count_score(score(passed=passed, score=float(passed)), "refunds", 0.01, 0.2)
+    metrics.count_score(score(status="error"), "refunds", 1.0, 2.0)
+    metrics.count_cost("e", 0.25)
     return metrics
 
 
@@ -50,7 +51,7 @@ def test_the_names_of_agents_cannot_fill_the_memory() -> None:
     """From the 200th agent on, the others are one."""
     metrics = Metrics()
     for number in range(500):
-        metrics.scored(score(), f"agent {number}", 0.1, 0.1)
+        metrics.count_score(score(), f"agent {number}", 0.1, 0.1)
 
     agents = {labels[0] for name, labels in samples(metrics) if name == "oteval_scores_total"}
 
@@ -76,10 +77,10 @@ def test_forwarding_is_counted_up() -> None:
         "failing_seconds": 7.0,
         "refused_kept": 4,
     }
-    metrics.forwarding(state)
+    metrics.update_forward(state)
     before = samples(metrics)
-    metrics.emitting({**state, "sent": 5})
-    metrics.forwarding(
+    metrics.update_events({**state, "sent": 5})
+    metrics.update_forward(
         {**state, "sent": 9, "failures": {"503": 3}, "error": None, "failing_seconds": 0.0}
     )
 

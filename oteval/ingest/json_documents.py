@@ -17,10 +17,10 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
 from . import clickhouse, incremental_json
+from .byte_stream import ByteStream
 from .containers import WRAPPERS
 from .incremental_json import JsonCursor, MalformedJsonError
 from .otlp import parse_json
-from .tape import Tape
 
 __all__ = ["Document", "UnreadablePart", "documents"]
 
@@ -77,15 +77,15 @@ class UnreadablePart(NamedTuple):
     reason: str
 
 
-def documents(tape: Tape) -> Iterator[Document | UnreadablePart]:
+def documents(stream: ByteStream) -> Iterator[Document | UnreadablePart]:
     """Yield the documents of a text in order, and the parts that cannot be read.
 
     Args:
-        tape: The text, from its beginning.
+        stream: The text, from its beginning.
     """
     while True:
-        number = tape.line
-        line = tape.next_line(LONG_LINE)
+        number = stream.line
+        line = stream.next_line(LONG_LINE)
         if not line:
             return
         text = line.strip().removeprefix(_BOM)
@@ -99,18 +99,18 @@ def documents(tape: Tape) -> Iterator[Document | UnreadablePart]:
         except ValueError:
             pass
         if text.startswith((b"{", b"[")):
-            tape.put_back(line)
-            tape.line = number
-            yield from _value_by_value(tape)
+            stream.put_back(line)
+            stream.line = number
+            yield from _value_by_value(stream)
         else:
             yield UnreadablePart(number, f"{_parse_error(text)}; line skipped")
             if not is_whole:
-                _skip_line(tape)
+                _skip_line(stream)
 
 
-def _value_by_value(tape: Tape) -> Iterator[Document | UnreadablePart]:
+def _value_by_value(stream: ByteStream) -> Iterator[Document | UnreadablePart]:
     """Yield documents in parts, up to the first error or the end of the text."""
-    reader = _DocumentReader(tape.chunk, tape.line)
+    reader = _DocumentReader(stream.chunk, stream.line)
     try:
         for document in reader.documents():
             yield from _encoding_errors(reader)
@@ -118,12 +118,12 @@ def _value_by_value(tape: Tape) -> Iterator[Document | UnreadablePart]:
         yield from _encoding_errors(reader)
     except MalformedJsonError as error:
         yield from _encoding_errors(reader)
-        rest, tape.line = reader.cursor.rest(reader.first_line)
+        rest, stream.line = reader.cursor.rest(reader.first_line)
         if rest is None:
-            _skip_line(tape)
+            _skip_line(stream)
         else:
-            tape.put_back(rest)
-        yield _unreadable(error, reader, _skip_to_document(tape))
+            stream.put_back(rest)
+        yield _unreadable(error, reader, _skip_to_document(stream))
 
 
 def _encoding_errors(reader: _DocumentReader) -> Iterator[UnreadablePart]:
@@ -144,26 +144,26 @@ def _unreadable(error: MalformedJsonError, reader: _DocumentReader, last: int) -
     return UnreadablePart(line, f"{reason}; {skipped} skipped")
 
 
-def _skip_to_document(tape: Tape) -> int:
+def _skip_to_document(stream: ByteStream) -> int:
     """Skip the lines that do not begin a document; return the number of the last one skipped."""
-    last = tape.line - 1
+    last = stream.line - 1
     while True:
-        number = tape.line
-        line = tape.next_line(LONG_LINE)
+        number = stream.line
+        line = stream.next_line(LONG_LINE)
         if not line:
             return last
         if line.removeprefix(_BOM).startswith((b"{", b"[")):
-            tape.put_back(line)
-            tape.line = number
+            stream.put_back(line)
+            stream.line = number
             return last
         if not line.endswith(b"\n"):
-            _skip_line(tape)
+            _skip_line(stream)
         last = number
 
 
-def _skip_line(tape: Tape) -> None:
-    number = tape.line
-    while tape.line == number and tape.next_line(LONG_LINE):
+def _skip_line(stream: ByteStream) -> None:
+    number = stream.line
+    while stream.line == number and stream.next_line(LONG_LINE):
         pass
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from oteval.errors import InputError
 
+from .byte_stream import ByteStream
 from .compression import ZSTD_MAGIC, unzstd
 from .otlp import Decoded, decode_json, decode_protobuf, parse_json
-from .tape import Tape
 
 __all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream", "read_varint"]
 
@@ -67,10 +67,10 @@ def is_message(head: bytes, size: int = MAX_MESSAGE) -> bool:
     return True
 
 
-def read_stream(tape: Tape) -> Iterator[Decoded | str]:
+def read_stream(stream: ByteStream) -> Iterator[Decoded | str]:
     """Yield the content of each message of a stream, and a line for each that cannot be read."""
-    while prefix := tape.take(4):
-        offset = tape.offset - len(prefix)
+    while prefix := stream.take(4):
+        offset = stream.offset - len(prefix)
         size = int.from_bytes(prefix, "big")
         if len(prefix) < 4:
             yield f"the file ends within a message's length at byte {offset}"
@@ -78,7 +78,7 @@ def read_stream(tape: Tape) -> Iterator[Decoded | str]:
         if size > MAX_MESSAGE:
             yield f"a message of {size} bytes at byte {offset} is too long; the rest is skipped"
             return
-        data = tape.take(size)
+        data = stream.take(size)
         if len(data) < size:
             yield from _truncated(data, f"the message at byte {offset} is cut")
             return
@@ -88,11 +88,11 @@ def read_stream(tape: Tape) -> Iterator[Decoded | str]:
             yield f"the message at byte {offset} cannot be read ({error}); message skipped"
 
 
-def read_message(tape: Tape) -> Iterator[Decoded | str]:
+def read_message(stream: ByteStream) -> Iterator[Decoded | str]:
     """Yield the content of one message entry by entry, and a line for each unreadable entry."""
-    while tag := tape.take(1):
-        offset = tape.offset - 1
-        prefix = tape.head(10)
+    while tag := stream.take(1):
+        offset = stream.offset - 1
+        prefix = stream.head(10)
         size, used = read_varint(prefix, 0)
         if tag[0] != _ENTRY:
             yield f"no OTLP entry begins at byte {offset}; the rest is skipped"
@@ -100,7 +100,7 @@ def read_message(tape: Tape) -> Iterator[Decoded | str]:
         if size is None or size > MAX_MESSAGE:
             yield f"the entry at byte {offset} is cut or too long; the rest is skipped"
             return
-        data = tag + tape.take(used + size)
+        data = tag + stream.take(used + size)
         if len(data) < 1 + used + size:
             yield from _truncated(data, f"the message is cut in the entry at byte {offset}")
             return

@@ -23,10 +23,10 @@ from oteval.errors import InputError
 from oteval.model import LogRecord, ScoredRun, Span
 
 from . import json_documents, parquet, protobuf_stream
+from .byte_stream import ByteStream
 from .compression import Readable, Source
 from .containers import decode
 from .otlp import Decoded
-from .tape import Tape
 
 __all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
 
@@ -193,21 +193,21 @@ def _items(
     source: Source, name: str, tables: Sequence[parquet.Table]
 ) -> Iterator[Decoded | Problem]:
     """Yield the content of a file; each of `Decoded.problems` also as a `Problem`."""
-    tape = Tape(source.read)
-    head = tape.head(_HEAD)
+    stream = ByteStream(source.read)
+    head = stream.head(_HEAD)
     text = head.removeprefix(_BOM).lstrip(_SPACE)
     if not text and len(head) < _HEAD:
         if source.fault:
             raise InputError(f"{name}: {source.fault}, and nothing could be decompressed")
         raise InputError(f"{name}: the file {'contains only white space' if head else 'is empty'}")
     if head.startswith(parquet.MAGIC) and not _is_json(head):
-        yield from _parquet_items(source, tape, name, tables)
+        yield from _parquet_items(source, stream, name, tables)
     elif protobuf_stream.is_stream(head):
-        yield from _protobuf_items(protobuf_stream.read_stream(tape), name)
+        yield from _protobuf_items(protobuf_stream.read_stream(stream), name)
     elif protobuf_stream.is_message(head) and not text.startswith((b"{", b"[")):
-        yield from _protobuf_items(protobuf_stream.read_message(tape), name)
+        yield from _protobuf_items(protobuf_stream.read_message(stream), name)
     elif _is_json(head):
-        yield from _json_items(tape, name)
+        yield from _json_items(stream, name)
     else:
         raise InputError(f"{name}: {_described(text)} cannot be read; {_SUPPORTED}")
     if source.fault:
@@ -215,9 +215,9 @@ def _items(
 
 
 def _parquet_items(
-    source: Source, tape: Tape, name: str, tables: Sequence[parquet.Table]
+    source: Source, stream: ByteStream, name: str, tables: Sequence[parquet.Table]
 ) -> Iterator[Decoded | Problem]:
-    with _random_access(source, tape) as file:
+    with _random_access(source, stream) as file:
         size = file.seek(0, 2)
         file.seek(0)
         try:
@@ -231,14 +231,14 @@ def _parquet_items(
 
 
 @contextmanager
-def _random_access(source: Source, tape: Tape) -> Iterator[BinaryIO]:
+def _random_access(source: Source, stream: ByteStream) -> Iterator[BinaryIO]:
     """Open a seekable file: the original, or a temporary copy of a stream or compressed file."""
     original = source.original()
     if original is not None:
         yield original
         return
     with TemporaryFile() as copy:
-        while data := tape.chunk():
+        while data := stream.chunk():
             copy.write(data)
         yield copy
 
@@ -250,8 +250,8 @@ def _is_json(head: bytes) -> bool:
     return bool(_DOCUMENT_LINE.search(head))
 
 
-def _json_items(tape: Tape, name: str) -> Iterator[Decoded | Problem]:
-    for item in json_documents.documents(tape):
+def _json_items(stream: ByteStream, name: str) -> Iterator[Decoded | Problem]:
+    for item in json_documents.documents(stream):
         if isinstance(item, json_documents.UnreadablePart):
             yield Problem(name, item.line, item.reason)
             continue

@@ -1,22 +1,25 @@
-"""A stream of bytes that can be read by line, by count or by chunk, and put back.
+"""A stream of bytes to read by line, by size or by chunk; bytes can be put back into it.
 
-Lines end with a newline and are numbered from 1; a Windows line end is a newline after a
-carriage return, which readers strip.
+Lines end with a newline and are numbered from 1. The carriage return of a Windows line end stays
+in the line; readers strip it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Tape"]
+__all__ = ["ByteStream"]
 
 
-class Tape:
-    """The bytes that `read` returns chunk by chunk, until it returns b"".
+class ByteStream:
+    """A stream over a function that returns chunks.
+
+    Args:
+        read: Returns the next chunk, b"" at the end.
 
     Attributes:
-        line: The number of the line in which the next byte is, as long as only lines are read.
-        offset: How many bytes were taken so far.
+        line: The number of the line that the next byte is in, as long as only lines are read.
+        offset: The number of bytes read so far.
     """
 
     def __init__(self, read: Callable[[], bytes]) -> None:
@@ -27,13 +30,13 @@ class Tape:
         self._at = 0
 
     def head(self, size: int) -> bytes:
-        """Return the next `size` bytes, or less at the end, without taking them."""
+        """Return the next `size` bytes, or fewer at the end, without consuming them."""
         if self._at + size > len(self._buffer):
             self.put_back(self.take(size))
         return self._buffer[self._at : self._at + size]
 
     def take(self, size: int) -> bytes:
-        """Return the next `size` bytes, or less at the end."""
+        """Return the next `size` bytes, or fewer at the end."""
         parts = []
         missing = size
         while missing > 0 and self._fill():
@@ -44,7 +47,7 @@ class Tape:
         return b"".join(parts)
 
     def chunk(self) -> bytes:
-        """Return some more bytes, b"" at the end."""
+        """Return the rest of the current chunk or the next one, b"" at the end."""
         if not self._fill():
             return b""
         data = self._buffer[self._at :]
@@ -55,8 +58,8 @@ class Tape:
         """Return the next line with its newline, b"" at the end.
 
         Args:
-            limit: Of a line with more bytes, about the first `limit` are returned, without a
-                newline; the next call goes on from there.
+            limit: Bytes from which on a line is returned in parts: this call returns about the
+                first `limit` bytes without a newline, and the next call continues from there.
         """
         parts = []
         size = 0
@@ -72,7 +75,7 @@ class Tape:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def put_back(self, data: bytes) -> None:
-        """Make `data` what is read next."""
+        """Put bytes back, to be read next."""
         self._buffer = data + self._buffer[self._at :] if data else self._buffer[self._at :]
         self._at = 0
         self.offset -= len(data)
@@ -82,7 +85,7 @@ class Tape:
         self.offset += size
 
     def _fill(self) -> bool:
-        """Make sure that a byte is at hand; False at the end."""
+        """Fill the buffer if it is empty; return False at the end."""
         if self._at >= len(self._buffer):
             self._buffer = self._read()
             self._at = 0

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the help texts of the commands; a test holds it current.
+"""Write docs/cli.md from the help texts of the commands; a test keeps it current.
 
 Run it as ``python -m scripts.make_cli_docs``.
 """
@@ -25,7 +25,7 @@ def commands(command: click.Command, path: str) -> list[tuple[str, click.Command
 
 def page() -> str:
     """Return the page."""
-    parts = ["# Commands", "", "What `--help` says, for every command.", ""]
+    parts = ["# Commands", "", "The `--help` text of every command.", ""]
     for path, command in commands(cli, "oteval"):
         context = click.Context(command, info_name=path, terminal_width=100, **cli.context_settings)
         parts += [f"## {path}", "", "```", command.get_help(context).rstrip(), "```", ""]

@@ -1,8 +1,8 @@
-"""The ``oteval`` command: arguments only; the work is in `oteval.pipeline`.
+"""The ``oteval`` command. It parses arguments; `oteval.pipeline` does the work.
 
 Exit status: 0 all gates passed; 1 a gate or comparison failed; 2 usage, configuration or
-infrastructure error; 3 nothing, or less than was asked for, could be evaluated. Results go to
-standard output, everything else to standard error.
+infrastructure error; 3 too little could be evaluated. Results go to standard output, everything
+else to standard error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from .. import __version__
 from ..errors import NothingEvaluated, OtevalError
 from .common import warn
-from .comparing import compare, pairwise
+from .compare import compare, pairwise
 from .config import config
 from .dataset import dataset
 from .delete import audit, delete
@@ -42,7 +42,7 @@ __all__ = ["cli", "main"]
 def cli(debug: bool) -> None:
     """Score what agents really did, from the OpenTelemetry traces they already emit.
 
-    Begin with `oteval demo`; it needs no server and no key. With traces of your own:
+    Start with `oteval demo`, which needs neither a server nor a key. For your own traces:
     `oteval ingest FILE`, `oteval trajectories`, `oteval show ID`, `oteval score -c oteval.yaml`.
     """
     del debug
@@ -57,12 +57,12 @@ for _command in (
     cli.add_command(_command)
 
 
-# What a shell reports of a program that was ended by the signal.
-_STOPPED, _BROKEN_PIPE = 130, 141
+# The exit statuses that a shell reports for SIGINT and SIGPIPE.
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 def main() -> None:
-    """Run the command; every expected error is one line and an exit status."""
+    """Run the command; an expected error is one line and an exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -75,9 +75,9 @@ def _status(debug: bool) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        return _fail("stopped; what was done until then is kept", _STOPPED)
+        return _fail("interrupted; finished work is kept", _INTERRUPTED)
     except (BrokenPipeError, SystemExit):
-        # The reader, such as `head`, has had enough; click makes the one of the other.
+        # The reader, such as `head`, closed the pipe; click turns the first into the second.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except click.ClickException as error:

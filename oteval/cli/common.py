@@ -1,4 +1,4 @@
-"""What the commands share: the database, the filters, the consoles."""
+"""Options, filters and output that several commands share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 from ..jsontext import dumps
 from ..pipeline import refresh
 from ..selection import Selection, parse_condition
@@ -36,22 +37,23 @@ __all__ = [
     "select",
     "time_of",
     "warn",
+    "write_report",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Progressed(Protocol):
-    """Says how far something is."""
+class ProgressCallback(Protocol):
+    """Updates a progress bar."""
 
     def __call__(self, done: int, total: int | None, note: str = "") -> None:
-        """Show how much is done, of how much, and more."""
+        """Show the work done, the total if known, and a note."""
         ...
 
 
-# A table has no more lines unless it is asked for them; --json has all.
+# Tables are limited to this many rows; --json is not.
 TABLE_ROWS = 1000
-# Piped, a table is as wide as most of them need to be.
+# The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
 _AGO = re.compile(r"(\d+)\s*([smhdw])$")
@@ -66,40 +68,42 @@ db_option = click.option(
     show_envvar=True,
     help="The database file.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line."
+)
 
 _FILTERS = (
-    click.option(
-        "--since", help="Runs from this time on: 2026-11-20, 2026-11-20T08:00, or 2h ago."
-    ),
+    click.option("--since", help="Runs since this time: 2026-11-20, 2026-11-20T08:00, or 2h ago."),
     click.option("--until", help="Runs before this time."),
     click.option("--service", multiple=True, help="Runs of this service; may be repeated."),
     click.option("--agent", multiple=True, help="Runs of this agent; may be repeated."),
-    click.option("--conversation", multiple=True, help="Runs of this conversation."),
-    click.option("--model", multiple=True, help="Runs answered by this model."),
+    click.option(
+        "--conversation", multiple=True, help="Runs of this conversation; may be repeated."
+    ),
+    click.option("--model", multiple=True, help="Runs answered by this model; may be repeated."),
     click.option(
         "--where",
         multiple=True,
         metavar="FIELD OP VALUE",
-        help="Runs of which this holds: errors>0, tool=refund, gap=redacted, "
-        "attributes.user.id=u1; OP is = != ~ > < >= <=. May be repeated.",
+        help="Runs that meet this condition: errors>0, tool=refund, gap=redacted, "
+        "attributes.user.id=u1. OP is = != ~ > < >= <=. May be repeated.",
     ),
-    click.option("--limit", type=click.IntRange(min=1), help="The latest N runs only."),
+    click.option("--limit", type=click.IntRange(min=1), help="Only the latest N runs."),
 )
 
 
 def filters(command: Command) -> Command:
-    """Give a command the filters; it takes them as keywords and hands them to `select`."""
+    """Add the filter options to a command, which passes them to `select` as keywords."""
     for option in reversed(_FILTERS):
         command = option(command)
     return command
 
 
 def select(**given: Any) -> Selection:
-    """Return the selection that the filters spell out.
+    """Return the selection that filter options describe.
 
     Raises:
-        ConfigError: One of them cannot be understood.
+        ConfigError: An option cannot be parsed.
     """
     return Selection(
         since_ns=time_of(given.get("since"), "--since"),
@@ -114,7 +118,7 @@ def select(**given: Any) -> Selection:
 
 
 def time_of(text: str | None, option: str) -> int | None:
-    """Return a time in nanoseconds: an ISO date or time (UTC unless it says), or how long ago."""
+    """Return a time in nanoseconds, from an ISO date or time (UTC by default) or an age ("2h")."""
     if not text:
         return None
     ago = _AGO.match(text.removesuffix(" ago").strip())
@@ -125,13 +129,13 @@ def time_of(text: str | None, option: str) -> int | None:
             when = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{option} {text!r}: write a date, 2026-11-20T08:00, or how long ago, 2h"
+            f"{option} {text!r}: write a date, a time (2026-11-20T08:00) or an age (2h)"
         ) from None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return (when - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-class _Trimming(RenderHook):
+class _TrimTrailingSpaces(RenderHook):
     """Prints lines without trailing spaces."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
@@ -139,17 +143,17 @@ class _Trimming(RenderHook):
 
 
 def out() -> Console:
-    """Return the console of results: as wide as the terminal, or as COLUMNS; piped, else 200."""
+    """Return the console for results, as wide as COLUMNS, the terminal, or 200 for a pipe."""
     columns = os.environ.get("COLUMNS", "")
     given = int(columns) if re.fullmatch(r"0*[1-9][0-9]{0,5}", columns, re.ASCII) else None
     width = given or (None if sys.stdout.isatty() else _PIPED_WIDTH)
     console = Console(width=width)
-    console.push_render_hook(_Trimming())
+    console.push_render_hook(_TrimTrailingSpaces())
     return console
 
 
 def now_ns() -> int:
-    """Return the time by which ages are shown; tests set it."""
+    """Return the current time, from which ages are computed; tests replace it."""
     return time.time_ns()
 
 
@@ -158,13 +162,34 @@ def _err() -> Console:
 
 
 def warn(message: str) -> None:
-    """Print a line beside the results."""
+    """Print a line to standard error."""
     click.echo(f"oteval: {one_line(message)}", err=True)
 
 
 def say(message: str) -> None:
-    """Print a line of results."""
+    """Print a line to standard output."""
     click.echo(printable(message))
+
+
+def write_report(path: str | None, content: Callable[[], str]) -> None:
+    """Write a report if a path is given; the file appears whole or not at all.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    if path is None:
+        return
+    text, target = content(), Path(path)
+    is_device = target.exists() and not target.is_file()
+    partial = target if is_device else target.with_name(f"{target.name}.partial")
+    try:
+        partial.write_text(text, "utf-8", newline="\n")
+        if not is_device:
+            partial.replace(target)
+    except OSError as error:
+        if not is_device:
+            partial.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def print_json(value: Any) -> None:
@@ -173,12 +198,15 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress(text: str, unit: str = "") -> Iterator[Progressed]:
-    """Show a bar on standard error while something goes on, when people are watching.
+def progress(text: str, unit: str = "") -> Iterator[ProgressCallback]:
+    """Show a progress bar on standard error if it is a terminal.
+
+    Args:
+        text: The description.
+        unit: The unit of the counts.
 
     Yields:
-        A function to call with how much is done, how much there is, if that is known, and
-        perhaps more to say of it.
+        The function that updates the bar.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -201,14 +229,14 @@ def progress(text: str, unit: str = "") -> Iterator[Progressed]:
 
 @contextmanager
 def open_store(path: str, *, create: bool = False) -> Iterator[Store]:
-    """Open the database, its trajectories up to date.
+    """Open the database and bring its trajectories up to date.
 
     Args:
-        path: Its file.
-        create: Whether to make it when it is not there.
+        path: The file.
+        create: Whether to create a missing file.
     """
     with Store(path, create=create) as store:
-        # A running server reconstructs by itself.
+        # A running server reconstructs trajectories itself.
         if not store.is_served and store.pending.count():
             with progress("reconstructing", " traces") as update:
                 refresh(store, update)

@@ -1,4 +1,4 @@
-"""``oteval config``: check oteval.yaml, print its JSON schema."""
+"""``oteval config``: check oteval.yaml, and print its JSON schema."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["config"]
 
 @click.group()
 def config() -> None:
-    """Check oteval.yaml, or print its schema."""
+    """Check oteval.yaml, or print its JSON schema."""
 
 
 @config.command()
 @click.argument("path", default=DEFAULT_PATH)
 @db_option
 def check(path: str, db: str) -> int:
-    """Check a configuration, its references and functions; a fault is named with its line."""
+    """Check a configuration with its references and functions; errors name the line."""
     found = load_config(path)
     with Store(db if Path(db).exists() else MEMORY) as store:
         prepared = prepare(found, store, Path(path).parent)

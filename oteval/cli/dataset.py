@@ -1,4 +1,4 @@
-"""``oteval dataset``: the examples that experiments run on."""
+"""``oteval dataset``: the examples of experiments."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["dataset"]
 
 @click.group()
 def dataset() -> None:
-    """Keep datasets, list them, show them."""
+    """Add, list and show datasets."""
 
 
 @dataset.command()
 @click.argument("name")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--references", is_flag=True, help="The references of the database, in place of FILE."
+    "--references", is_flag=True, help="Use the references of the database instead of FILE."
 )
-@click.option("--reference", multiple=True, help="This reference; may be repeated.")
+@click.option("--reference", multiple=True, help="Use this reference; may be repeated.")
 @db_option
 @filters
 def add(
@@ -38,11 +38,11 @@ def add(
     db: str,
     **given: Any,
 ) -> int:
-    """Keep examples as a dataset: of a JSON-lines FILE, of references, or of trajectories.
+    """Add a dataset made from a JSON-lines FILE, from references, or from trajectories.
 
-    A line of FILE has `inputs` and perhaps `reference_outputs`, `id` and `metadata`; or
-    `messages`, a whole conversation. Without FILE, the stored trajectories that the filters
-    choose. Equal content is the same version.
+    A line of FILE has `inputs` and optionally `reference_outputs`, `id` and `metadata`; or
+    `messages`, a whole conversation. Without FILE, the examples come from the stored trajectories
+    that the filters select. Equal content has the same version.
     """
     if file is not None and (references or reference):
         raise click.UsageError("give FILE or references, not both")
@@ -54,7 +54,7 @@ def add(
         else:
             found = dataset_from_trajectories(store.trajectories.read(select(**given)), name)
         is_new = store.datasets.add(found)
-    state = "kept" if is_new else "was there already"
+    state = "added" if is_new else "exists already"
     examples = counted(len(found.examples), "example")
     say(f"dataset {name}@{found.version}: {examples}, {state}")
     return 0
@@ -64,7 +64,7 @@ def add(
 @db_option
 @json_option
 def list_(db: str, as_json: bool) -> int:
-    """List the datasets, every version of them."""
+    """List all versions of all datasets."""
     with open_store(db) as store:
         rows = store.datasets.list()
     if as_json:
@@ -80,7 +80,7 @@ def list_(db: str, as_json: bool) -> int:
 @click.argument("name", metavar="NAME[@VERSION]")
 @db_option
 def show(name: str, db: str) -> int:
-    """Print a dataset's examples, one JSON object a line: a FILE for `oteval dataset add`."""
+    """Print a dataset as JSON lines, which `oteval dataset add` reads."""
     with open_store(db) as store:
         title, _, version = name.partition("@")
         found = store.datasets.get(title, version or None)

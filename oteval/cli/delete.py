@@ -1,4 +1,4 @@
-"""``oteval delete`` and ``oteval audit``: remove traces for good, and see who did."""
+"""``oteval delete`` and ``oteval audit``: delete traces, and list deletions."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ __all__ = ["audit", "delete"]
 
 
 @click.command()
-@click.option("--trace", multiple=True, metavar="ID", help="This trace; may be repeated.")
+@click.option("--trace", multiple=True, metavar="ID", help="Delete this trace; may be repeated.")
 @db_option
 @filters
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="List the traces without deleting them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def delete(
     trace: tuple[str, ...], db: str, dry_run: bool, yes: bool, as_json: bool, **given: Any
 ) -> int:
-    """Delete traces with everything that was made of them.
+    """Delete traces with everything derived from them.
 
-    Their spans, log records, trajectories, scores, labels, cached judgements and archived rows are
-    removed, and the audit log says so. --conversation takes all traces of a conversation; the
-    other filters take the traces of the runs that they choose. Later turns of a chat repeat
-    earlier ones in their own spans, so delete a person's chat by --conversation and not by --trace.
+    This deletes their spans, log records, trajectories, scores, labels, cached judgements and
+    archived rows, and records the deletion in the audit log. --conversation selects all traces of
+    a conversation; the other filters select the traces of the matching runs. Later turns of a chat
+    repeat earlier ones in their own spans, so delete a person's chat by --conversation, not by
+    --trace.
 
-    Deleted rows occupy the file until `oteval compact`; backups and what was forwarded elsewhere
-    keep what they have.
+    Deleted rows occupy the file until `oteval compact`. Backups and forwarded copies keep their
+    data.
     """
     conversations = tuple(given.pop("conversation", ()) or ())
     chosen = {name: value for name, value in given.items() if value}
     selection = selection_of(**given) if chosen else None
     if selection == EVERYTHING or not (trace or conversations or selection):
-        raise ConfigError("say what to delete: --trace, --conversation, --where or another filter")
+        raise ConfigError("nothing selected: give --trace, --conversation or another filter")
     asked = {"trace": list(trace), "conversation": list(conversations), **chosen}
     asked = {name: value for name, value in asked.items() if value}
     with open_store(db) as store:
         plan = plan_deletion(
             store,
-            trace_ids=[_whole(store, one) for one in trace],
+            trace_ids=[_full_id(store, one) for one in trace],
             conversations=conversations,
             selection=selection,
         )
         if dry_run or not plan.traces:
-            _say_planned(plan, as_json)
+            _print_plan(plan, as_json)
             return 0
         if not yes:
             _confirm(plan)
@@ -76,27 +77,27 @@ def delete(
         print_json({"deleted": asdict(done), "copies": dict(plan.copies)})
     else:
         out().print(deleted_text(done))
-    _say_remains(plan, unlinked)
+    _warn_remaining(plan, unlinked)
     return 0
 
 
-def _whole(store: Store, beginning: str) -> str:
-    """Return the id of the one trace that begins with a text.
+def _full_id(store: Store, prefix: str) -> str:
+    """Return the id of the only trace whose id starts with a prefix.
 
     Raises:
-        NotFound: There is none, or several.
+        NotFound: No trace, or more than one, has the prefix.
     """
-    found = store.deletion.traces_named(beginning)
-    if beginning in found:
-        return beginning
+    found = store.deletion.traces_named(prefix)
+    if prefix in found:
+        return prefix
     if len(found) == 1:
         return found[0]
     if found:
-        raise NotFound(f"--trace {beginning!r} is ambiguous: {', '.join(found)}")
-    raise NotFound(f"--trace {beginning!r}: no such trace")
+        raise NotFound(f"--trace {prefix!r} is ambiguous: {', '.join(found)}")
+    raise NotFound(f"--trace {prefix!r}: no such trace")
 
 
-def _say_planned(plan: DeletionPlan, as_json: bool) -> None:
+def _print_plan(plan: DeletionPlan, as_json: bool) -> None:
     if as_json:
         print_json({"traces": list(plan.traces), "copies": dict(plan.copies)})
         return
@@ -116,20 +117,20 @@ def _confirm(plan: DeletionPlan) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _say_remains(plan: DeletionPlan, unlinked: int) -> None:
-    for what, count in plan.copies.items():
+def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
+    for kind, count in plan.copies.items():
         if count:
-            warn(f"{counted(count, what.removesuffix('s'))} made from these runs keep their copies")
+            warn(f"{counted(count, kind.removesuffix('s'))} made from these runs keep their copies")
     if plan.neighbours:
         others = counted(len(plan.neighbours), "other trace")
-        warn(f"{others} of the same conversations may repeat what was said")
+        warn(f"{others} of the same conversations may repeat their content")
     if unlinked:
         warn(f"{counted(unlinked, 'cached judgement')} not linked to a run: kept")
     warn("run `oteval compact` to erase the deleted rows from the file")
 
 
 def _actor() -> str:
-    """Return the user of this machine who runs the command."""
+    """Return the name of the user who runs the command."""
     with suppress(OSError, KeyError):
         return getpass.getuser()
     return f"uid {os.getuid()}"
@@ -139,7 +140,7 @@ def _actor() -> str:
 @db_option
 @json_option
 def audit(db: str, as_json: bool) -> int:
-    """List deletions: when, who, what was chosen, and how much was deleted."""
+    """List deletions: the time, the user, the selection and the number of rows."""
     with Store(db, create=False) as store:
         entries = store.audit.entries()
     if as_json:

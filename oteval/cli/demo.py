@@ -1,4 +1,4 @@
-"""``oteval demo``: the whole way on bundled traces."""
+"""``oteval demo``: every step on bundled traces."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ __all__ = ["demo"]
     default="oteval-demo",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to put the traces, the configuration and the database.",
+    help="The folder for the traces, the configuration and the database.",
 )
 def demo(folder: Path) -> int:
-    """Show the whole way on bundled traces: no server, no key, a few seconds.
+    """Load, reconstruct and score bundled traces, without a server or a key.
 
-    Five runs of one refund agent, each traced by another framework, are loaded, reconstructed,
-    matched against a reference and scored. Everything is left in a folder to play with.
+    Five runs of a refund agent, each traced by a different framework, are loaded, reconstructed,
+    matched against a reference and scored in a few seconds. All files stay in a folder to explore.
     """
     console = out()
     _copy(folder)
@@ -56,7 +56,7 @@ def demo(folder: Path) -> int:
 
 
 def _copy(folder: Path) -> None:
-    """Copy what is bundled into a folder."""
+    """Copy the bundled files into a folder."""
     source = resources.files("oteval.demo")
     try:
         for name in ("traces", "references"):
@@ -96,8 +96,8 @@ def _score(console: Console, store: Store, folder: Path) -> None:
         console,
         3,
         "Score",
-        "each run's calls against one reference: a match says why it fails, and what the trace "
-        "does not hold is not evaluated, never passed.",
+        "each run's calls against one reference. A match says why it fails. Calls that the trace "
+        "does not hold are not evaluated, and never pass.",
     )
     config = load_config(folder / "oteval.yaml")
     run = ScoreRun()
@@ -114,11 +114,11 @@ def _score(console: Console, store: Store, folder: Path) -> None:
 
 def _next_steps(console: Console, folder: Path, database: Path) -> None:
     _step(console, 5, "Go on", f"everything is in {folder}/")
-    for command, what in (
+    for command, description in (
         (f"oteval trajectories --db {database} --json", "messages and gaps, a run a line"),
         (f"oteval score -c {folder}/oteval.yaml --db {database}", "with the gate: exit status 1"),
         (f"oteval variants --db {database}", "the tool sequences the runs took"),
         ("oteval ingest YOUR_TRACES.json && oteval trajectories", "your own"),
     ):
-        console.print(Text(f"   # {what}", style="dim"))
+        console.print(Text(f"   # {description}", style="dim"))
         console.print(Text(f"   {command}", style="bold blue"))

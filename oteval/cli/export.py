@@ -1,4 +1,4 @@
-"""``oteval export``: what the database holds, for other tools."""
+"""``oteval export``: the content of the database, for other tools."""
 
 from __future__ import annotations
 
@@ -27,24 +27,30 @@ __all__ = ["export"]
 
 
 @click.command()
-@click.option("--jsonl", metavar="FILE", help='Trajectories with scores, a line each; "-" prints.')
-@click.option("--parquet", metavar="DIR", help="Spans, logs, trajectories and scores, all of them.")
-@click.option("--otlp", metavar="URL", help="Spans and their log records to an OTLP/HTTP endpoint.")
+@click.option(
+    "--jsonl", metavar="FILE", help='Write trajectories with scores as JSON lines; "-" prints them.'
+)
+@click.option(
+    "--parquet", metavar="DIR", help="Write all spans, log records, trajectories and scores."
+)
+@click.option(
+    "--otlp", metavar="URL", help="Send spans and their log records to an OTLP/HTTP endpoint."
+)
 @click.option(
     "--header", "headers", metavar="KEY=VALUE", multiple=True,
-    help="A header for --otlp; ${NAME} in it is taken from the environment. May be repeated.",
+    help="A header for --otlp; ${NAME} is replaced from the environment. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--scores", type=click.Choice(("attributes", "events", "both", "none")), default="attributes",
-    show_default=True, help="How scores go with --otlp: on the judged spans, as log events.",
+    show_default=True, help="How --otlp sends scores: as attributes of spans, or as log events.",
 )  # fmt: skip
-@click.option("--no-spans", is_flag=True, help="With --otlp, send nothing but the events.")
-@click.option("--gzip", is_flag=True, help="Compress what goes to --otlp.")
+@click.option("--no-spans", is_flag=True, help="With --otlp, send only the events.")
+@click.option("--gzip", is_flag=True, help="Compress requests to --otlp.")
 @click.option(
     "--patience", type=click.FloatRange(min=0), default=60.0, show_default=True,
-    help="For how many seconds --otlp tries a batch again.",
+    help="How long --otlp retries a batch, in seconds.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print what --otlp sent as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary of --otlp as JSON.")
 @db_option
 @filters
 def export(
@@ -60,10 +66,10 @@ def export(
     db: str,
     **given: Any,
 ) -> int:
-    """Write out what the database holds; the filters apply to --jsonl and --otlp.
+    """Export the database; the filters apply to --jsonl and --otlp.
 
-    With --otlp, a filter selects runs and sends their whole traces; exit status 2 when not all
-    arrived.
+    With --otlp, filters select runs and send their whole traces. The exit status is 2 if not
+    everything arrived.
     """
     if not jsonl and not parquet and not otlp:
         raise click.UsageError("give --jsonl FILE, --parquet DIR or --otlp URL")
@@ -79,13 +85,13 @@ def export(
             for name, count in export_parquet(store, Path(parquet)).items():
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")
         if url:
-            # Only who sends pays for the imports.
+            # Imported only when sending.
             from ..attach import HttpClient
 
             client = HttpClient(url, known, compress=gzip)
             sent = _send(store, client, selection, scores, no_spans, patience)
             client.close()
-            status = _say_sent(shown_url(url), sent, as_json)
+            status = _print_sent(shown_url(url), sent, as_json)
     return status
 
 
@@ -151,7 +157,7 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
         raise ConfigError(f"--header: {error}") from None
 
 
-def _say_sent(url: str, sent: dict[str, SendReport], as_json: bool) -> int:
+def _print_sent(url: str, sent: dict[str, SendReport], as_json: bool) -> int:
     failed = sum(report.failed for report in sent.values())
     if as_json:
         print_json({"url": url, **{name: vars(report) for name, report in sent.items()}})

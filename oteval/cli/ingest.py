@@ -1,4 +1,4 @@
-"""``oteval ingest``: trace files into the database."""
+"""``oteval ingest``: load trace files into the database."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _SHOWN = 10
 @db_option
 @json_option
 def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
-    """Load files of traces and logs; "-" is standard input.
+    """Load files with traces and logs; "-" is standard input.
 
     \b
-    OTLP        JSON or protobuf; what the Collector's file exporter writes
-    Jaeger      JSON: downloaded, answers of its API, spans out of Elasticsearch
-    Tempo       JSON answers of its API
+    OTLP        JSON or protobuf, such as files of the Collector's file exporter
+    Jaeger      JSON: downloads, API responses, spans from Elasticsearch
+    Tempo       JSON: API responses
     ClickHouse  otel_traces and otel_logs: Parquet, JSONEachRow
-    Python SDK  what ConsoleSpanExporter and ConsoleLogRecordExporter print
-    oteval      the files of oteval export: Parquet; JSON lines, which are runs without spans
+    Python SDK  the output of ConsoleSpanExporter and ConsoleLogRecordExporter
+    oteval      files of oteval export: Parquet; JSON lines, which are runs without spans
 
-    Plain, gzip or zstd; what a file is, its content says. What the database has is not stored
-    again. Bad lines and rows are named and skipped. Exit status 2 when a file could not be read
-    at all.
-    """  # noqa: D301  click takes the character for "as it stands"
+    Files may be plain, gzip or zstd; their content tells the format. Spans that the database has
+    already are not stored again. Bad lines and rows are reported and skipped. The exit status is 2
+    if a file could not be read at all.
+    """  # noqa: D301  \b makes click keep the line breaks
     with Store(db) as store:
         if store.is_served:
             raise StoreLocked(
-                f"{db}: oteval serve has it open; send the traces to that, or give another --db"
+                f"{db}: oteval serve has it open; send traces to the server, or give another --db"
             )
         report = load_files(store, paths)
-        plain: list[str] = []
+        agentless: list[str] = []
         with progress("reconstructing", " traces") as update:
-            changed = report.new_runs + refresh(store, update, plain.extend)
+            changed = report.new_runs + refresh(store, update, agentless.extend)
     if as_json:
         for file in report.files:
             print_json(_as_dict(file))
@@ -56,13 +56,13 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
             console.print(
                 f"{counted(changed, 'trajectory')} new or changed; oteval trajectories lists them"
             )
-        if plain:
-            console.print(_without_agent(plain))
+        if agentless:
+            console.print(_agentless_line(agentless))
     return 2 if any(file.error for file in report.files) else 0
 
 
-def _without_agent(traces: Sequence[str]) -> str:
-    """Return the line about traces of which nothing but requests and the like was recorded."""
+def _agentless_line(traces: Sequence[str]) -> str:
+    """Return a line about traces that recorded only requests, database calls and the like."""
     holds = "holds" if len(traces) == 1 else "hold"
     return (
         f"{counted(len(traces), 'trace')} without an agent: {holds} only HTTP requests, database "
@@ -71,22 +71,24 @@ def _without_agent(traces: Sequence[str]) -> str:
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
-    """Load files with a progress bar, and say on standard error what could not be read."""
+    """Load files with a progress bar, and report unreadable parts on standard error."""
     with progress("reading", " bytes") as update:
         report = load(store, paths, update)
     for file in report.files:
-        _complain(file)
+        _report_problems(file)
     return report
 
 
-def _complain(file: FileReport) -> None:
+def _report_problems(file: FileReport) -> None:
     for problem in file.problems[:_SHOWN]:
         warn(str(problem))
     if file.problem_count > _SHOWN:
         more = counted(file.problem_count - _SHOWN, "more bad part")
         warn(f"{file.path}: {more} (--json lists them)")
     for name in file.written.conflicts:
-        warn(f"{file.path}: span {name} came again with other content; the first is kept")
+        warn(
+            f"{file.path}: span {name} appears again with different content; the first one is kept"
+        )
     if file.error:
         warn(file.error)
     elif not (file.spans or file.logs or file.runs or file.problem_count):

@@ -1,4 +1,4 @@
-"""``oteval judge``: people's labels, and how far a judge agrees with them."""
+"""``oteval judge``: people's labels, and the agreement of judges with them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ __all__ = ["judge"]
 
 @click.group()
 def judge() -> None:
-    """Hold judges against what people say."""
+    """Measure agreement between judges and people."""
 
 
 @judge.command()
 @click.argument("trajectory")
 @click.argument("verdict", type=click.Choice(["pass", "fail"]))
 @db_option
-@click.option("--evaluator", default="", help="The evaluator it is for; any, when left out.")
-@click.option("--person", default="", help="Who says so.")
-@click.option("--note", default="", help="Why.")
+@click.option(
+    "--evaluator", default="", help="The evaluator that the label is for; all by default."
+)
+@click.option("--person", default="", help="The person who labels.")
+@click.option("--note", default="", help="The reason.")
 def label(trajectory: str, verdict: str, db: str, evaluator: str, person: str, note: str) -> int:
-    """Label a run: whether it passes for a person."""
+    """Label a run as passing or failing in a person's view."""
     with open_store(db) as store:
         found = store.trajectories.get(trajectory)
         given = Label(found.id, verdict == "pass", evaluator, person, note)
@@ -50,26 +52,31 @@ def label(trajectory: str, verdict: str, db: str, evaluator: str, person: str, n
     "--labels",
     "path",
     type=click.Path(dir_okay=False),
-    help="A JSON-lines file of {trajectory_id, label, evaluator?, person?, note?}; its labels are "
-    "kept in the database.",
+    help="A JSON-lines file of {trajectory_id, label, evaluator?, person?, note?}, which is added "
+    "to the database.",
 )
-@click.option("--version", help="The evaluator's version; the newest when left out.")
+@click.option("--version", help="The evaluator's version; the newest by default.")
 @click.option(
     "--repeat",
     type=click.IntRange(min=1),
-    help="Ask the judge this often again about the labelled runs, for its self-consistency.",
+    help="Judge the labelled runs again this often, to measure self-consistency.",
 )
 @click.option(
-    "-c", "--config", "config_path", default=DEFAULT_PATH, show_default=True, help="For --repeat."
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration for --repeat.",
 )
 @click.option(
     "--confidence",
     type=click.FloatRange(0.5, 0.999),
     default=0.95,
     show_default=True,
-    help="Of the intervals.",
+    help="The confidence level of intervals.",
 )
-@click.option("--min-kappa", type=float, help="Exit 1 when kappa is below this.")
+@click.option("--min-kappa", type=float, help="Exit 1 if kappa is below this.")
 @json_option
 def calibrate(
     evaluator: str,
@@ -82,15 +89,16 @@ def calibrate(
     min_kappa: float | None,
     as_json: bool,
 ) -> int:
-    """Say how far EVALUATOR agrees with people.
+    """Measure how well EVALUATOR agrees with people.
 
-    Of the labelled runs that it has scored: agreement, kappa with its interval and the base rates,
-    the confusion matrix and where they differ; and the pass rate that people would find over all
-    scored runs. Exit status 3 when no labelled run has a verdict.
+    For the labelled runs that it has scored, this prints the agreement, kappa with its interval,
+    the base rates, the confusion matrix and the runs on which they differ; and for all scored
+    runs, the pass rate that people would find. The exit status is 3 if no labelled run has a
+    verdict.
     """
     with open_store(db) as store:
         if path is not None:
-            _keep(store, read_labels(path))
+            _add_labels(store, read_labels(path))
         chosen = _version(store, evaluator, version)
         labels = store.labels.of(evaluator)
         scores = store.scores.by(evaluator, chosen)
@@ -98,7 +106,7 @@ def calibrate(
         if repeat:
             config, base = load_config(config_path), Path(config_path).parent
             names = list(dict.fromkeys(one.trajectory_id for one in labels))
-            with progress("asking again", " questions") as update:
+            with progress("judging again", " questions") as update:
                 votes = repeat_verdicts(store, config, base, evaluator, names, repeat, update)
             for name, score in scores.items():
                 if name in votes and score.passed is not None:
@@ -108,7 +116,7 @@ def calibrate(
             evaluator, chosen, labels, scores, confidence=confidence, votes=votes
         )
     except ValueError as error:
-        raise NothingEvaluated(f"{error}; oteval judge label, or --labels FILE") from None
+        raise NothingEvaluated(f"{error}; use oteval judge label or --labels FILE") from None
     if as_json:
         print_json(found.as_dict())
     else:
@@ -116,15 +124,15 @@ def calibrate(
     return 1 if min_kappa is not None and found.kappa.kappa < min_kappa else 0
 
 
-def _keep(store: Store, labels: list[Label]) -> None:
+def _add_labels(store: Store, labels: list[Label]) -> None:
     names = {label.trajectory_id for label in labels}
     exact = store.trajectories.of(list(names))
     known = {name: name if name in exact else _run_of(store, name) for name in names}
     unknown = [one.trajectory_id for one in labels if not known[one.trajectory_id]]
     if unknown:
-        verb = "is of a run" if len(unknown) == 1 else "are of runs"
+        runs = "a run" if len(unknown) == 1 else "runs"
         count = counted(len(unknown), "label")
-        warn(f"{count} {verb} not stored here, such as {unknown[0]}")
+        warn(f"{count} for {runs} that the database does not have, such as {unknown[0]}")
     kept = [
         replace(one, trajectory_id=known[one.trajectory_id])
         for one in labels
@@ -134,27 +142,27 @@ def _keep(store: Store, labels: list[Label]) -> None:
 
 
 def _run_of(store: Store, name: str) -> str:
-    """Return the id of the run whose id begins so, or "".
+    """Return the id of the run whose id starts with a prefix, or "".
 
     Raises:
-        NotFound: Several do.
+        NotFound: Several runs match.
     """
     found = store.trajectories.beginning(name)
     if len(found) > 1:
-        raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
+        raise NotFound(f"{name!r} is ambiguous: {listed(found)}")
     return found[0] if found else ""
 
 
 def _version(store: Store, evaluator: str, wanted: str | None) -> str:
-    """Return the version of the evaluator to look at."""
+    """Return the evaluator's version that has a prefix, or the newest."""
     versions = store.scores.versions(evaluator)
     if not versions:
-        raise NotFound(f"no scores of {evaluator!r}; oteval score -c oteval.yaml gives them")
+        raise NotFound(f"no scores of {evaluator!r}; run oteval score -c oteval.yaml first")
     if wanted is None:
         return versions[0]
     found = [version for version in versions if version.startswith(wanted)]
     if len(found) != 1:
         raise NotFound(
-            f"no one version {wanted!r} of {evaluator!r}; there are {', '.join(versions)}"
+            f"{evaluator!r} has no unique version {wanted!r}; its versions: {', '.join(versions)}"
         )
     return found[0]

@@ -1,4 +1,4 @@
-"""``oteval archive``, ``compact`` and ``backup``: keeping the database small and safe."""
+"""``oteval archive``, ``compact`` and ``backup``: maintain the database."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @click.command()
-@click.option("-c", "--config", "config_path", help="The file with `retention`; else oteval.yaml.")
-@click.option("--older-than", metavar="AGE", help="What ended so long ago: 14d, 12h.")
-@click.option("--to", "folder", metavar="DIR", help="The archive's folder.")
+@click.option(
+    "-c", "--config", "config_path", help="The file with `retention`.  [default: oteval.yaml]"
+)
+@click.option("--older-than", metavar="AGE", help="Move traces that ended this long ago: 14d, 12h.")
+@click.option("--to", "folder", metavar="DIR", help="The folder of the archive.")
 @db_option
 @json_option
 def archive(
@@ -32,10 +34,10 @@ def archive(
 ) -> int:
     """Move old spans and log records into Parquet files.
 
-    They go to DIR/date=YYYY-MM-DD/bucket=NN, whole traces, and are deleted from the database when
-    the files are written and read back. Trajectories and scores stay, and all commands still
-    find the spans. Without options, `retention` in oteval.yaml says what is old and where it goes;
-    without that it is 14d and the folder `archive` beside the database.
+    Whole traces move to DIR/date=YYYY-MM-DD/bucket=NN. They are deleted from the database after
+    the files have been written and read back. Trajectories and scores stay, and all commands still
+    find the spans. The defaults come from `retention` in oteval.yaml, or else are 14d and the
+    folder `archive` beside the database.
     """
     retention, base = _retention(config_path, db)
     now = time.time_ns()
@@ -48,7 +50,7 @@ def archive(
             lambda total: update(total.spans + total.logs, None),
         )
         expired = delete_expired(store, retention, now)
-    _say_archived(moved, root, as_json)
+    _print_archived(moved, root, as_json)
     if expired != DeletedRows():
         warn(deleted_text(expired))
     return 0
@@ -58,10 +60,10 @@ def archive(
 @db_option
 @json_option
 def compact(db: str, as_json: bool) -> int:
-    """Give the room of deleted rows back to the disk.
+    """Reclaim disk space from deleted rows.
 
-    The database is copied without holes, and the copy takes its place once it is complete; that
-    needs as much room again, and no server that has the database open.
+    This writes a compact copy of the database and then replaces the original. It needs as much
+    free disk space as the copy takes, and no server may have the database open.
     """
     store = Store(db, create=False)
     try:
@@ -71,7 +73,7 @@ def compact(db: str, as_json: bool) -> int:
     if as_json:
         print_json({"database": db, "before_bytes": done.before, "after_bytes": done.after})
     else:
-        out().print(f"{db}: {_size(done.before)} before, {_size(done.after)} now")
+        out().print(f"{db}: {_size(done.before)} before, {_size(done.after)} after")
     return 0
 
 
@@ -80,19 +82,19 @@ def compact(db: str, as_json: bool) -> int:
 @db_option
 @json_option
 def backup(file: str, db: str, as_json: bool) -> int:
-    """Copy the database to FILE, as it is at this moment; a server may go on meanwhile.
+    """Copy the current state of the database to FILE, even while a server runs.
 
-    The archive is not in it: its files never change, so copy its folder beside.
+    The backup does not contain the archive. Archived files never change, so copy their folder too.
     """
     with Store(db, create=False) as store:
         done = store.backup(file)
         archived = store.spans.archived()
-    _say_backed_up(done, file, archived, as_json)
+    _print_backup(done, file, archived, as_json)
     return 0
 
 
 def _retention(config_path: str | None, db: str) -> tuple[Retention, Path]:
-    """Return what the configuration says, and the folder that its paths are relative to."""
+    """Return the retention settings, and the base directory of their paths."""
     path = config_path or (DEFAULT_PATH if Path(DEFAULT_PATH).exists() else None)
     config = load_config(path) if path else None
     if path and config and config.retention:
@@ -107,34 +109,36 @@ def _age(text: str) -> int:
     except ValueError:
         age = -1.0
     if age < 0:
-        raise ConfigError(f"--older-than {text!r}: write an age, for instance 14d or 12h")
+        raise ConfigError(f"--older-than {text!r}: write an age such as 14d or 12h")
     return round(age * 1e9)
 
 
-def _say_archived(moved: ArchiveReport, root: Path, as_json: bool) -> None:
+def _print_archived(moved: ArchiveReport, root: Path, as_json: bool) -> None:
     if as_json:
         print_json({"archive": str(root), **vars(moved)})
         return
     if not moved.spans and not moved.logs:
-        out().print("nothing is old enough")
+        out().print("nothing is old enough to archive")
         return
-    known = f", {moved.duplicates:,} of them there already" if moved.duplicates else ""
+    known = f", {moved.duplicates:,} already archived" if moved.duplicates else ""
     out().print(
         f"{counted(moved.traces, 'trace')} moved: {counted(moved.spans, 'span')} and "
         f"{counted(moved.logs, 'log record')}"
         f"{known}; {counted(moved.files, 'file')}, {_size(moved.bytes)}, in {root}"
     )
-    out().print("oteval compact gives their room back to the disk")
+    out().print("oteval compact reclaims their disk space")
 
 
-def _say_backed_up(done: CopyReport, file: str, archived: int, as_json: bool) -> None:
+def _print_backup(done: CopyReport, file: str, archived: int, as_json: bool) -> None:
     known: dict[str, Any] = {"file": file, "bytes": done.after, "rows": done.rows}
     if as_json:
         print_json({**known, "archived_rows": archived})
         return
     out().print(f"{file}: {counted(sum(done.rows.values()), 'row')}, {_size(done.after)}")
     if archived:
-        out().print(f"{archived:,} archived rows are not in it; copy the archive's folder too")
+        out().print(
+            f"{archived:,} archived rows are not in the backup; copy the folder of the archive too"
+        )
 
 
 def _size(count: float) -> str:

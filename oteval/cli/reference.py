@@ -1,9 +1,12 @@
-"""``oteval reference``: what trajectories are held against."""
+"""``oteval reference``: the reference trajectories for comparisons."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +14,7 @@ from ..errors import OtevalError
 from ..evaluators import to_messages
 from ..pipeline import read_messages
 from ..show import references_table
+from ..store import Store
 from ..text import counted
 from . import common
 from .common import db_option, json_option, open_store, out, print_json, say, warn
@@ -20,17 +24,17 @@ __all__ = ["reference"]
 
 @click.group()
 def reference() -> None:
-    """Keep trajectories as references, list them, check them."""
+    """Add, list and check reference trajectories."""
 
 
 @reference.command()
 @click.argument("source", metavar="TRAJECTORY|FILE")
-@click.option("--name", help="The reference's name; by default the trajectory's id or file's name.")
+@click.option("--name", help="The name; by default the trajectory's id or the file's name.")
 @db_option
 def add(source: str, name: str | None, db: str) -> int:
-    """Keep a trajectory's own messages, or a JSON file's, as a reference.
+    """Add a trajectory's own messages, or those in a JSON file, as a reference.
 
-    In oteval.yaml it is `reference: {name: NAME}`.
+    oteval.yaml refers to it as `reference: {name: NAME}`.
     """
     with open_store(db) as store:
         if Path(source).is_file():
@@ -64,23 +68,31 @@ def list_(db: str, as_json: bool) -> int:
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @db_option
 def check(files: tuple[str, ...], db: str) -> int:
-    """Check that references can be read: those of the database, or JSON files.
+    """Check that the references in the database, or in JSON files, can be read.
 
-    Exit status 1 when one cannot.
+    The exit status is 1 if one cannot.
     """
     bad = 0
     if files:
         for name in files:
-            bad += not _is_readable(name, lambda name=name: read_messages(Path(name)).messages)
+            bad += not _is_readable(name, partial(_file_messages, name))
     else:
         with open_store(db) as store:
             for row in store.references.list():
                 name = row["name"]
-                bad += not _is_readable(name, lambda name=name: store.references.get(name).messages)
+                bad += not _is_readable(name, partial(_stored_messages, store, name))
     return 1 if bad else 0
 
 
-def _is_readable(name: str, read) -> bool:  # type: ignore[no-untyped-def]
+def _file_messages(path: str) -> Iterable[Any]:
+    return read_messages(Path(path)).messages
+
+
+def _stored_messages(store: Store, name: str) -> Iterable[Any]:
+    return store.references.get(name).messages
+
+
+def _is_readable(name: str, read: Callable[[], Iterable[Any]]) -> bool:
     try:
         messages = to_messages(list(read()), "messages")
     except OtevalError as error:

@@ -1,4 +1,4 @@
-"""``oteval report``: what the store holds, as one file to look at."""
+"""``oteval report``: a report on the stored runs and scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..config import DEFAULT_PATH, Gate, load_config
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError
 from ..evaluators.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
@@ -17,7 +17,16 @@ from ..selection import parse_condition
 from ..show import markdown_report
 from ..store import Store
 from ..text import counted
-from .common import db_option, filters, open_store, progress, select, time_of, warn
+from .common import (
+    db_option,
+    filters,
+    open_store,
+    progress,
+    select,
+    time_of,
+    warn,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from ..show.html import ReportOptions, ReportRun
@@ -30,7 +39,9 @@ _FAILURES = 100
 
 @click.command()
 @click.option("--html", metavar="FILE", help="Write one self-contained HTML file.")
-@click.option("--md", metavar="FILE", help="Write Markdown: the counts, and what did not pass.")
+@click.option(
+    "--md", metavar="FILE", help="Write Markdown: the counts, and the runs that did not pass."
+)
 @db_option
 @filters
 @click.option(
@@ -38,32 +49,34 @@ _FAILURES = 100
     "--config",
     "config_path",
     metavar="FILE",
-    help=f"Show whether the gates of this file hold.  [default: {DEFAULT_PATH} if there is one]",
+    help=f"Show whether the gates of this file pass.  [default: {DEFAULT_PATH}, if it exists]",
 )
-@click.option("--evaluator", multiple=True, help="Only this evaluator's scores; may be repeated.")
+@click.option(
+    "--evaluator", multiple=True, help="Show only this evaluator's scores; may be repeated."
+)
 @click.option(
     "--by",
     metavar="FIELD",
     help="Compare runs by version, model, agent, service, dialect, day, week, hour or "
-    "attributes.KEY: a column each.",
+    "attributes.KEY, with a column for each value.",
 )
-@click.option("--split", metavar="TIME", help="Compare the runs before a time with those after.")
+@click.option("--split", metavar="TIME", help="Compare the runs before this time with those after.")
 @click.option(
     "--baseline",
     metavar="VALUE",
-    help="What the others are compared with: a value of --by, an experiment, or by itself a "
-    "condition as in --where. The earliest unless given.",
+    help="The baseline of the comparison: a value of --by, an experiment, or without these a "
+    "condition as in --where.  [default: the earliest]",
 )
 @click.option(
     "--case",
     metavar="attributes.KEY",
-    help="The attribute that pairs runs; test.case.id or else what was asked unless given.",
+    help="The attribute that pairs runs.  [default: test.case.id, or else the user's question]",
 )
 @click.option(
     "--experiments",
     multiple=True,
     metavar="NAME",
-    help="Report this experiment instead; repeated, compare them.",
+    help="Report this experiment instead; repeat to compare experiments.",
 )
 @click.option("--title", default="oteval report", show_default=True, help="The heading.")
 @click.option(
@@ -71,14 +84,14 @@ _FAILURES = 100
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Show at most so many runs: those that did not pass, then the latest.",
+    help="The maximum number of runs: those that did not pass, then the latest.",
 )
 @click.option(
     "--max-size",
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
-    help="How many megabytes the runs' details may take.",
+    help="The maximum size of the runs' details, in megabytes.",
 )
 def report(
     html: str | None,
@@ -91,11 +104,11 @@ def report(
     max_size: int,
     **given: Any,
 ) -> int:
-    """Write a report to look at: figures, a matrix of runs and verdicts, every run in it.
+    """Write a report with figures, a matrix of runs and verdicts, and the details of each run.
 
-    The HTML file asks for nothing from any network and can be mailed or kept as an artifact. With
-    --by, --split, --baseline or --experiments it compares: what changed, regressions first, with
-    the runs side by side. Exit status 3 when there is nothing to report.
+    The HTML file needs no network and can be mailed or kept as an artifact. With --by, --split,
+    --baseline or --experiments, the report shows the changes, regressions first, with the runs
+    side by side. The exit status is 3 if there is nothing to report.
     """
     if not html and not md:
         raise click.UsageError("give --html FILE or --md FILE")
@@ -109,9 +122,11 @@ def report(
         most_bytes=max_size * _MEGABYTE,
     )
     with open_store(db) as store:
-        made = _experiments(store, options, given) if given["experiments"] else None
-        made = made or _stored(store, db, options, given)
-        made.write(html, md)
+        if given["experiments"]:
+            source = _from_experiments(store, options, given)
+        else:
+            source = _from_store(store, db, options, given)
+        source.write(html, md)
     return 0
 
 
@@ -122,8 +137,8 @@ def _gates(config_path: str | None) -> tuple[Gate, ...]:
     return tuple(load_config(config_path or DEFAULT_PATH).gates)
 
 
-class _Made:
-    """Runs and how to report them; they can be read once for each file."""
+class _ReportSource:
+    """Runs and the options of their report; each output file reads the runs once."""
 
     def __init__(self, items: Any, options: ReportOptions, pairwise: Any = ()) -> None:
         self._items = items
@@ -134,28 +149,30 @@ class _Made:
         from ..show.html import build, render
 
         if html:
-            made = build(self._items(), self._options, self._pairwise)
-            text = render(made)
-            _write(html, text)
+            page = build(self._items(), self._options, self._pairwise)
+            text = render(page)
+            write_report(html, lambda: text)
             size = len(text.encode()) / _MEGABYTE
-            rows, runs = counted(len(made.rows), "row"), counted(len(made.details), "run")
+            rows, runs = counted(len(page.rows), "row"), counted(len(page.details), "run")
             warn(f"{html}: {rows}, {runs}, {size:.1f} MB")
-            for note in made.notes:
+            for note in page.notes:
                 warn(note)
         if md:
-            _write(md, _markdown(self._items(), self._options))
+            write_report(md, lambda: _markdown(self._items(), self._options))
             warn(f"{md}: written")
 
 
-def _stored(store: Store, db: str, options: ReportOptions, given: dict[str, Any]) -> _Made:
-    """Return the stored trajectories that are meant, grouped as asked for."""
+def _from_store(
+    store: Store, db: str, options: ReportOptions, given: dict[str, Any]
+) -> _ReportSource:
+    """Return the selected trajectories, grouped by the options of the comparison."""
     from dataclasses import replace
 
     from ..show.html import from_store, sources
 
     by, split, baseline, case = (given[name] for name in ("by", "split", "baseline", "case"))
     if by and split:
-        raise click.UsageError("--by and --split are two ways to compare; give one")
+        raise click.UsageError("--by and --split exclude each other; give one")
     group = None
     if by:
         group = sources.grouping(by)
@@ -168,7 +185,7 @@ def _stored(store: Store, db: str, options: ReportOptions, given: dict[str, Any]
         group = sources.split_by(parse_condition(baseline), baseline)
     if case and not case.startswith("attributes."):
         raise ConfigError(f"--case {case!r}: write attributes.KEY")
-    chosen = [("database", Path(db).name), *_chosen(given)]
+    chosen = [("database", Path(db).name), *_selection_rows(given)]
     options = replace(
         options, selection=tuple(chosen), baseline=baseline or "", is_grouped=group is not None
     )
@@ -181,7 +198,7 @@ def _stored(store: Store, db: str, options: ReportOptions, given: dict[str, Any]
                 store, selection, group, attribute, lambda done: update(done, None)
             )
 
-    return _Made(items, options)
+    return _ReportSource(items, options)
 
 
 _SHOWN = (
@@ -190,16 +207,16 @@ _SHOWN = (
 )
 
 
-def _chosen(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the filters that were given, as the page shows them."""
+def _selection_rows(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the options of the selection as the page shows them."""
     for name in _SHOWN:
         value = given.get(name)
         if value:
             yield name, ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _experiments(store: Store, options: ReportOptions, given: dict[str, Any]) -> _Made:
-    """Return the experiments that are meant, the baseline first."""
+def _from_experiments(store: Store, options: ReportOptions, given: dict[str, Any]) -> _ReportSource:
+    """Return the selected experiments, the baseline first."""
     from dataclasses import replace
 
     from ..show.html import from_experiments, pairwise_of
@@ -207,7 +224,9 @@ def _experiments(store: Store, options: ReportOptions, given: dict[str, Any]) ->
     names = list(given["experiments"])
     unfit = [name for name in _SHOWN if given.get(name)]
     if unfit:
-        raise click.UsageError(f"--{unfit[0]} chooses stored runs; it does not go with experiments")
+        raise click.UsageError(
+            f"--{unfit[0]} selects stored runs; it does not apply to --experiments"
+        )
     if given["baseline"] and given["baseline"] not in names:
         names.insert(0, given["baseline"])
     elif given["baseline"]:
@@ -223,7 +242,7 @@ def _experiments(store: Store, options: ReportOptions, given: dict[str, Any]) ->
         baseline=first.name if len(names) > 1 else "",
         is_grouped=len(names) > 1,
     )
-    return _Made(lambda: items, options, pairwise_of(store, experiments))
+    return _ReportSource(lambda: items, options, pairwise_of(store, experiments))
 
 
 def _markdown(items: Iterable[ReportRun], options: ReportOptions) -> str:
@@ -240,15 +259,3 @@ def _markdown(items: Iterable[ReportRun], options: ReportOptions) -> str:
                 failures.append(found)
     gates = check_gates(options.shown_gates, tallies)
     return markdown_report(tallies, gates, failures)
-
-
-def _write(path: str, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        partial.write_text(text, "utf-8", newline="\n")
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error

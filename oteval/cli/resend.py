@@ -1,4 +1,4 @@
-"""``oteval resend``: what an endpoint refused for good, sent again."""
+"""``oteval resend``: send requests again that an endpoint refused."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from .common import db_option, out, warn
 
 __all__ = ["resend"]
 
-_MOST_NAMED = 5
+_MAX_SHOWN = 5
 
 
 @click.command()
 @click.option(
-    "-c", "--config", "config_path", help="The file with the endpoints; else oteval.yaml."
+    "-c",
+    "--config",
+    "config_path",
+    help="The file with the endpoints.  [default: oteval.yaml]",
 )
-@click.option("--forward", metavar="URL", help="Send traces here, whatever the file says.")
+@click.option(
+    "--forward", metavar="URL", help="Send traces to this endpoint instead of the file's."
+)
 @db_option
 def resend(config_path: str | None, forward: str | None, db: str) -> int:
-    """Send again what the endpoints of `oteval serve` refused for good.
+    """Send requests again that the endpoints of `oteval serve` refused permanently.
 
-    A request that an endpoint will never take (status 400 and the like) is kept in a folder beside
-    the queue, and what comes after it goes on. Once the endpoint is changed, this sends the kept
-    ones, the oldest first, and deletes each that is taken; a server may run meanwhile. Exit
-    status 2 when something stays.
+    If an endpoint permanently refuses a request (status 400 and the like), `oteval serve` moves it
+    to a folder beside the queue and continues with the next one. After the endpoint is fixed, this
+    sends the refused requests, oldest first, and deletes each one that is accepted. A server may
+    run at the same time. The exit status is 2 if requests remain.
     """
-    # Only who sends pays for the imports.
+    # Imported only when sending.
     from ..attach import resend as resend_requests
     from ..live.publisher import refused_folders
     from ..live.server_config import ServerConfig
@@ -37,7 +42,7 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     queues = ServerConfig(db=str(Path(db).absolute())).queues
     folders = refused_folders(_config(config_path), queues, forward_url=forward)
     if not folders:
-        raise ConfigError("no endpoint: give --forward URL, or -c FILE with forward or events")
+        raise ConfigError("no endpoint: give --forward URL, or -c FILE with `forward` or `events`")
     status, is_empty = 0, True
     for folder, client in folders:
         sent, refused = 0, 0
@@ -47,8 +52,8 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
                 sent += 1
                 continue
             status, refused = 2, refused + result.is_refused
-            if refused <= _MOST_NAMED:
-                again = "refused again" if result.is_refused else "not taken, the rest is not tried"
+            if refused <= _MAX_SHOWN:
+                again = "refused again" if result.is_refused else "not accepted; stopping here"
                 warn(f"{path}: {again}: {result.status or 'no answer'} {result.reason}")
         client.close()
         if sent or refused:

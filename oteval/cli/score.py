@@ -1,4 +1,4 @@
-"""``oteval score`` and ``oteval scores``: evaluate, gate, and look at what was found."""
+"""``oteval score`` and ``oteval scores``: evaluate trajectories and list scores."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from .common import (
     progress,
     select,
     warn,
+    write_report,
 )
 from .ingest import load_files
 
@@ -52,7 +53,12 @@ _PAGE = 500
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option(
-    "-c", "--config", "config_path", default=DEFAULT_PATH, show_default=True, help="What to score."
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration.",
 )
 @db_option
 @filters
@@ -61,13 +67,11 @@ _PAGE = 500
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Exit 3 when fewer verdicts than this could be had.",
+    help="Exit 3 if there are fewer verdicts than this.",
 )
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit XML to this file.")
 @click.option("--md", type=click.Path(dir_okay=False), help="Write Markdown to this file.")
-@click.option(
-    "--again", is_flag=True, help="Ask language models again about what they have judged."
-)
+@click.option("--again", is_flag=True, help="Re-run LLM judges, ignoring cached verdicts.")
 @json_option
 @click.pass_context
 def score(
@@ -83,12 +87,11 @@ def score(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Score trajectories as oteval.yaml says, keep the scores, and check its gates.
+    """Score trajectories with the evaluators of oteval.yaml, and check its gates.
 
-    With PATHs, those trace files are scored by themselves, in memory; with --db too they are
-    loaded into the database, which is then scored. Without, what the database holds. Exit status:
-    0 all gates passed, 1 a gate failed, 2 a configuration or file is broken, 3 nothing could be
-    evaluated.
+    Without PATHs, this scores the database. With PATHs, it scores these trace files in memory; or,
+    if --db is given, loads them into that database and scores it. Exit status: 0 all gates
+    passed, 1 a gate failed, 2 the configuration or a file is broken, 3 nothing could be evaluated.
     """
     config = load_config(config_path)
     selection = select(**given)
@@ -99,7 +102,7 @@ def score(
         with Store(db if chosen else MEMORY) as store:
             report = load_files(store, paths)
             if any(file.error for file in report.files):
-                raise InputError("not scored: a file could not be read")
+                raise InputError("nothing was scored, because a file could not be read")
             refresh(store)
             kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
             titles = _titles(store, kept)
@@ -108,8 +111,8 @@ def score(
             kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
             titles = _titles(store, kept)
     gates = check_gates(config.gates, run.tallies)
-    _write(junit, lambda: junit_report(kept, titles))
-    _write(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
+    write_report(junit, lambda: junit_report(kept, titles))
+    write_report(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         out().print(tallies_table(run.tallies.values()))
         for note in list_order_notes(run):
@@ -129,7 +132,7 @@ def _run(
     keep: bool,
     again: bool,
 ) -> list[Score]:
-    """Score, print, and return the scores that reports need."""
+    """Score the selection, print failures, and return the scores that reports need."""
     kept: list[Score] = []
     failures: list[Score] = []
     total = None if selection.needs_python else store.trajectories.count(selection)
@@ -160,7 +163,7 @@ def _run(
 
 
 def _titles(store: Store, kept: Iterable[Score]) -> dict[str, str]:
-    """Return the names by trajectory id of the runs that a report shows."""
+    """Return the titles of runs by trajectory id, for the JUnit report."""
     ids = iter(dict.fromkeys(score.trajectory_id for score in kept))
     titles: dict[str, str] = {}
     while page := tuple(islice(ids, _PAGE)):
@@ -170,32 +173,23 @@ def _titles(store: Store, kept: Iterable[Score]) -> dict[str, str]:
 
 
 def _is_bad(score: Score) -> bool:
-    """Return whether a score is a fail, an error or missing; one without such a notion is not."""
+    """Return whether a score is a fail, an error or missing; a score without a verdict is not."""
     return score.status != "ok" or score.passed is False
-
-
-def _write(path: str | None, content: Any) -> None:
-    if path is None:
-        return
-    try:
-        Path(path).write_text(content(), "utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
     if not run.trajectories:
-        raise NothingEvaluated("no trajectory was there to score; oteval trajectories lists them")
+        raise NothingEvaluated("no trajectories to score; oteval trajectories lists them")
     if run.evaluated < min_evaluated:
         raise NothingEvaluated(
             f"{counted(run.evaluated, 'verdict')} on "
-            f"{counted(run.trajectories, 'trajectory')}, at least "
-            f"{min_evaluated} wanted; --json says why each is missing"
+            f"{counted(run.trajectories, 'trajectory')}; expected at least "
+            f"{min_evaluated}; --json gives the reasons"
         )
     for gate in gates:
         warn(f"gate {gate.evaluator}: {'passed' if gate.passed else 'FAILED'}: {gate.comment}")
     if not gates:
-        warn("no gates are configured, so exit status 0 only says that scores could be had")
+        warn("no gates are configured, so exit status 0 only means that scoring worked")
     return 0 if all(gate.passed for gate in gates) else 1
 
 
@@ -206,7 +200,7 @@ def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
 @click.option(
     "--status",
     type=click.Choice(["pass", "fail", "error", "not_evaluated"]),
-    help="Scores of this outcome.",
+    help="Scores with this outcome.",
 )
 @json_option
 def scores(
@@ -214,7 +208,7 @@ def scores(
 ) -> int:
     """List the current scores: the newest per trajectory, evaluator and version.
 
-    Without --json, the latest 1,000 are listed.
+    Without --json, this lists the latest 1,000.
     """
     count = 0
     shown: deque[Score] = deque(maxlen=TABLE_ROWS)

@@ -1,4 +1,4 @@
-"""``oteval serve``: traces in over OTLP, scores back on them."""
+"""``oteval serve``: receive traces over OTLP and score them."""
 
 from __future__ import annotations
 
@@ -24,43 +24,64 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @click.command()
 @click.option(
-    "-c", "--config", "config_path", default=DEFAULT_PATH, show_default=True, help="What to score."
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration.",
 )
 @db_option
-@click.option("--http", default="127.0.0.1:4318", show_default=True, help="OTLP/HTTP and the rest.")
-@click.option("--grpc", default="127.0.0.1:4317", show_default=True, help='OTLP/gRPC; "" for none.')
+@click.option(
+    "--http",
+    default="127.0.0.1:4318",
+    show_default=True,
+    help="The address for OTLP/HTTP and the API.",
+)
+@click.option(
+    "--grpc",
+    default="127.0.0.1:4317",
+    show_default=True,
+    help='The address for OTLP/gRPC; "" turns it off.',
+)
 @click.option(
     "--forward",
     metavar="URL",
     default="",
-    help="Send all on to this OTLP endpoint: http, https, grpc or grpcs (TLS) before ://HOST:PORT.",
+    help="Forward everything to this OTLP endpoint: http, https, grpc or grpcs (TLS) ://HOST:PORT.",
 )
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine without tokens.")
-@click.option("--tls-cert", type=click.Path(dir_okay=False), help="The certificate chain, PEM.")
-@click.option("--tls-key", type=click.Path(dir_okay=False), help="Its key, PEM.")
+@click.option("--insecure", is_flag=True, help="Allow other machines to connect without tokens.")
+@click.option(
+    "--tls-cert", type=click.Path(dir_okay=False), help="The server's certificate chain, PEM."
+)
+@click.option("--tls-key", type=click.Path(dir_okay=False), help="The server's private key, PEM.")
 @click.option(
     "--tls-client-ca",
     type=click.Path(dir_okay=False),
-    help="Take only clients with a certificate of these authorities, PEM.",
+    help="Accept only clients with a certificate of these authorities, PEM.",
 )
 @click.option(
     "--tokens",
     "tokens_path",
     type=click.Path(dir_okay=False),
-    help="A YAML file of tokens by name; read again when it changes.",
+    help="A YAML file with named tokens; reloaded when it changes.",
 )
-@click.option("--quota", default="4GB", show_default=True, help="The most that may wait on disk.")
-@click.option("--max-request", default="64MB", show_default=True, help="The most of one request.")
+@click.option(
+    "--quota", default="4GB", show_default=True, help="The maximum size of the spool on disk."
+)
+@click.option(
+    "--max-request", default="64MB", show_default=True, help="The maximum size of a request."
+)
 @click.option(
     "--grace", type=click.FloatRange(min=0), default=10.0, show_default=True,
-    help="Seconds to store what is spooled when the server stops.",
+    help="How long the server keeps storing spooled data when it stops, in seconds.",
 )  # fmt: skip
 @click.option(
     "--log-format",
     type=click.Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="How log lines are written to standard error.",
+    help="The format of log lines on standard error.",
 )
 @click.pass_context
 def serve(
@@ -81,12 +102,12 @@ def serve(
     grace: float,
     log_format: str,
 ) -> int:
-    """Receive traces over OTLP, store and score them, and give the scores back.
+    """Receive traces over OTLP, store and score them, and publish the scores.
 
-    Point any OTLP exporter or Collector at it. What is acknowledged is on disk. The other commands
-    work while it runs. OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN are the tokens that senders and
-    readers must have, beside those of --tokens; without them it listens on this machine only.
-    SIGHUP has it read the configuration and the tokens again, SIGTERM ends it.
+    Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. Other commands
+    work while the server runs. Senders and readers authenticate with OTEVAL_INGEST_TOKEN and
+    OTEVAL_READ_TOKEN, or with a token of --tokens; without tokens the server listens on this
+    machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:
@@ -110,10 +131,10 @@ def serve(
         raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key")
     for option, address in (("--http", http), ("--grpc", grpc)):
         if address and not insecure and permissions != {"ingest", "read"}:
-            _refuse_open(option, split_address(address)[0])
+            _require_local(option, split_address(address)[0])
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
-        warn(f"no {config_path}: traces are stored, and scored as soon as that file is there")
+        warn(f"no {config_path}: traces are stored, and scored once that file exists")
     config = ServerConfig(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
@@ -128,21 +149,21 @@ def serve(
         tokens=str(Path(tokens_path).absolute()) if tokens_path else "",
     )
     if config.limit > config.quota // 4:
-        raise ConfigError("--max-request may be a quarter of --quota at most")
+        raise ConfigError("--max-request must be at most a quarter of --quota")
     tls = Tls(tls_cert, tls_key, tls_client_ca or "") if tls_cert and tls_key else None
     run(config, access, tls, lambda line: warn(f"listening on {line}"))
     return 0
 
 
-def _refuse_open(option: str, host: str) -> None:
+def _require_local(option: str, host: str) -> None:
     try:
         is_local = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_local = host == "localhost"
     if not is_local:
         raise ConfigError(
-            f"{option} {host or '*'} can be reached from elsewhere: set OTEVAL_INGEST_TOKEN and "
-            "OTEVAL_READ_TOKEN or give --tokens for both, or give --insecure"
+            f"{option} {host or '*'} is open to other machines: set OTEVAL_INGEST_TOKEN and "
+            "OTEVAL_READ_TOKEN, give --tokens for both, or give --insecure"
         )
 
 
@@ -150,5 +171,5 @@ def _bytes(option: str, text: str, least: int) -> int:
     found = _SIZE.match(text.strip())
     size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
     if size < least:
-        raise ConfigError(f"{option} {text!r}: write a size such as 64MB; {least} bytes at least")
+        raise ConfigError(f"{option} {text!r}: write a size such as 64MB, at least {least} bytes")
     return size

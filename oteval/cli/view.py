@@ -1,4 +1,4 @@
-"""``oteval trajectories``, ``show``, ``explain``, ``diff``, ``variants``: what is in the store."""
+"""``oteval trajectories``, ``show``, ``explain``, ``diff``, ``variants``: look at stored runs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 @filters
 @json_option
 def trajectories(db: str, as_json: bool, **given: Any) -> int:
-    """List the trajectories: one per agent run.
+    """List the trajectories, one for each agent run.
 
-    With --json, each line holds the messages in OpenAI's shape and the gaps. Without, the latest
-    1,000 are listed, unless --limit says otherwise.
+    With --json, each line has the messages in OpenAI's format and the gaps. Without --json, this
+    lists the latest 1,000, or as many as --limit allows.
     """
     selection = select(**given)
     with open_store(db) as store:
@@ -44,7 +44,7 @@ def trajectories(db: str, as_json: bool, **given: Any) -> int:
             for trajectory in store.trajectories.read(selection):
                 print_json(trajectory.as_dict())
             return 0
-        # One more than is shown tells whether there are more.
+        # One row more than the table shows tells whether there are more.
         limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
         found = list(store.trajectories.read(limited))
         rows = found if selection.limit else found[-TABLE_ROWS:]
@@ -61,13 +61,13 @@ def trajectories(db: str, as_json: bool, **given: Any) -> int:
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @db_option
-@click.option("--all", "whole", is_flag=True, help="Show the turns before, too.")
-@click.option("--full", is_flag=True, help="Show messages in full length.")
+@click.option("--all", "whole", is_flag=True, help="Show earlier turns as well.")
+@click.option("--full", is_flag=True, help="Do not shorten messages.")
 @json_option
 def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) -> int:
     """Show trajectories: messages, calls, results, errors, gaps and scores.
 
-    ID is a trajectory's, the beginning of one, or its root span's trace or span id.
+    ID is a trajectory's id or a prefix of one, or the trace id or span id of its root span.
     """
     with open_store(db) as store:
         for name in ids:
@@ -87,11 +87,11 @@ def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) 
 @db_option
 @json_option
 def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
-    """Say what became of each span of a trace, and how to get what is missing.
+    """Explain how each span of a trace was read, and how to close gaps.
 
-    For each span: the dialect that read it, what it holds, the messages that come from it, or why
-    none do; then the gaps with the variable or option that closes them. TRACE is a trace's id or
-    the beginning of one, or the id of a span or trajectory in it.
+    For each span this shows the dialect that read it, its content, and the messages made from it,
+    or the reason for none; then the gaps, with the variable or option that closes each. TRACE is a
+    trace id or a prefix of one, or the id of a span or trajectory in the trace.
     """
     with open_store(db) as store:
         for name in names:
@@ -106,13 +106,13 @@ def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID ID...")
 @db_option
-@click.option("--all", "whole", is_flag=True, help="Compare the turns before, too.")
+@click.option("--all", "whole", is_flag=True, help="Compare earlier turns as well.")
 @json_option
 def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
-    """Line trajectories up with the first and mark where they part.
+    """Compare trajectories with the first one and mark where they diverge.
 
-    Messages are aligned by role and content. System messages are shown aside and do not count.
-    Exit status 1 when any trajectory differs from the first.
+    Messages are aligned by role and content. System messages are shown separately and do not
+    count. The exit status is 1 if a trajectory differs from the first.
     """
     if len(ids) < 2:
         raise click.UsageError("give at least two trajectory ids")
@@ -147,10 +147,10 @@ def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
 @click.command()
 @db_option
 @filters
-@click.option("--evaluator", help="Count this evaluator's passes only.")
+@click.option("--evaluator", help="Count only this evaluator's passes.")
 @json_option
 def variants(db: str, evaluator: str | None, as_json: bool, **given: Any) -> int:
-    """Group the runs by the sequence of tools they called, most frequent first."""
+    """Group runs by their sequence of tool calls, most frequent first."""
     with open_store(db) as store:
         rows = find_variants(store, select(**given), evaluator)
     if as_json:

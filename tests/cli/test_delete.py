@@ -52,7 +52,7 @@ def test_nothing_is_deleted_by_accident(filled: Run):
     """Without a choice, an answer or an unambiguous id there is an error, and all stays."""
     known = traces(filled)
 
-    assert "say what to delete" in filled("delete", "--yes").err
+    assert "nothing selected" in filled("delete", "--yes").err
     assert "pass --yes" in filled("delete", "--where", "turn>0").err
     assert "no such trace" in filled("delete", "--trace", "ffff", "--yes").err
     nothing = filled("delete", "--conversation", "none", "--yes")

@@ -280,8 +280,8 @@ def test_datasets_are_kept_and_shown(shop: Run, tmp_path: Path):
     (tmp_path / "copy.jsonl").write_text(shown.out)
     copied = shop("dataset", "add", "copy", "copy.jsonl")
 
-    assert "40 examples, kept" in first.out
-    assert "was there already" in again.out
+    assert "40 examples, added" in first.out
+    assert "exists already" in again.out
     version = first.out.split("@")[1].split(":")[0]
     assert f"copy@{version}" in copied.out
     listed = shop("dataset", "list", "--json").rows

@@ -135,7 +135,7 @@ def test_other_content_under_the_same_ids_is_told(oteval: Run, chat: Path, tmp_p
     done = oteval("ingest", "x.json")
 
     assert done.status == 0
-    assert "came again with other content; the first is kept" in done.err
+    assert "appears again with different content; the first one is kept" in done.err
     assert "Lyon" not in oteval("trajectories", "--json").out
 
 

@@ -60,7 +60,7 @@ def test_a_file_of_labels_is_kept(oteval: Run, judged: list[str]):
     done = oteval("judge", "calibrate", "quality", "--labels", "labels.jsonl", "--json")
     again = oteval("judge", "calibrate", "quality", "--json")
 
-    assert "1 label is of a run not stored here, such as 0000" in done.err
+    assert "1 label for a run that the database does not have, such as 0000" in done.err
     assert done.rows == again.rows
     (row,) = done.rows
     assert (row["labelled"], row["kappa"], row["agreement"]) == (3, 1.0, 1.0)
@@ -96,7 +96,7 @@ def test_kappa_can_be_a_gate(oteval: Run, judged: list[str]):
     [
         (["quality"], 3, "no labelled run has a verdict"),
         (["nobody"], 2, "no scores of 'nobody'"),
-        (["quality", "--version", "zz"], 2, "no one version 'zz'"),
+        (["quality", "--version", "zz"], 2, "no unique version 'zz'"),
         (["quality", "--labels", "none.jsonl"], 2, "none.jsonl: no such file"),
     ],
 )

@@ -118,7 +118,7 @@ def test_ctrl_c_is_one_line(oteval: Run, monkeypatch: pytest.MonkeyPatch):
     done = oteval("trajectories")
 
     assert done.status == 130
-    assert done.err.strip() == "oteval: stopped; what was done until then is kept"
+    assert done.err.strip() == "oteval: interrupted; finished work is kept"
 
 
 def test_the_demo_goes_the_whole_way(oteval: Run, tmp_path: Path):

@@ -20,7 +20,10 @@ def test_archive_moves_and_the_commands_still_find_all(filled: Run):
     assert len(list(Path("cold").rglob("spans-*.parquet"))) > 0
     assert filled("trajectories", "--json").out == before.out
     assert filled("explain", trace).out == explained.out
-    assert filled("archive", "--older-than", "0s", "--to", "cold").out == "nothing is old enough\n"
+    assert (
+        filled("archive", "--older-than", "0s", "--to", "cold").out
+        == "nothing is old enough to archive\n"
+    )
 
 
 def test_the_archive_can_be_loaded_again(filled: Run, tmp_path: Path):

@@ -100,13 +100,13 @@ def test_markdown_counts_and_lists_what_did_not_pass(shown: Run) -> None:
         ([], "give --html FILE or --md FILE"),
         (["--html", "r.html", "--by", "colour"], "--by 'colour': there are"),
         (["--html", "r.html", "--by", "version", "--baseline", "v9"], "not one of the compared"),
-        (["--html", "r.html", "--by", "agent", "--split", "2026-11-20"], "two ways to compare"),
+        (["--html", "r.html", "--by", "agent", "--split", "2026-11-20"], "exclude each other"),
         (["--html", "r.html", "--case", "test.case.id"], "write attributes.KEY"),
         (["--html", "no/r.html"], "no/r.html: cannot be written"),
         (["--html", "r.html", "--experiments", "x"], "no experiment 'x'"),
         (
             ["--html", "r.html", "--experiments", "x", "--since", "2h"],
-            "--since chooses stored runs",
+            "--since selects stored runs",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_an_endpoint_that_is_away_is_tried_once(oteval: Run, refused: list[Path]
     done = oteval("resend", "--db", "t.duckdb", "--forward", "http://127.0.0.1:9")
 
     assert done.status == 2
-    assert done.err.count("not taken, the rest is not tried: no answer") == 1
+    assert done.err.count("not accepted; stopping here: no answer") == 1
     assert all(path.exists() for path in refused)
 
 

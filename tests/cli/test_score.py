@@ -60,9 +60,7 @@ def test_without_gates_the_status_says_little(filled: Run, rules: Any):
     done = filled("score")
 
     assert done.status == 0
-    assert (
-        "no gates are configured, so exit status 0 only says that scores could be had" in done.err
-    )
+    assert "no gates are configured, so exit status 0 only means that scoring worked" in done.err
 
 
 def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
@@ -76,9 +74,7 @@ def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
     none = filled("score")
 
     assert (nobody.status, few.status, enough.status, none.status) == (3, 3, 0, 3)
-    assert nobody.err == (
-        "oteval: no trajectory was there to score; oteval trajectories lists them\n"
-    )
+    assert nobody.err == ("oteval: no trajectories to score; oteval trajectories lists them\n")
     assert "3 verdicts on 3 trajectories, at least 4 wanted" in few.err
     assert "0 verdicts on 3 trajectories, at least 1 wanted" in none.err
     assert "the run has no attribute 'test.case.id' that names its case" in none.out
@@ -161,7 +157,7 @@ def test_a_file_that_cannot_be_read_is_not_scored(oteval: Run, rules: Any, chat:
 
     assert (done.status, done.out) == (2, "")
     assert "none.json: cannot be opened" in done.err
-    assert "not scored: a file could not be read" in done.err
+    assert "nothing was scored, because a file could not be read" in done.err
 
 
 def test_reports_are_written(filled: Run, rules: Any, tmp_path: Path):

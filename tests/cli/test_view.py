@@ -114,7 +114,7 @@ def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list
     [
         (
             ["--since", "yesterday"],
-            "--since 'yesterday': write a date, 2026-11-20T08:00, or how long",
+            "--since 'yesterday': write a date, a time",
         ),
         (["--since", "99999999999w"], "--since '99999999999w': write a date"),
         (

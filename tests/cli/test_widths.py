@@ -126,6 +126,6 @@ def test_one_of_a_thing_is_singular(oteval: Run):
     assert "(1 more character)" in oteval("show", run(1).id).out
     assert oteval("reference", "add", run(1).id).out.startswith(f"reference {run(1).id}: 1 message")
     assert oteval("reference", "list").err == "oteval: 1 reference\n"
-    assert oteval("dataset", "add", "d").out.endswith(": 1 example, kept\n")
+    assert oteval("dataset", "add", "d").out.endswith(": 1 example, added\n")
     assert oteval("dataset", "list").err == "oteval: 1 dataset\n"
     assert oteval("export", "--jsonl", "x").err == "oteval: x: 1 trajectory\n"

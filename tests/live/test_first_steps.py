@@ -89,6 +89,6 @@ def test_a_configuration_that_comes_later_is_taken(bare: tuple[Served, Path]):
     _, later = agent_run()
     server.post("/v1/traces", later.SerializeToString(), **INGEST)
     until(lambda: b'"tools"' in server.get("/api/scores", READ)[1])
-    assert any("scored as soon as that file is there" in line for line in server.log)
+    assert any("scored once that file exists" in line for line in server.log)
     (folder / "oteval.yaml").write_text("evaluators: [")
     until(lambda: not server.state()["is_ready"])

@@ -1,4 +1,4 @@
-"""``oteval compare`` and ``oteval pairwise``: hold experiments against each other."""
+"""``oteval compare`` and ``oteval pairwise``: compare experiments."""
 
 from __future__ import annotations
 
@@ -24,8 +24,15 @@ from ..show import (
 )
 from ..store import Store
 from ..text import counted
-from .common import db_option, json_option, open_store, out, print_json, warn
-from .experiments import FUNCTION, importable, live, regressed, reports, running, write
+from .common import db_option, json_option, open_store, out, print_json, warn, write_report
+from .experiments import (
+    FUNCTION_METAVAR,
+    experiment_progress,
+    import_from_cwd,
+    report_options,
+    run_options,
+    warn_regressed,
+)
 
 __all__ = ["compare", "pairwise"]
 
@@ -38,22 +45,22 @@ __all__ = ["compare", "pairwise"]
     type=float,
     default=0.05,
     show_default=True,
-    help="The rate of false discoveries among the figures.",
+    help="The false discovery rate over all scores.",
 )
 @click.option(
     "--margin",
     type=float,
-    help="The difference that matters.  [default: 0.05, or 5% "
-    "of the mean for figures beyond 0 to 1]",
+    help="The smallest difference that matters.  [default: 0.05, or 5% "
+    "of the mean for scores beyond 0 to 1]",
 )
 @click.option(
     "--lower-is-better",
     multiple=True,
     metavar="SCORE",
-    help="A score of which less is better; may be repeated.",
+    help="A score that is better if lower; may be repeated.",
 )
 @db_option
-@reports
+@report_options
 @json_option
 def compare(
     a: str,
@@ -66,17 +73,17 @@ def compare(
     md: str | None,
     as_json: bool,
 ) -> int:
-    """Compare two experiments by their scores: statistics, no judge.
+    """Compare the scores of two experiments by statistics, without a judge.
 
-    A and B are names, or prefixes of which the newest is meant; B is held against A, example by
-    example. Exit status 1 when a score regressed.
+    B is compared with A, example by example. A and B are names, or prefixes that mean the newest
+    match. The exit status is 1 if a score regressed.
     """
     with open_store(db) as store:
         found = compare_experiments(
             a, b, alpha=alpha, margin=margin, lower_is_better=lower_is_better, store=store
         )
-    write(junit, lambda: comparison_junit(found))
-    write(md, lambda: comparison_markdown(found))
+    write_report(junit, lambda: comparison_junit(found))
+    write_report(md, lambda: comparison_markdown(found))
     if as_json:
         for one in found.differences:
             print_json({"a": found.a.name, "b": found.b.name, **one.as_dict()})
@@ -85,7 +92,7 @@ def compare(
     for name, keys in ((found.a.name, found.only_a), (found.b.name, found.only_b)):
         if keys:
             warn(f"only {name} has {', '.join(keys)}")
-    return 1 if regressed(found) else 0
+    return 1 if warn_regressed(found) else 0
 
 
 @click.command()
@@ -100,26 +107,28 @@ def compare(
 @click.option(
     "--prompt",
     type=click.Path(exists=True, dir_okay=False),
-    help="The judge's prompt, a text file with {inputs}, {outputs_a}, {outputs_b}.",
+    help="A file with the judge's prompt, which has {inputs}, {output_a} and {output_b}.",
 )
 @click.option(
     "--call",
     "calls",
     multiple=True,
-    metavar=FUNCTION,
-    help="A function that says which is better; may be repeated.",
+    metavar=FUNCTION_METAVAR,
+    help="A function that compares the outputs; may be repeated.",
 )
 @click.option(
     "--order",
     type=click.Choice(["both", "random", "fixed"]),
     default="both",
     show_default=True,
-    help="In which order a judge is shown the outputs.",
+    help="The order in which a judge sees the outputs.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="What orders are drawn with.")
-@running
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The random seed of the order."
+)
+@run_options
 @db_option
-@reports
+@report_options
 @json_option
 def pairwise(
     names: tuple[str, ...],
@@ -137,21 +146,21 @@ def pairwise(
     md: str | None,
     as_json: bool,
 ) -> int:
-    """Compare experiments by asking which output of an example is better.
+    """Ask which experiment has the better output for each example.
 
-    A function (--call) names what it wants of inputs, outputs (a list), reference_outputs, runs
-    and example, and returns a score for each output. Exit status 1 when A, the first, is better
-    than another.
+    A function (--call) may have the parameters inputs, outputs (a list), reference_outputs, runs
+    and example, and returns a score for each output. The exit status is 1 if A, the first
+    experiment, is better than another.
     """
-    importable()
-    askers: list[Any] = [load_function(call) for call in calls]
-    if not askers and not judges:
+    import_from_cwd()
+    evaluators: list[Any] = [load_function(call) for call in calls]
+    if not evaluators and not judges:
         raise ConfigError("give --judge openai:MODEL or --call PKG.MODULE:FUNCTION")
-    with open_store(db) as store, live("asking") as update:
-        askers += [_judge(model, prompt, store) for model in judges]
+    with open_store(db) as store, experiment_progress("comparing") as update:
+        evaluators += [_judge(model, prompt, store) for model in judges]
         results = evaluate_comparative(
             names,
-            askers,
+            evaluators,
             order=order,
             seed=seed,
             max_concurrency=concurrency,
@@ -161,8 +170,8 @@ def pairwise(
             store=store,
             on_progress=update,
         )
-    write(junit, lambda: comparative_junit(results))
-    write(md, lambda: comparative_markdown(results))
+    write_report(junit, lambda: comparative_junit(results))
+    write_report(md, lambda: comparative_markdown(results))
     if as_json:
         for row in results.to_dicts():
             print_json(row)
@@ -176,12 +185,12 @@ def pairwise(
     )
     pairs = results.pairs()
     if not any(pair.examples for pair in pairs):
-        raise NothingEvaluated("no answer could be had; --json says why")
+        raise NothingEvaluated("no comparison succeeded; --json gives the reasons")
     return 1 if any(pair.a == results.names[0] and pair.verdict() == "a" for pair in pairs) else 0
 
 
 def _judge(model: str, prompt: str | None, store: Store) -> Callable[..., Any]:
-    """Return a judge that asks nothing twice, also not in another comparison."""
+    """Return a judge that caches its answers in the store, for all comparisons."""
     text = PAIRWISE_PROMPT if prompt is None else Path(prompt).read_text("utf-8")
     cache = store.judge_calls.of("pairwise", JudgeCall)
     return create_pairwise_llm_as_judge(model=model, prompt=text, cache=cache)

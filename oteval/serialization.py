@@ -19,7 +19,7 @@ def to_jsonable(value: Any, convert: Callable[[Any], Any] | None = None) -> Any:
     Args:
         value: The value. It is copied, so that the result shares nothing with it.
         convert: Called first with each value that is not a scalar, to replace values that need a
-            form of their own. It returns all others unchanged.
+            special form. It returns all others unchanged.
     """
     return restore(dumps_exact(_plain(value, convert)))
 

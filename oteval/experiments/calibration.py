@@ -1,13 +1,13 @@
-"""How far a judge agrees with people, and what pass rate people would find.
+"""Measure the agreement between a judge and people, and estimate the pass rate people would find.
 
-Terms. A **label** is a person's verdict on a run; where several people labelled it, their majority,
-and a tie is left out. **Agreement** is the share of labelled runs on which judge and people say the
-same; **kappa** is the agreement beyond what their base rates give by chance. The **corrected pass
-rate** is what people would find over all runs: the judge's rate, put right by the labelled runs
-(PPI++). A judge's **self-consistency** is the share of votes that agree with its majority when
-asked again; its **flip rate** the share of runs on which it said both.
+A **label** is a person's verdict on a run. If several people labelled a run, their majority counts,
+and a tie is left out. **Agreement** is the share of labelled runs on which judge and people have
+the same verdict; **kappa** is the agreement in excess of chance, given their base rates. The
+**corrected pass rate** estimates the pass rate of people over all runs: the judge's rate, corrected
+by the labelled runs (PPI++). A judge's **self-consistency** is the share of its repeated votes that
+agree with its majority; its **flip rate** is the share of runs with both verdicts.
 
-What the judge failed on, or did not evaluate, is no verdict: it is counted and left out.
+Runs on which the judge failed, or which it did not evaluate, are counted and left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consisten
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A run on which people and the judge differ.
+    """A run on which people and the judge disagree.
 
     Attributes:
         trajectory_id: The run.
-        people: Whether it passes for people.
-        judge: Whether it passes for the judge.
+        people: Whether people pass it.
+        judge: Whether the judge passes it.
         comment: The judge's reason.
-        note: The people's.
+        note: The people's notes.
     """
 
     trajectory_id: str
@@ -55,14 +55,14 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Consistency:
-    """How a judge agrees with itself when asked again.
+    """The agreement of a judge with itself in repeated evaluations.
 
     Attributes:
         runs: How many runs have several votes.
         votes: How many votes they have.
-        agreeing: The share of votes that are their run's majority.
+        agreeing: The share of votes that are with their run's majority.
         flipped: The share of runs with both verdicts.
-        interval: The interval of `flipped`.
+        interval: The confidence interval of `flipped`.
     """
 
     runs: int
@@ -84,19 +84,19 @@ class Consistency:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a judge agrees with people.
+    """The agreement of a judge with people.
 
     Attributes:
         evaluator: The judge's name.
         version: Its version.
-        kappa: The agreement, with the confusion of people (rows) and judge (columns).
-        people_rate: The share of labelled runs that pass for people, with its interval.
-        judge_rate: The share of all judged runs that pass for the judge, with its interval.
-        corrected: The pass rate that people would find over all runs; None with one label.
-        disagreements: Where they differ.
+        kappa: The agreement, with the confusion matrix of people (rows) and judge (columns).
+        people_rate: The share of labelled runs that people pass, with its interval.
+        judge_rate: The share of all judged runs that the judge passes, with its interval.
+        corrected: The estimated pass rate of people over all runs; None with a single label.
+        disagreements: The runs on which they disagree.
         unjudged: How many labelled runs have no verdict of the judge.
-        tied: How many labelled runs people are split on.
-        consistency: How the judge agrees with itself, where it was asked again.
+        tied: How many labelled runs have a tie between people.
+        consistency: The judge's agreement with itself, if it evaluated runs repeatedly.
     """
 
     evaluator: str
@@ -117,7 +117,7 @@ class Calibration:
 
     @property
     def needed(self) -> int:
-        """How many more labels it takes before the judge's verdicts count in the corrected rate."""
+        """How many more labels are needed before the judge counts in the corrected rate."""
         return max(0, FEWEST - self.labelled)
 
     def count(self, people: bool, judge: bool) -> int:
@@ -172,15 +172,15 @@ def calibrate(
     confidence: float = 0.95,
     votes: Mapping[str, Sequence[bool]] | None = None,
 ) -> Calibration:
-    """Return how a judge agrees with people.
+    """Return the agreement of a judge with people.
 
     Args:
         evaluator: The judge's name.
         version: Its version.
-        labels: What people said.
+        labels: The labels of people.
         scores: The judge's current score of each run, by trajectory id.
-        confidence: The intervals' confidence.
-        votes: The judge's verdicts when asked several times, by trajectory id.
+        confidence: The confidence level of the intervals.
+        votes: The judge's repeated verdicts, by trajectory id.
 
     Raises:
         ValueError: No labelled run has a verdict of the judge.
@@ -190,17 +190,17 @@ def calibrate(
     both = [name for name in people if name in judged]
     if not both:
         raise ValueError("no labelled run has a verdict of the judge")
-    said = [people[name] for name in both]
-    found = [judged[name] for name in both]
+    by_people = [people[name] for name in both]
+    by_judge = [judged[name] for name in both]
     others = [float(passed) for name, passed in judged.items() if name not in people]
     return Calibration(
         evaluator,
         version,
-        kappa=cohen_kappa(said, found, confidence),
-        people_rate=_rate(said, confidence),
+        kappa=cohen_kappa(by_people, by_judge, confidence),
+        people_rate=_rate(by_people, confidence),
         judge_rate=_rate(list(judged.values()), confidence),
         corrected=(
-            ppi_mean(_numbers(said), _numbers(found), others, confidence=confidence)
+            ppi_mean(_numbers(by_people), _numbers(by_judge), others, confidence=confidence)
             if len(both) > 1
             else None
         ),
@@ -216,7 +216,7 @@ def calibrate(
 
 
 def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str], int]:
-    """Return what most people said of each run, their notes, and how many runs are tied."""
+    """Return the majority of labels for each run, the notes, and how many runs are tied."""
     votes: dict[str, list[bool]] = defaultdict(list)
     notes: dict[str, str] = defaultdict(str)
     for label in labels:
@@ -224,12 +224,12 @@ def _majorities(labels: Iterable[Label]) -> tuple[dict[str, bool], dict[str, str
         notes[label.trajectory_id] = "; ".join(
             filter(None, (notes[label.trajectory_id], label.note))
         )
-    found = {name: 2 * sum(said) > len(said) for name, said in votes.items() if _is_told(said)}
-    return found, notes, len(votes) - len(found)
-
-
-def _is_told(votes: Sequence[bool]) -> bool:
-    return 2 * sum(votes) != len(votes)
+    majorities = {
+        name: 2 * sum(passed) > len(passed)
+        for name, passed in votes.items()
+        if 2 * sum(passed) != len(passed)
+    }
+    return majorities, notes, len(votes) - len(majorities)
 
 
 def _numbers(verdicts: Sequence[bool]) -> list[float]:
@@ -244,17 +244,17 @@ def _rate(verdicts: Sequence[bool], confidence: float) -> tuple[float, Interval]
 def consistency(
     votes: Mapping[str, Sequence[bool]], confidence: float = 0.95
 ) -> Consistency | None:
-    """Return how a judge agrees with itself, or None where no run was judged more than once.
+    """Return the agreement of a judge with itself; None if no run has more than one verdict.
 
     Args:
         votes: Its verdicts by trajectory id.
-        confidence: The interval's confidence.
+        confidence: The confidence level of the interval.
     """
-    several = [list(said) for said in votes.values() if len(said) > 1]
+    several = [list(verdicts) for verdicts in votes.values() if len(verdicts) > 1]
     if not several:
         return None
     total = sum(map(len, several))
-    agreeing = sum(max(sum(said), len(said) - sum(said)) for said in several)
-    flipped = sum(1 for said in several if 0 < sum(said) < len(said))
+    agreeing = sum(max(sum(verdicts), len(verdicts) - sum(verdicts)) for verdicts in several)
+    flipped = sum(1 for verdicts in several if 0 < sum(verdicts) < len(verdicts))
     interval = clopper_pearson(flipped, len(several), confidence)
     return Consistency(len(several), total, agreeing / total, flipped / len(several), interval)

@@ -18,7 +18,7 @@ from ..store import Store
 from .experiment_store import ExperimentWriter
 from .run_evaluators import Arguments, arguments_of, name_of, version_for
 from .run_options import Progress, RunOptions
-from .votes import Answer, answer_of
+from .votes import PairwiseAnswer, answer_of
 
 __all__ = [
     "ComparedRuns",
@@ -75,7 +75,7 @@ class PairwiseEvaluator:
 
     async def compare(
         self, compared: ComparedRuns, shown: Sequence[Run], runner: AsyncRunner[str, Any]
-    ) -> Answer:
+    ) -> PairwiseAnswer:
         """Return the answer about some runs.
 
         Raises:

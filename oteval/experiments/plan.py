@@ -1,4 +1,4 @@
-"""What an experiment does: it runs a target on examples, or takes sessions that ran already."""
+"""The plan of an experiment: to run a target on examples, or to take sessions that ran already."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Figure:
         interval: The 95% confidence interval of the mean.
         pass_at: The probability that one of k repetitions passes, by k; for passes and fails only.
         pass_hat: The probability that all of k repetitions pass, by k; for passes and fails only.
-        labels: How often each label was given, if there are no numbers.
+        labels: How often each label was given, for keys without numbers.
     """
 
     key: str

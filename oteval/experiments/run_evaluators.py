@@ -246,7 +246,7 @@ def _described(function: Any) -> list[Any]:
 
 
 def version_for(function: Any) -> str:
-    """Return a hash of what an evaluator's results depend on: its configuration, or its code."""
+    """Return a hash of an evaluator's configuration, or else of its code."""
     for each in _described(function):
         describe = getattr(each, "describe", None)
         if callable(describe):

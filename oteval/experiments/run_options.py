@@ -23,7 +23,7 @@ class Progress:
         resumed: How many were done by an earlier attempt.
         errors: How many runs and evaluations failed.
         cached: How many answers of judges came from the cache.
-        cost: What judges cost (US dollars), as far as they report it.
+        cost: The cost of judges (US dollars), as far as they report it.
     """
 
     total: int = 0

@@ -95,7 +95,7 @@ def _simulated_user(
     function.
 
     Args:
-        system: Who the user is, and what they want.
+        system: Instructions: who the user is, and the user's goal.
         model: ``openai:NAME``, at any OpenAI-compatible server.
         client: An ``OpenAI`` client (with `model`), or a LangChain chat model (without). The
             coroutine function also takes an ``AsyncOpenAI`` client.

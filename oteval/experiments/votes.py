@@ -25,10 +25,10 @@ from ..evaluators.stats.rates import mean
 from ..model import Run, Vote
 from .outputs import json_form
 
-__all__ = ["Answer", "Pair", "Standing", "answer_of", "pairs_of", "standings"]
+__all__ = ["Pair", "PairwiseAnswer", "Standing", "answer_of", "pairs_of", "standings"]
 
 
-class Answer(NamedTuple):
+class PairwiseAnswer(NamedTuple):
     """The answer of a pairwise evaluator.
 
     Attributes:
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
     metadata: Mapping[str, Any]
 
 
-def answer_of(value: Any, shown: Sequence[Run], name: str) -> Answer:
+def answer_of(value: Any, shown: Sequence[Run], name: str) -> PairwiseAnswer:
     """Return the return value of a pairwise evaluator as an answer.
 
     Args:
@@ -76,7 +76,7 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> Answer:
     if isinstance(comment, Mapping):
         comment = "; ".join(f"{key}: {text}" for key, text in comment.items())
     numbers = tuple(_number(score) for score in scores)
-    return Answer(str(value.get("key") or name), numbers, str(comment), metadata)
+    return PairwiseAnswer(str(value.get("key") or name), numbers, str(comment), metadata)
 
 
 def _in_order(scores: Mapping[str, Any], shown: Sequence[Run]) -> list[Any]:

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from ..jsontext import canonical
 from ..model import Message
 
-__all__ = ["Pair", "align", "first_divergence"]
+__all__ = ["AlignedPair", "align", "first_divergence"]
 
 _SYSTEM_ROLES = ("system", "developer")
 # Models word their reasoning anew each time.
@@ -28,7 +28,7 @@ _COMPARED, _MOST_PAIRS = 1000, 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AlignedPair:
     """A message of each side, or None where a side has none.
 
     Attributes:
@@ -75,14 +75,14 @@ class _Entry:
     tool: str
 
 
-def align(left: Sequence[Message], right: Sequence[Message]) -> list[Pair]:
+def align(left: Sequence[Message], right: Sequence[Message]) -> list[AlignedPair]:
     """Return the messages of two trajectories side by side, system messages first."""
     (our_system, ours), (their_system, theirs) = _split(_entries(left)), _split(_entries(right))
     rows = [*_rows(our_system, their_system), *_rows(ours, theirs)]
     return [_pair(one, other) for one, other in rows]
 
 
-def first_divergence(pairs: Sequence[Pair]) -> int | None:
+def first_divergence(pairs: Sequence[AlignedPair]) -> int | None:
     """Return the index of the first pair that differs, system messages aside, or None."""
     differing = (at for at, pair in enumerate(pairs) if not pair.same and not pair.is_system)
     return next(differing, None)
@@ -128,8 +128,8 @@ def _split(entries: Sequence[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
     return system, [entry for entry in entries if entry.message.role not in _SYSTEM_ROLES]
 
 
-def _pair(one: _Entry | None, other: _Entry | None) -> Pair:
-    return Pair(
+def _pair(one: _Entry | None, other: _Entry | None) -> AlignedPair:
+    return AlignedPair(
         one.message if one else None,
         other.message if other else None,
         same=one is not None and other is not None and one.key == other.key,

@@ -15,7 +15,7 @@ them.
 
 from __future__ import annotations
 
-from ..evaluators.alignment import Pair, align, first_divergence
+from ..evaluators.alignment import AlignedPair, align, first_divergence
 from ..evaluators.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
 from .deletion import DeletionPlan, delete_traces, plan_deletion
@@ -27,12 +27,12 @@ from .retention import archive_before, delete_expired, retention_tick
 from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
 
 __all__ = [
+    "AlignedPair",
     "DeletionPlan",
     "Explanation",
     "FileReport",
     "GateResult",
     "LoadReport",
-    "Pair",
     "RefreshResult",
     "ScoreRun",
     "SpanAccount",

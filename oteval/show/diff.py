@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..model import Message, Trajectory
-from ..pipeline import Pair, first_divergence
+from ..pipeline import AlignedPair, first_divergence
 from ..text import counted
 from .columns import cut, one_row
 from .terminal import ROLE_STYLES
@@ -24,7 +24,7 @@ _LEAD = 40
 def diff_view(
     left: Trajectory,
     right: Trajectory,
-    pairs: Sequence[Pair],
+    pairs: Sequence[AlignedPair],
     *,
     starts: tuple[int, int] = (0, 0),
     length: int = 300,
@@ -53,7 +53,7 @@ def diff_view(
     return Group(*parts, *_notes(pairs, first, starts))
 
 
-def _system(pairs: Sequence[Pair], length: int) -> Iterator[RenderableType]:
+def _system(pairs: Sequence[AlignedPair], length: int) -> Iterator[RenderableType]:
     """Yield how the system messages differ."""
     system = [pair for pair in pairs if pair.is_system]
     if not system:
@@ -69,20 +69,20 @@ def _system(pairs: Sequence[Pair], length: int) -> Iterator[RenderableType]:
                 yield Text(f"{sign} ").append_text(_said(message, cut_at, length, ""))
 
 
-def _numbers(pair: Pair, starts: tuple[int, int]) -> tuple[str, str]:
+def _numbers(pair: AlignedPair, starts: tuple[int, int]) -> tuple[str, str]:
     """Return the numbers of a pair's messages, as `oteval show` prints them."""
     places = zip((pair.left_at, pair.right_at), starts, strict=True)
     left, right = ("" if at is None else str(at + start) for at, start in places)
     return left, right
 
 
-def _mark(pair: Pair, *, is_first: bool) -> Text:
+def _mark(pair: AlignedPair, *, is_first: bool) -> Text:
     if is_first:
         return Text("▶", style="bold red")
     return Text("=", style="dim") if pair.same else Text("≠", style="bold red")
 
 
-def _cells(pair: Pair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
+def _cells(pair: AlignedPair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
     style = "dim" if pair.same else ""
     start = 0 if pair.same else _shared_start(pair)
     for message, number in zip((pair.left, pair.right), numbers, strict=True):
@@ -90,7 +90,7 @@ def _cells(pair: Pair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
         yield head.append_text(_said(message, start, length, style))
 
 
-def _shared_start(pair: Pair) -> int:
+def _shared_start(pair: AlignedPair) -> int:
     """Return the offset to show two contents from, so that their first difference is visible."""
     if pair.left is None or pair.right is None:
         return 0
@@ -121,7 +121,7 @@ def _said(message: Message | None, start: int, length: int, style: str) -> Text:
 
 
 def _notes(
-    pairs: Sequence[Pair], first: int | None, starts: tuple[int, int]
+    pairs: Sequence[AlignedPair], first: int | None, starts: tuple[int, int]
 ) -> Iterator[RenderableType]:
     """Yield where the runs diverge, and how much could not be compared."""
     compared = [pair for pair in pairs if not pair.is_system]

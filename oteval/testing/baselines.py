@@ -25,7 +25,7 @@ from .rows import Row
 __all__ = [
     "OUTCOME",
     "Baseline",
-    "Figure",
+    "BaselineFigure",
     "Regression",
     "baseline_of",
     "load_experiment",
@@ -42,7 +42,7 @@ _DATASET = "pytest"
 
 
 @dataclass
-class Figure:
+class BaselineFigure:
     """What one feedback key of one test came to.
 
     Attributes:
@@ -62,7 +62,7 @@ class Figure:
 
 
 # By test and feedback key.
-Baseline = dict[str, dict[str, Figure]]
+Baseline = dict[str, dict[str, BaselineFigure]]
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,16 @@ def baseline_of(rows: Iterable[Row]) -> Baseline:
     for row in rows:
         if row.outcome == "skipped":
             continue
-        figures = found.setdefault(row.test, {OUTCOME: Figure()})
+        figures = found.setdefault(row.test, {OUTCOME: BaselineFigure()})
         figures[OUTCOME].scores.append(float(row.outcome == "passed"))
         for note in row.feedback:
             _add(figures, note["key"], note)
     return found
 
 
-def _add(figures: dict[str, Figure], key: str, note: Mapping[str, Any]) -> None:
+def _add(figures: dict[str, BaselineFigure], key: str, note: Mapping[str, Any]) -> None:
     # A key of the user's own that is called "test" must not pass for the test's outcome.
-    figure = figures.setdefault(key if key != OUTCOME else f"{OUTCOME} (logged)", Figure())
+    figure = figures.setdefault(key if key != OUTCOME else f"{OUTCOME} (logged)", BaselineFigure())
     figure.lower_is_better = note["lower_is_better"]
     if note["status"] != "ok":
         figure.errors += 1
@@ -129,7 +129,7 @@ def regressions(
     return worse, [test for test in before if test not in now]
 
 
-def _worse(before: Figure, now: Figure | None, tolerance: float) -> str:
+def _worse(before: BaselineFigure, now: BaselineFigure | None, tolerance: float) -> str:
     """Return why a figure is worse, or ""."""
     if before.mean is None:
         return ""
@@ -177,7 +177,7 @@ def read_file(path: Path) -> Baseline:
         if content["oteval_baseline"] != _FORMAT:
             raise InputError(f"{path}: a newer oteval wrote it; upgrade (pip install -U oteval)")
         return {
-            test: {key: Figure(**figure) for key, figure in figures.items()}
+            test: {key: BaselineFigure(**figure) for key, figure in figures.items()}
             for test, figures in content["tests"].items()
         }
     except FileNotFoundError:
@@ -287,7 +287,7 @@ def load_experiment(store: Store, name: str) -> Baseline:
             "lower_is_better": bool(one.metadata.get("lower_is_better")),
         }
         if one.evaluator == "pytest" and one.key == OUTCOME:
-            figures.setdefault(OUTCOME, Figure()).scores.append(one.score or 0.0)
+            figures.setdefault(OUTCOME, BaselineFigure()).scores.append(one.score or 0.0)
         else:
             _add(figures, one.key, note)
     return found

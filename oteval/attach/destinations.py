@@ -12,7 +12,7 @@ from .events import EventExporter
 from .forwarder import Forwarder
 
 if TYPE_CHECKING:
-    from .metrics import Metrics
+    from .metrics import ScoringMetrics
     from .metrics_exporter import MetricsExporter
 
 __all__ = ["ScoreDestinations"]
@@ -29,7 +29,7 @@ class ScoreDestinations:
         exporter: Exports the metrics.
     """
 
-    metrics: Metrics
+    metrics: ScoringMetrics
     forward: Forwarder | None = None
     events: EventExporter | None = None
     exporter: MetricsExporter | None = None
@@ -51,7 +51,11 @@ class ScoreDestinations:
         return {"forward": forward, "events": events, "problems": problems}
 
     def close(self, grace: float = 5.0) -> None:
-        """Close all; what is not sent within `grace` seconds stays on disk for the next start."""
+        """Close all destinations.
+
+        Args:
+            grace: Seconds in which waiting requests are still sent; the others stay on disk.
+        """
         for part in (self.events, self.forward):
             if part is not None:
                 part.close(grace)

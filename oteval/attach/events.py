@@ -165,7 +165,11 @@ class EventExporter:
         return self._queue.state()
 
     def close(self, grace: float = 0.0) -> None:
-        """Send waiting events for up to `grace` seconds, then stop; the rest stays on disk."""
+        """Stop exporting.
+
+        Args:
+            grace: Seconds in which waiting events are still sent; the others stay on disk.
+        """
         self._queue.close(grace)
 
 

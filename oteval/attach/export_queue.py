@@ -180,7 +180,11 @@ class ExportQueue:
         return True
 
     def close(self, grace: float = 0.0) -> None:
-        """Send waiting entries for up to `grace` seconds, then stop; the rest stays on disk."""
+        """Stop sending, and close the log and the client.
+
+        Args:
+            grace: Seconds in which waiting entries are still sent; the others stay on disk.
+        """
         until = time.monotonic() + grace
         while self._entries and self.error == "" and time.monotonic() < until:
             if self._thread is None:

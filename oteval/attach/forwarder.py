@@ -63,8 +63,8 @@ class Forwarder:
     """Holds requests and forwards them trace by trace.
 
     The reader of the spool calls `take` in the spool's order, and `sync` before it commits the
-    spool's position; live scoring calls the other methods. What was taken stays on disk until the
-    endpoint has accepted it.
+    spool's position; live scoring calls the other methods. A request stays on disk until the
+    endpoint has accepted all of it.
 
     Args:
         folder: The folder of the queue.
@@ -238,7 +238,11 @@ class Forwarder:
             }
 
     def close(self, grace: float = 0.0) -> None:
-        """Send waiting entries for up to `grace` seconds, then stop; the rest stays on disk."""
+        """Stop forwarding.
+
+        Args:
+            grace: Seconds in which released traces are still sent; everything else stays on disk.
+        """
         self._queue.close(grace)
         self._uptime.close()
 
@@ -296,7 +300,7 @@ class Forwarder:
             self._held_spans += count
 
     def _release_overdue(self) -> None:
-        """Send what is past its deadline, whatever the state of live scoring."""
+        """Send the traces past their deadline, whatever the state of live scoring."""
         now = self._clock()
         with self._lock:
             self._uptime.beat(now)

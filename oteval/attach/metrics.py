@@ -1,6 +1,6 @@
 """Metrics about scores and their destinations, as Prometheus reads them on /metrics.
 
-Each `Metrics` has a registry of its own. Agent names come from outside, so each evaluator has a
+Each `ScoringMetrics` has its own registry. Agent names come from outside, so each evaluator has a
 series for its first 200 agents only; the others share the label "other".
 """
 
@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise ConfigError('metrics need prometheus-client: pip install "oteval[serve]"') from error
 
-__all__ = ["Metrics"]
+__all__ = ["ScoringMetrics"]
 
 _MAX_AGENTS = 200
 # Verdicts and errors that the pass rate is about.
@@ -67,11 +67,11 @@ _EVENTS_COUNTERS = {
 }
 
 
-class Metrics:
-    """The metrics of one server.
+class ScoringMetrics:
+    """The metrics about live scoring in one server.
 
     Attributes:
-        registry: The Prometheus registry. Other parts may register metrics of their own.
+        registry: The Prometheus registry. Other parts may add metrics.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client import CollectorRegistry
 
 from .attributes import key_values
-from .metrics import Metrics
+from .metrics import ScoringMetrics
 from .otlp_client import OtlpClient
 from .trace_requests import OWN_SCOPE
 
@@ -43,7 +43,7 @@ class MetricsExporter:
         interval: Seconds between two requests.
     """
 
-    def __init__(self, metrics: Metrics, client: OtlpClient, interval: float = 60.0) -> None:
+    def __init__(self, metrics: ScoringMetrics, client: OtlpClient, interval: float = 60.0) -> None:
         self._metrics, self._client, self._interval = metrics, client, interval
         self._stop = threading.Event()
         self._has_failed = False

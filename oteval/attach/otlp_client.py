@@ -80,7 +80,7 @@ class ExportResult(NamedTuple):
 
     @property
     def is_internal_error(self) -> bool:
-        """Whether the endpoint failed, because of its own state or because of this request."""
+        """Whether the endpoint failed, because of its state or because of this request."""
         return self.status == _INTERNAL_ERROR
 
     def rejected(self, signal: str, encoding: str = "protobuf") -> tuple[int, str]:
@@ -226,7 +226,7 @@ class HttpClient:
 
 
 def _seconds(value: str | None) -> float:
-    """Parse a Retry-After header; a date or anything else that is no number is 0."""
+    """Parse a Retry-After header; anything but a number, such as a date, is 0."""
     try:
         return min(max(0.0, float(value or 0)), MAX_RETRY_AFTER)
     except ValueError:

@@ -115,7 +115,7 @@ class ProtobufTraceRequest:
         return [entry.key for entry in self._entries]
 
     def of_trace(self, trace_id: str, extra: Mapping[str, bytes] | None = None) -> bytes:
-        """Return a request with the spans of one trace; see `TraceRequest.of_trace`."""
+        """Return a protobuf request with the spans of one trace; see `TraceRequest.of_trace`."""
         entries = self._by_trace.get(trace_id, [])
         if len(entries) == len(self._entries) and not (
             extra and any(entry.key.span_id in extra for entry in entries)
@@ -185,7 +185,7 @@ class JsonTraceRequest:
         return self._keys
 
     def of_trace(self, trace_id: str, extra: Mapping[str, list[Any]] | None = None) -> bytes:
-        """Return a request with the spans of one trace; see `TraceRequest.of_trace`."""
+        """Return a JSON request with the spans of one trace; see `TraceRequest.of_trace`."""
         return self._select(lambda key: key.trace_id == trace_id, extra or {})
 
     def without(self, keys: Collection[SpanKey]) -> bytes:

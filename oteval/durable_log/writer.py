@@ -39,7 +39,7 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class SegmentMoved(OSError):
-    """The folder or a segment is not at its path; the message says what to do."""
+    """The folder or a segment is not at its path; the message has the remedy."""
 
 
 @dataclass
@@ -169,7 +169,10 @@ class LogWriter:
         segment.durable = max(segment.durable, end)
 
     def discard_unsynced(self) -> None:
-        """Drop what was appended since the last sync, after one failed, and leave the segment."""
+        """Drop the records appended since the last sync, and leave the segment.
+
+        Call this after a failed sync if the records count as not appended.
+        """
         segment, self._current = self._current, None
         if segment is not None:
             segment.end = segment.durable
@@ -187,7 +190,7 @@ class LogWriter:
             return os.pread(fd, size, position.offset)
 
     def scan(self, number: int) -> Iterator[tuple[int, RecordHeader, bytes]]:
-        """Yield the offset, header and payload of each intact record of a segment."""
+        """Scan a segment of this log; see `segments.scan`."""
         with self._descriptor(number) as fd:
             yield from scan(fd)
 

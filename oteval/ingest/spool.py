@@ -38,7 +38,7 @@ __all__ = ["QUOTA", "Backlog", "Encoding", "Kind", "Position", "Record", "Spool"
 _log = logging.getLogger(__name__)
 
 QUOTA = 4 << 30
-# Space left free on the disk, so that the database can store what is spooled, which frees more.
+# Disk space left for the database to store the spooled requests, which frees more space.
 RESERVE = 64 << 20
 _SEGMENT_BYTES = 64 << 20
 # Bytes written and synced together at most.

@@ -18,7 +18,7 @@ from ..attach import (
     ScoreDestinations,
     open_client,
 )
-from ..attach.metrics import Metrics
+from ..attach.metrics import ScoringMetrics
 from ..attach.metrics_exporter import MetricsExporter
 from ..config import Config, Endpoint, Forward, resolved
 from ..errors import ConfigError
@@ -98,7 +98,7 @@ class ScorePublisher:
         Args:
             oldest_ns: When the first row of the open traces arrived (ns), None when none is open.
             now: The time (ns).
-            values: The keywords of `Metrics.update_scoring`.
+            values: The keywords of `ScoringMetrics.update_scoring`.
         """
         assert self._attach is not None
         metrics = self._attach.metrics
@@ -132,7 +132,7 @@ def open_attach(
         ConfigError: A header refers to a variable that is not set, or a package is missing.
     """
     forward = _forward(config, forward_url)
-    attach = ScoreDestinations(Metrics())
+    attach = ScoreDestinations(ScoringMetrics())
     if forward is not None:
         attach.metrics.register_forward()
         attach.forward = Forwarder(

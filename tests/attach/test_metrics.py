@@ -1,4 +1,4 @@
-"""Metrics, as Prometheus and as OTLP have them."""
+"""ScoringMetrics, as Prometheus and as OTLP have them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from oteval.attach import HttpClient
-from oteval.attach.metrics import Metrics
+from oteval.attach.metrics import ScoringMetrics
 from oteval.attach.metrics_exporter import MetricsExporter, otlp_request
 
 from ..make import score
 from .endpoint import Downstream
 
 
-def filled() -> Metrics:
-    metrics = Metrics()
+def filled() -> ScoringMetrics:
+    metrics = ScoringMetrics()
     for passed in (True, True, False):
         metrics.count_score(score(passed=passed, score=float(passed)), "refunds", 0.01, 0.2)
     metrics.count_score(score(status="error"), "refunds", 1.0, 2.0)
@@ -26,7 +26,7 @@ def filled() -> Metrics:
     return metrics
 
 
-def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+def samples(metrics: ScoringMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
     text = metrics.text().decode()
     return {
         (sample.name, tuple(v for _, v in sorted(sample.labels.items()))): sample.value
@@ -49,7 +49,7 @@ def test_scores_are_counted_by_evaluator_and_agent() -> None:
 
 def test_the_names_of_agents_cannot_fill_the_memory() -> None:
     """From the 200th agent on, the others are one."""
-    metrics = Metrics()
+    metrics = ScoringMetrics()
     for number in range(500):
         metrics.count_score(score(), f"agent {number}", 0.1, 0.1)
 
@@ -61,7 +61,7 @@ def test_the_names_of_agents_cannot_fill_the_memory() -> None:
 
 def test_forwarding_is_counted_up() -> None:
     """Counters take over totals, and grow by what is new."""
-    metrics = Metrics()
+    metrics = ScoringMetrics()
     state: dict[str, Any] = {
         "held_spans": 3,
         "oldest_seconds": 1.5,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oteval.attach.metrics import Metrics
+from oteval.attach.metrics import ScoringMetrics
 from oteval.config import load_config
 from oteval.live.listener_metrics import ListenerMetrics
 
@@ -200,7 +200,7 @@ def _metric_names() -> set[str]:
     text = metrics.text().decode()
     names = set(re.findall(r"^(oteval_\w+)", text, re.MULTILINE))
     source = (ROOT / "oteval" / "attach" / "metrics.py").read_text("utf-8")
-    assert Metrics
+    assert ScoringMetrics
     found = set(re.findall(r'"(oteval_\w+)"', source))
     live = (ROOT / "docs" / "live.md").read_text("utf-8")
     told = set(re.findall(r"`(oteval_\w+)`", live))

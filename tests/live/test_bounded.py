@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from oteval.attach import ScoreDestinations
-from oteval.attach.metrics import Metrics
+from oteval.attach.metrics import ScoringMetrics
 from oteval.live.hash_set import HashSet
 from oteval.live.scoring_loop import ScoringLoop
 
@@ -51,7 +51,7 @@ def test_nothing_grows_while_traces_come_and_go(
     """After thirty rounds of traces nothing holds more than it did after two."""
     name = module(COUNT)
     driver.rules(rules(name, "ok", "bad", "costs", more="budgets: {bad: {attempts: 2}}\n"))
-    driver.start(ScoreDestinations(Metrics()))
+    driver.start(ScoreDestinations(ScoringMetrics()))
     assert driver.scoring is not None
     after: list[dict[str, int]] = []
     number = 0

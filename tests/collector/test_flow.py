@@ -24,7 +24,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 
 from benchmarks.served import Served, Sink, until
 
-from ..live.test_serve import run_agent
+from ..live.clients import run_agent
 from ..make import ROOT
 
 pytestmark = pytest.mark.live

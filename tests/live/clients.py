@@ -1,4 +1,4 @@
-"""Clients of a running server: one that sends agent runs all the time, and single calls."""
+"""Clients of a running server: single runs and calls, and one that sends all the time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,46 @@ from collections.abc import Sequence
 
 import grpc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from benchmarks.served import Served
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
-INGEST = {"authorization": "Bearer in"}
+INGEST, READ = {"authorization": "Bearer in"}, {"authorization": "Bearer out"}
+TOKENS = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
+RULES = """
+evaluators:
+  - {name: tools, type: tool_errors}
+completion: {quiet: 200ms}
+"""
 
 
 def messages(role: str, text: str) -> str:
     """Return one message as an attribute has it."""
     return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def run_agent(exporter: SpanExporter) -> tuple[str, float]:
+    """Emit an agent run with OpenTelemetry's SDK; return its trace id and when it ended."""
+    provider = TracerProvider(resource=Resource({"service.name": "shop"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=50))
+    tracer = provider.get_tracer("agent")
+    said = [{"role": "user", "parts": [{"type": "text", "content": "refund 7"}]}]
+    done = [{"role": "assistant", "parts": [{"type": "text", "content": "Done."}]}]
+    with tracer.start_as_current_span("invoke_agent shop") as root:
+        root.set_attribute("gen_ai.operation.name", "invoke_agent")
+        root.set_attribute("gen_ai.agent.name", "shop")
+        with tracer.start_as_current_span("chat m") as chat:
+            chat.set_attribute("gen_ai.operation.name", "chat")
+            chat.set_attribute("gen_ai.input.messages", json.dumps(said))
+            chat.set_attribute("gen_ai.output.messages", json.dumps(done))
+    ended = time.monotonic()
+    trace_id = f"{root.get_span_context().trace_id:032x}"
+    provider.shutdown()
+    return trace_id, ended
 
 
 def agent_run(

@@ -1,4 +1,4 @@
-"""What the tests of live scoring share: a clock that is set, rules, and a driver."""
+"""Fixtures of the tests of live scoring: servers, a clock that the test moves, and a driver."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.served import Served
 from oteval.attach import ScoreDestinations
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
@@ -19,7 +20,7 @@ from oteval.store import Store
 from ..attach.endpoint import Downstream, listening
 
 SECOND = 1_000_000_000
-# After now: what judges cost is kept with the real time of day.
+# Later than now, because the cost of judges is stored with the real time of day.
 BEGIN = 4_000_000_000 * SECOND
 
 
@@ -82,6 +83,36 @@ class Driver:
         return self.store._connection.execute(
             "SELECT trajectory_id, rev, evaluator, version, status FROM scores ORDER BY seq"
         ).fetchall()
+
+
+@pytest.fixture(scope="module")
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """A server with the `RULES`, and perhaps `ARGUMENTS` and `ENVIRONMENT`, of the module."""
+    folder = tmp_path_factory.mktemp("served")
+    module = request.module
+    (folder / "oteval.yaml").write_text(module.RULES)
+    environment = getattr(module, "ENVIRONMENT", None)
+    server = Served(folder, *getattr(module, "ARGUMENTS", ()), environment=environment)
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Served]]:
+    """Return a function that starts a server; a server that the test does not stop is killed."""
+    started: list[Served] = []
+
+    def begin(folder: Path, *arguments: str, **more: Any) -> Served:
+        started.append(Served(folder, *arguments, **more))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()
 
 
 @pytest.fixture

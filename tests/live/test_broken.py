@@ -21,27 +21,10 @@ from benchmarks.served import Served, Sink, until
 from oteval.store import Store
 
 from ..evaluators.judge.server import Server, error, serving, verdict
-from .clients import agent_run
-from .test_serve import RULES, run_agent
+from .clients import RULES, agent_run, run_agent
 
 MB = 1 << 20
 Start = Callable[..., Served]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Return what starts a server; one that a test does not stop is killed."""
-    started: list[Served] = []
-
-    def begin(folder: Path, *arguments: str, **more: object) -> Served:
-        started.append(Served(folder, *arguments, **more))  # type: ignore[arg-type]
-        return started[-1]
-
-    yield begin
-    for server in started:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.wait()
 
 
 def mounted(folder: Path, size: str) -> Path:

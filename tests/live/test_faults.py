@@ -6,14 +6,15 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import serve_faults
 from benchmarks.otlp_load import Load, requests
-from benchmarks.serve_faults import FAULTS, RULES, SHIFTED, inflict
+from benchmarks.serve_faults import FAULTS, SHIFTED, inflict
 from benchmarks.served import ROOT, Served, Sink, until
 from oteval.durable_log import segment_path, segment_sizes
 from oteval.store import Store
@@ -21,33 +22,18 @@ from oteval.store import Store
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., Served]
+RULES = serve_faults.RULES.replace("1s", "100ms")
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
-    """Return what starts a server; one that a test does not stop is killed."""
-    started: list[Served] = []
+def start(start: Start) -> Start:
+    """Return a function that starts a server with `RULES`."""
 
     def begin(folder: Path, *arguments: str, **more: Any) -> Served:
-        (folder / "oteval.yaml").write_text(RULES.replace("1s", "100ms"))
-        started.append(Served(folder, *arguments, **more))
-        return started[-1]
+        (folder / "oteval.yaml").write_text(RULES)
+        return start(folder, *arguments, **more)
 
-    yield begin
-    for server in started:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.wait()
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a server that several faults are inflicted on, one after the other."""
-    folder = tmp_path_factory.mktemp("faults")
-    (folder / "oteval.yaml").write_text(RULES.replace("1s", "100ms"))
-    server = Served(folder)
-    yield server
-    assert server.stop() == 0
+    return begin
 
 
 def spool_of(server: Served) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.served import Served, until
 
-from .clients import INGEST, agent_run, call
+from .clients import INGEST, READ, TOKENS, agent_run, call
 
 RULES = """
 evaluators:
@@ -19,8 +19,6 @@ completion: {quiet: 200ms}
 redact:
   - {keys: [secret]}
 """
-TOKENS = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
-READ = {"authorization": "Bearer out"}
 
 
 @pytest.fixture(scope="module")

@@ -20,29 +20,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from benchmarks.served import Served, until
 
-from .clients import INGEST, LOGS, TRACES, Neighbour, agent_run, call
+from .clients import INGEST, LOGS, READ, RULES, TOKENS, TRACES, Neighbour, agent_run, call
 from .fuzzed import json_request, mutated, nested
 
-RULES = """
-evaluators:
-  - {name: tools, type: tool_errors}
-completion: {quiet: 200ms}
-"""
-TOKENS = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
-READ = {"authorization": "Bearer out"}
+ARGUMENTS = ("--max-request", "4MB")
+ENVIRONMENT = TOKENS
 LIMIT = 4 << 20
 MB = 1 << 20
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a server that takes 4 MB at most, and only with a token."""
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / "oteval.yaml").write_text(RULES)
-    server = Served(folder, "--max-request", "4MB", environment=TOKENS)
-    yield server
-    assert server.stop() == 0
 
 
 @pytest.fixture
@@ -170,6 +155,7 @@ def peaks(server: Served) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
     """By default: 413 or its like whichever way it comes, little memory, the neighbour served."""
     huge = body(answer="x" * (100 * MB))

@@ -61,15 +61,6 @@ JSON_BOMBS = {
 }
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("poison")
-    (folder / "oteval.yaml").write_text(RULES)
-    server = Served(folder)
-    yield server
-    assert server.stop() == 0
-
-
 @pytest.mark.parametrize("name", [*BOMBS, *JSON_BOMBS])
 def test_small_requests_of_millions_of_parts_are_refused(served: Served, name: str) -> None:
     """Some kilobytes of gzip that are millions of parts: 413, and little memory."""

@@ -109,7 +109,7 @@ def turns(count: int, chance: random.Random) -> list[Span]:
     return spans
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
     """Turns, with and without a conversation's id, in any order, come to whole conversations."""
     chance = random.Random(seed)

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,20 +31,11 @@ redact:
 ALIASES = "\n".join(["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60))])
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("redaction")
-    (folder / "oteval.yaml").write_text(RULES)
-    found = Served(folder)
-    yield found
-    assert found.stop() == 0
-
-
 @pytest.fixture
-def server(running: Served) -> Served:
+def server(served: Served) -> Served:
     """Return a server whose rules are those of `RULES`."""
-    use(running, RULES)
-    return running
+    use(served, RULES)
+    return served
 
 
 def use(server: Served, text: str) -> None:

@@ -20,9 +20,9 @@ from oteval.live.retention_worker import RetentionWorker
 from oteval.store import Store
 
 from ..store.test_archive import fill, whole
+from .clients import RULES, run_agent
 from .conftest import Driver
 from .test_scoring_loop import COUNT, rules, said
-from .test_serve import RULES, run_agent
 
 
 def test_the_worker_archives_by_itself_and_ends(tmp_path: Path) -> None:

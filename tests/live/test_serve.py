@@ -7,61 +7,34 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+import grpc
+import httpx
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from benchmarks.otlp_load import requests, send
 from benchmarks.serve_kills import survive
 from benchmarks.served import ROOT, Served, until
 from oteval.cli import cli
 from oteval.errors import ConfigError
+from oteval.ingest.receiver.auth import Access
+from oteval.live.listener_process import ListenerProcess
+from oteval.live.server_config import ServerConfig
 from oteval.store import Store
 
-RULES = """
-evaluators:
-  - {name: tools, type: tool_errors}
-completion: {quiet: 200ms}
-"""
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "oteval.yaml").write_text(RULES)
-    server = Served(folder)
-    yield server
-    assert server.stop() == 0
-
-
-def run_agent(exporter: SpanExporter) -> tuple[str, float]:
-    """Emit an agent run as an instrumented agent does; return its trace id and when it ended."""
-    provider = TracerProvider(resource=Resource({"service.name": "shop"}))
-    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=50))
-    tracer = provider.get_tracer("agent")
-    said = [{"role": "user", "parts": [{"type": "text", "content": "refund 7"}]}]
-    done = [{"role": "assistant", "parts": [{"type": "text", "content": "Done."}]}]
-    with tracer.start_as_current_span("invoke_agent shop") as root:
-        root.set_attribute("gen_ai.operation.name", "invoke_agent")
-        root.set_attribute("gen_ai.agent.name", "shop")
-        with tracer.start_as_current_span("chat m") as chat:
-            chat.set_attribute("gen_ai.operation.name", "chat")
-            chat.set_attribute("gen_ai.input.messages", json.dumps(said))
-            chat.set_attribute("gen_ai.output.messages", json.dumps(done))
-    ended = time.monotonic()
-    trace_id = f"{root.get_span_context().trace_id:032x}"
-    provider.shutdown()
-    return trace_id, ended
+from ..commands import Done, Run
+from .clients import INGEST, READ, RULES, TOKENS, TRACES, agent_run, run_agent
 
 
 @pytest.mark.parametrize("name", ["http", "http-gzip", "grpc", "grpc-gzip"])
@@ -73,8 +46,6 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
     elif name == "http-gzip":
         exporter = HttpExporter(url, compression=Compression.Gzip)
     else:
-        import grpc
-
         packed = grpc.Compression.Gzip if "gzip" in name else None
         exporter = GrpcExporter(f"127.0.0.1:{served.grpc}", insecure=True, compression=packed)
 
@@ -92,35 +63,39 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
     assert took < 15  # 2 s when the machine has nothing else to do
 
 
-def test_the_other_commands_work_meanwhile(served: Served, tmp_path: Path) -> None:
-    """trajectories, show, diff, score, reference and export, each in a process of its own."""
+def test_the_other_commands_work_meanwhile(served: Served, oteval: Run, tmp_path: Path) -> None:
+    """trajectories, show, diff, score, reference and export use the database of the server."""
     first, _ = run_agent(HttpExporter(f"http://127.0.0.1:{served.http}/v1/traces"))
     second, _ = run_agent(HttpExporter(f"http://127.0.0.1:{served.http}/v1/traces"))
     until(lambda: served.get(f"/api/trajectories/{second}")[0] == 200)
+    rules = served.db.parent / "oteval.yaml"
 
-    listed = served.cli("trajectories", "--json", "--limit", "1")
-    shown = served.cli("show", first)
-    diff = served.cli("diff", first, second)
-    scored = served.cli("score", "--json")
-    kept = served.cli("reference", "add", first, "--name", "r")
-    exported = served.cli("export", "--parquet", str(tmp_path / "out"))
+    def run(*arguments: str | Path) -> Done:
+        return oteval(*arguments, "--db", served.db)
+
+    listed = served.cli("trajectories", "--json", "--limit", "1")  # in another process
+    shown = run("show", first)
+    diff = run("diff", first, second)
+    scored = run("score", "--json", "-c", rules)
+    kept = run("reference", "add", first, "--name", "r")
+    exported = run("export", "--parquet", tmp_path / "out")
 
     assert json.loads(listed.stdout)["agent"] == "shop"
-    assert "refund 7" in shown.stdout
-    assert diff.returncode == 0, diff.stderr
-    assert json.loads(scored.stdout.splitlines()[0])["evaluator"] == "tools"
-    assert kept.returncode == 0, kept.stderr
-    assert (tmp_path / "out" / "spans.parquet").exists(), exported.stderr
+    assert "refund 7" in shown.out
+    assert diff.status == 0, diff.err
+    assert scored.rows[0]["evaluator"] == "tools"
+    assert kept.status == 0, kept.err
+    assert (tmp_path / "out" / "spans.parquet").exists(), exported.err
 
 
-def test_loading_files_into_a_served_database_is_refused(served: Served) -> None:
+def test_loading_files_into_a_served_database_is_refused(served: Served, oteval: Run) -> None:
     """One line says what to do."""
     (served.db.parent / "t.json").write_text('{"resourceSpans": []}')
 
-    found = served.cli("ingest", "t.json")
+    found = oteval("ingest", served.db.parent / "t.json", "--db", served.db)
 
-    assert found.returncode == 2
-    assert "oteval serve has it open" in found.stderr
+    assert found.status == 2
+    assert "oteval serve has it open" in found.err
 
 
 def test_health_readiness_metrics_and_api(served: Served) -> None:
@@ -173,45 +148,42 @@ def test_the_socket_is_for_the_owner_alone(served: Served) -> None:
 
 
 def test_while_nothing_is_stored_all_is_taken_until_the_quota(tmp_path: Path) -> None:
-    """With storing held up, requests are taken up to the quota; what was acknowledged is stored."""
-    server = Served(tmp_path, "--quota", "16MB", "--max-request", "4MB")
+    """With storing held up, requests are taken up to the quota; then a stop stores them all.
+
+    It ends with status 0, everything acknowledged is in the database, and no file is left.
+    """
+    server = Served(tmp_path, "--quota", "16MB", "--max-request", "4MB", "--grace", "60")
     try:
-        decoder, back = server.pid("decoder"), server.pid("back")
-        for pid in (decoder, back):
+        decoder, storage = server.pid("decoder"), server.pid("back")
+        for pid in (decoder, storage):
             os.kill(pid, signal.SIGSTOP)
-        sent = send(server.http, list(requests(2000)), senders=2)
-        answer = server.post("/v1/traces", next(requests(200)).body)
+        acknowledged, answer = fill_spool(server)
         ready = server.get("/readyz")
-        for pid in (decoder, back):
-            os.kill(pid, signal.SIGCONT)
-        wanted = len(sent.acknowledged)
-        until(lambda: server.state().get("stored", {}).get("spans") == wanted, 30)
     finally:
+        for pid in (decoder, storage):
+            os.kill(pid, signal.SIGCONT)
         status = server.stop()
     with Store(server.db) as store:
         spans, _ = store.spans.count()
 
-    assert sent.answers["200"] > 0
-    assert sent.answers["503"] > 0
+    assert acknowledged > 0
     assert (answer[0], answer[2]["retry-after"]) == (503, "1")
     assert ready[0] == 503
     assert "quota" in json.dumps(json.loads(ready[1])["reasons"])
-    assert spans == wanted
+    assert spans == 2 * acknowledged
     assert status == 0
-
-
-def test_a_stop_stores_what_was_acknowledged(tmp_path: Path) -> None:
-    """SIGTERM right after the last answer: exit 0, everything in the database, no files left."""
-    server = Served(tmp_path)
-    sent = send(server.http, list(requests(300)))
-
-    status = server.stop()
-
-    assert status == 0
-    with Store(server.db) as store:
-        assert store.spans.count()[0] == len(sent.acknowledged) == 2400
     assert not Path(f"{server.db}.server.json").exists()
     assert not Path(f"{server.db}.sock").exists()
+
+
+def fill_spool(server: Served) -> tuple[int, tuple[int, bytes, Mapping[str, str]]]:
+    """Send runs of 1 MB until one is refused; return how many were not, and the refusal."""
+    for count in range(64):
+        _, request = agent_run("x" * (1 << 20))
+        answer = server.post("/v1/traces", request.SerializeToString())
+        if answer[0] != 200:
+            return count, answer
+    raise AssertionError("nothing is refused")
 
 
 @pytest.mark.slow
@@ -298,77 +270,145 @@ def test_options_it_refuses(
         cli.main(["serve", *arguments], standalone_mode=False)
 
 
-def test_what_it_cannot_begin_with(tmp_path: Path) -> None:
-    """A port in use, and a file that is no database, are said in one line."""
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    """One line names the option to change."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        in_use = serve_once(tmp_path, "--http", f"127.0.0.1:{port}", "--grpc", "")
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = ServerConfig(str(tmp_path / "a.duckdb"), http=address, grpc="")
+        with pytest.raises(ConfigError, match="give another --http"):
+            ListenerProcess(config, Access.of(), None)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """One line says what the file is not."""
     (tmp_path / "bad.duckdb").write_bytes(b"no database" * 1000)
     free = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
-    assert "give another --http" in in_use
     assert "not an oteval database" in serve_once(tmp_path, "--db", "bad.duckdb", *free)
 
 
-def make_certificate(folder: Path) -> None:
-    """Make ``cert.pem`` and ``key.pem``, of this machine and its own authority."""
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A server with TLS and tokens that only takes clients with a certificate."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    folder = tmp_path_factory.mktemp("secured")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    # Of this machine, and its own authority.
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
-            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")),
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+            *("-keyout", str(key), "-out", str(certificate)),
         ],
         check=True,
         capture_output=True,
     )
+    (folder / "oteval.yaml").write_text(RULES)
+    files = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-client-ca", "cert.pem")
+    server = Served(folder, *files, environment=TOKENS)
+    yield Secured(server, certificate, key)
+    server.stop()
 
 
-def test_tokens_and_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Secured(NamedTuple):
+    """A server with TLS, and the files of a client's certificate."""
+
+    server: Served
+    certificate: Path
+    key: Path
+
+    def http(self, *, has_certificate: bool = True) -> httpx.Client:
+        """Return an HTTP client."""
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        if has_certificate:
+            context.load_cert_chain(self.certificate, self.key)
+        return httpx.Client(verify=context, base_url=f"https://127.0.0.1:{self.server.http}")
+
+    def credentials(self, *, has_certificate: bool = True) -> grpc.ChannelCredentials:
+        """Return the credentials of a gRPC client."""
+        own = (self.key.read_bytes(), self.certificate.read_bytes()) if has_certificate else ()
+        return grpc.ssl_channel_credentials(self.certificate.read_bytes(), *own)
+
+
+def test_tokens_and_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over TLS, the ingest token sends and the read token reads, and neither does the other's."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate")
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    make_certificate(tmp_path)
-    tokens = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
-    server = Served(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", environment=tokens)
-    url, cert = f"https://127.0.0.1:{server.http}", str(tmp_path / "cert.pem")
-    import grpc
-    import httpx
-
-    try:
-        headers = {"authorization": "Bearer in"}
-        trace_id, _ = run_agent(
-            HttpExporter(f"{url}/v1/traces", certificate_file=cert, headers=headers)
+    over_http, _ = run_agent(
+        HttpExporter(
+            f"https://127.0.0.1:{secured.server.http}/v1/traces",
+            certificate_file=str(secured.certificate),
+            client_certificate_file=str(secured.certificate),
+            client_key_file=str(secured.key),
+            headers=INGEST,
         )
-        credentials = grpc.ssl_channel_credentials((tmp_path / "cert.pem").read_bytes())
-        over_grpc, _ = run_agent(
-            GrpcExporter(
-                f"localhost:{server.grpc}",
-                credentials=credentials,
-                headers=(("authorization", "Bearer in"),),
-            )
+    )
+    over_grpc, _ = run_agent(
+        GrpcExporter(
+            f"localhost:{secured.server.grpc}",
+            credentials=secured.credentials(),
+            headers=tuple(INGEST.items()),
         )
-        import ssl
+    )
 
-        context = ssl.create_default_context(cafile=cert)
-        with httpx.Client(verify=context, base_url=url) as client:
-            right = {"authorization": "Bearer out"}
-            for name in (trace_id, over_grpc):
-                path = f"/api/trajectories/{name}"
-                until(lambda p=path: client.get(p, headers=right).status_code == 200)
-            refused = [
-                client.get("/api/status").status_code,
-                client.get("/metrics", headers=headers).status_code,
-                client.post("/v1/traces", headers=right).status_code,
-            ]
-            health = client.get("/healthz").status_code
-    finally:
-        server.stop()
+    with secured.http() as client:
+        for name in (over_http, over_grpc):
+            path = f"/api/trajectories/{name}"
+            until(lambda p=path: client.get(p, headers=READ).status_code == 200)
+        refused = [
+            client.get("/api/status").status_code,
+            client.get("/metrics", headers=INGEST).status_code,
+            client.post("/v1/traces", headers=READ).status_code,
+        ]
+        health = client.get("/healthz").status_code
 
     assert refused == [401, 401, 401]
     assert health == 200
-    assert not any(token in "".join(server.log) for token in ("Bearer", "OTEVAL_READ"))
+    assert not any(token in "".join(secured.server.log) for token in ("Bearer", "OTEVAL_READ"))
+
+
+def test_only_clients_with_a_certificate_are_served(secured: Secured) -> None:
+    """With --tls-client-ca a client without one gets no connection, over either protocol."""
+    with secured.http(has_certificate=False) as client, pytest.raises(httpx.TransportError):
+        client.get("/healthz")
+    with secured.http() as client:
+        known = client.get("/healthz")
+    answers = []
+    for has_certificate in (False, True):
+        credentials = secured.credentials(has_certificate=has_certificate)
+        with grpc.secure_channel(f"localhost:{secured.server.grpc}", credentials) as channel:
+            try:
+                send = channel.unary_unary(TRACES)
+                answers.append(bytes(send(b"", timeout=20, metadata=tuple(INGEST.items()))))
+            except grpc.RpcError as error:
+                answers.append(error.code())
+
+    assert known.status_code == 200
+    assert answers == [grpc.StatusCode.UNAVAILABLE, b""]
+
+
+@pytest.mark.slow
+def test_tls_without_certificates_of_clients(secured: Secured, tmp_path: Path) -> None:
+    """Without --tls-client-ca, any client that trusts the certificate is served."""
+    files = ("--tls-cert", str(secured.certificate), "--tls-key", str(secured.key))
+    server = Served(tmp_path, *files)
+    try:
+        other = secured._replace(server=server)
+        with other.http(has_certificate=False) as client:
+            known = client.get("/healthz")
+        trace_id, _ = run_agent(
+            GrpcExporter(
+                f"localhost:{server.grpc}", credentials=other.credentials(has_certificate=False)
+            )
+        )
+        with other.http(has_certificate=False) as client:
+            until(lambda: client.get(f"/api/trajectories/{trace_id}").status_code == 200)
+    finally:
+        server.stop()
+
+    assert known.status_code == 200
 
 
 def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,41 +417,3 @@ def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.Monkey
 
     with pytest.raises(ConfigError, match=r'pip install "oteval\[serve\]"'):
         cli.main(["serve"], standalone_mode=False)
-
-
-def test_only_clients_with_a_certificate_are_served(tmp_path: Path) -> None:
-    """With --tls-client-ca a client without one gets no connection, over either protocol."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate")
-    make_certificate(tmp_path)
-    files = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--tls-client-ca", "cert.pem")
-    server = Served(tmp_path, *files)
-    url, cert, key = f"https://127.0.0.1:{server.http}", tmp_path / "cert.pem", tmp_path / "key.pem"
-    import ssl
-
-    import grpc
-    import httpx
-
-    try:
-        trusting = ssl.create_default_context(cafile=str(cert))
-        with httpx.Client(verify=trusting) as client, pytest.raises(httpx.TransportError):
-            client.get(f"{url}/healthz")
-        trusting.load_cert_chain(cert, key)
-        with httpx.Client(verify=trusting) as client:
-            known = client.get(f"{url}/healthz")
-        answers = []
-        for own in ((), (key.read_bytes(), cert.read_bytes())):
-            credentials = grpc.ssl_channel_credentials(cert.read_bytes(), *own)
-            with grpc.secure_channel(f"localhost:{server.grpc}", credentials) as channel:
-                send = channel.unary_unary(
-                    "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-                )
-                try:
-                    answers.append(bytes(send(b"", timeout=20)))
-                except grpc.RpcError as error:
-                    answers.append(error.code())
-    finally:
-        server.stop()
-
-    assert known.status_code == 200
-    assert answers == [grpc.StatusCode.UNAVAILABLE, b""]

@@ -13,11 +13,10 @@ import pytest
 
 from benchmarks.served import Served, memory, until
 
-from .clients import INGEST, TRACES, Neighbour, agent_run, call
+from .clients import INGEST, TOKENS, TRACES, Neighbour, agent_run, call
 
 pytestmark = pytest.mark.slow
 
-TOKENS = {"OTEVAL_INGEST_TOKEN": "in", "OTEVAL_READ_TOKEN": "out"}
 RULES = "evaluators: [{name: tools, type: tool_errors}]\n"
 MB = 1 << 20
 

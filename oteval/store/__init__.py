@@ -58,7 +58,7 @@ from .live_state import (
 )
 from .matcher import TrajectoryMatcher
 from .memory import ReadLimit, give_memory, is_short_of_memory
-from .pending_traces import PendingTraces
+from .progress import PendingTraces
 from .query import new_cursor, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
 from .reference_data import Datasets, StoredReferences

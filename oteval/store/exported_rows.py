@@ -38,10 +38,10 @@ def exported_spans(rows: pa.RecordBatch) -> list[Span]:
     try:
         spans = spans_of(table)
     except _BAD_JSON as error:
-        raise ValueError(f"no exported span ({error})") from None
+        raise ValueError(f"not an exported span ({error})") from None
     for span in spans:
         if not (_TRACE_ID(span.trace_id) and _SPAN_ID(span.span_id) and _is_span(span)):
-            raise ValueError("no exported span")
+            raise ValueError("not an exported span")
     return spans
 
 
@@ -55,10 +55,10 @@ def exported_logs(rows: pa.RecordBatch) -> list[LogRecord]:
     try:
         records = [log_of(row) for row in rows_of(table)]
     except _BAD_JSON as error:
-        raise ValueError(f"no exported log record ({error})") from None
+        raise ValueError(f"not an exported log record ({error})") from None
     for record in records:
         if not _are(dict, [record.attributes, record.resource]):
-            raise ValueError("no exported log record")
+            raise ValueError("not an exported log record")
     return records
 
 
@@ -67,10 +67,10 @@ def _table(rows: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> pa.
     try:
         table = pa.Table.from_batches([rows]).select(names).cast(wanted)
     except (pa.ArrowException, KeyError) as error:
-        raise ValueError(f"other columns than a store writes ({error})") from None
+        raise ValueError(f"columns differ from exported ones ({error})") from None
     missing = [name for name in names if name not in _OPTIONAL and table[name].null_count]
     if missing:
-        raise ValueError(f"no {missing[0]}")
+        raise ValueError(f"{missing[0]} is missing")
     return table
 
 

@@ -37,9 +37,11 @@ _SCHEMA = pa.schema(
     ]
 )
 _FIELDS = [name for name in _SCHEMA.names if name != "evaluator"]
+# Calls are written when there are so many, or when the last write is longer ago (s).
 _GROUP = 64
-_FRESH = 20_000
-_SECONDS = 1.0
+_MAX_DELAY = 1.0
+# Key prefixes of new calls that are held in a set before they are sorted into the array.
+_MAX_NEW_KEYS = 20_000
 
 
 class StorableCall(Protocol):
@@ -57,17 +59,17 @@ class JudgeCalls:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._parent = connection
-        self._own: duckdb.DuckDBPyConnection | None = None
+        self._own_connection: duckdb.DuckDBPyConnection | None = None
         self._lock = threading.RLock()
-        self._waiting: list[tuple[str, Any]] = []
+        self._unwritten: list[tuple[str, Any]] = []
         self._links: set[tuple[str, str]] = set()
         self._by_key: dict[str, Any] = {}
-        self._written = time.monotonic()
+        self._written_at = time.monotonic()
         self._closed = False
         # The first 8 bytes of each key with an answer, sorted, so that most questions, which are
-        # new, need no query of 1.5 ms. Keys of this process are in a separate set.
-        self._known: array[int] | None = None
-        self._fresh: set[int] = set()
+        # new, need no query of 1.5 ms. The keys of this process are in a set first.
+        self._known_keys: array[int] | None = None
+        self._new_keys: set[int] = set()
 
     def of(
         self, evaluator: str, kind: type[CallT], *, again: bool = False
@@ -107,15 +109,15 @@ class JudgeCalls:
         with self._lock:
             if self._closed:
                 return
-            self._waiting.append((evaluator, call))
+            self._unwritten.append((evaluator, call))
             if call.answer is not None:
                 self._by_key[call.key] = call
-                self._fresh.add(_key_prefix(call.key))
-                if self._known is not None and len(self._fresh) > _FRESH:
-                    self._known = array("Q", sorted({*self._known, *self._fresh}))
-                    self._fresh = set()
-            late = time.monotonic() - self._written > _SECONDS
-            if late or len(self._waiting) >= _GROUP:
+                self._new_keys.add(_key_prefix(call.key))
+                if self._known_keys is not None and len(self._new_keys) > _MAX_NEW_KEYS:
+                    self._known_keys = array("Q", sorted({*self._known_keys, *self._new_keys}))
+                    self._new_keys = set()
+            is_late = time.monotonic() - self._written_at > _MAX_DELAY
+            if is_late or len(self._unwritten) >= _GROUP:
                 self.flush()
 
     def link(self, key: str, trajectory_id: str) -> None:
@@ -142,14 +144,14 @@ class JudgeCalls:
         with self._lock:
             if self._links:
                 self._write_links()
-            if not self._waiting:
+            if not self._unwritten:
                 return
-            rows = [_row(evaluator, call) for evaluator, call in self._waiting]
+            rows = [_row(evaluator, call) for evaluator, call in self._unwritten]
             connection = self._connection()
             with registered(connection, "incoming", table_of(rows, _SCHEMA)):
                 connection.execute("INSERT INTO judge_calls BY NAME SELECT * FROM incoming")
-            self._waiting, self._by_key = [], {}
-            self._written = time.monotonic()
+            self._unwritten, self._by_key = [], {}
+            self._written_at = time.monotonic()
 
     def spent(self, evaluator: str, since_ns: int) -> float:
         """Return the cost of an evaluator's calls since a time (ns), in US dollars."""
@@ -182,11 +184,11 @@ class JudgeCalls:
                 return
             self.flush()
             self._closed = True
-            if self._own is not None:
-                self._own.close()
+            if self._own_connection is not None:
+                self._own_connection.close()
 
     def _may_have(self, key: str) -> bool:
-        if self._known is None:
+        if self._known_keys is None:
             kept = self._connection().sql(
                 "SELECT DISTINCT key FROM judge_calls WHERE answer IS NOT NULL"
             )
@@ -195,15 +197,17 @@ class JudgeCalls:
                 for batch in kept.to_arrow_reader(4096)
                 for name in batch.column(0).to_pylist()
             )
-            self._known = array("Q", sorted(numbers))
+            self._known_keys = array("Q", sorted(numbers))
         number = _key_prefix(key)
-        at = bisect_left(self._known, number)
-        return number in self._fresh or (at < len(self._known) and self._known[at] == number)
+        at = bisect_left(self._known_keys, number)
+        return number in self._new_keys or (
+            at < len(self._known_keys) and self._known_keys[at] == number
+        )
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        if self._own is None:
-            self._own = new_cursor(self._parent)
-        return self._own
+        if self._own_connection is None:
+            self._own_connection = new_cursor(self._parent)
+        return self._own_connection
 
 
 class EvaluatorCalls(Generic[CallT]):

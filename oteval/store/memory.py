@@ -21,7 +21,7 @@ from ..errors import TooLarge
 __all__ = [
     "MAX_READ_BYTES",
     "ReadLimit",
-    "fetched",
+    "fetch",
     "give_memory",
     "is_short_of_memory",
     "with_memory",
@@ -75,7 +75,7 @@ class ReadLimit:
         return found
 
 
-def fetched(
+def fetch(
     connection: duckdb.DuckDBPyConnection, query: str, limit: ReadLimit | None = None
 ) -> pa.Table:
     """Return the result of a query, run with as much memory as it needs.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from .memory import ReadLimit, fetched
+from .memory import ReadLimit, fetch
 
 __all__ = [
     "EVERYWHERE",
@@ -121,4 +121,4 @@ def rows_in(
         TooLarge: The results exceed the limit.
     """
     separate = [[one] for one in ranges] or [[]]
-    return pa.concat_tables(fetched(connection, per_range(query, one), limit) for one in separate)
+    return pa.concat_tables(fetch(connection, per_range(query, one), limit) for one in separate)

@@ -21,7 +21,7 @@ from ..errors import NotFound
 from ..model import Trajectory
 from ..selection import EVERYTHING, Selection
 from ..text import listed
-from .memory import fetched
+from .memory import fetch
 from .query import (
     condition_of,
     insert,
@@ -196,7 +196,7 @@ class Trajectories:
     def _rows_with_history(self, names: Sequence[str]) -> pa.Table:
         """Return the current rows of some trajectories and of all their histories."""
         with wanted(self._connection, "id", names):
-            return fetched(
+            return fetch(
                 self._connection,
                 """
                 WITH RECURSIVE needed(id) AS (
@@ -302,7 +302,7 @@ class Trajectories:
     def _rows_anywhere(self, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the current rows of some trajectories, whenever they begin."""
         with wanted(self._connection, "trajectory_id", names):
-            table = fetched(
+            table = fetch(
                 self._connection,
                 "SELECT t.* FROM current_trajectories t SEMI JOIN wanted USING (trajectory_id)",
             )

@@ -11,7 +11,7 @@ import pytest
 from oteval.errors import TooLarge
 from oteval.model import Message, Trajectory
 from oteval.store import ReadLimit, Store, trajectories
-from oteval.store.memory import fetched
+from oteval.store.memory import fetch
 
 from ..make import keep, run
 
@@ -72,7 +72,7 @@ def test_pages_have_about_as_many_bytes_as_they_may(monkeypatch: pytest.MonkeyPa
     """Narrow runs are read many at once, wide ones few, and none is lost between pages."""
     runs = [wide_run(number, 200 if number <= 300 else 20_000) for number in range(1, 601)]
     sizes: list[int] = []
-    real = trajectories.fetched
+    real = trajectories.fetch
 
     def counted(*arguments: object) -> pa.Table:
         table = real(*arguments)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_pages_have_about_as_many_bytes_as_they_may(monkeypatch: pytest.MonkeyPa
         return table
 
     monkeypatch.setattr(trajectories, "_PAGE_BYTES", MB)
-    monkeypatch.setattr(trajectories, "fetched", counted)
+    monkeypatch.setattr(trajectories, "fetch", counted)
     with Store() as store:
         keep(store, *runs)
         found = list(store.trajectories.read())
@@ -96,10 +96,10 @@ def test_more_than_is_allowed_is_not_read(store: Store) -> None:
     connection = store._connection
 
     enough = ReadLimit(3 * MB)
-    found = fetched(connection, ANSWERS, enough)
+    found = fetch(connection, ANSWERS, enough)
     with pytest.raises(TooLarge, match="more than 3 MiB"):
-        fetched(connection, ANSWERS, enough)
-    once = fetched(connection, f"{ANSWERS} LIMIT 1", ReadLimit(3 * MB))
+        fetch(connection, ANSWERS, enough)
+    once = fetch(connection, f"{ANSWERS} LIMIT 1", ReadLimit(3 * MB))
 
     assert (found.num_rows, once.num_rows) == (2, 1)
 
@@ -113,7 +113,7 @@ def test_rows_that_no_memory_is_enough_for_are_too_large(
         store.set_memory_limit("32MiB")
 
         with pytest.raises(TooLarge, match="33 MiB of memory"):
-            fetched(store._connection, ANSWERS, ReadLimit(1 << 40))
+            fetch(store._connection, ANSWERS, ReadLimit(1 << 40))
         count = store.trajectories.count()
 
     assert count == 40

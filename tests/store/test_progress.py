@@ -265,7 +265,7 @@ def test_turns_without_a_conversation_id_find_each_other():
 
 def test_many_pages_come_to_what_one_comes_to(monkeypatch: pytest.MonkeyPatch):
     """The fetching of pages in parts gives every trace once."""
-    monkeypatch.setattr("oteval.store.pending_traces._FETCHED", 3)
+    monkeypatch.setattr("oteval.store.progress._FETCHED", 3)
     with Store() as store:
         store.spans.write([span(number, number) for number in range(1, 11)])
 

@@ -38,7 +38,7 @@ store.archive.move(folder, int(before))
 
 
 def spans_of(trace: int, day: int, count: int = 3, conversation: str = "") -> list[Span]:
-    """Return a chat of some model calls that took place on a day."""
+    """Return a chat of some model calls on a day."""
     more = {"gen_ai.conversation.id": conversation} if conversation else {}
     spans = [
         chat(trace, number, [("user", f"question {trace}-{number}")], "an answer", **more)
@@ -59,12 +59,12 @@ def _at(one: Span, start: int, root: Span) -> Span:
 
 
 def log_of(trace: int, day: int, text: str) -> LogRecord:
-    """Return a log record of a trace, or of none."""
+    """Return a log record, with or without a trace."""
     return LogRecord(f"{trace:032x}" if trace else "", time_ns=day * DAY + 7, body=text)
 
 
 def fill(store: Store, days: range, traces: int = 20) -> None:
-    """Fill a store with some traces a day, and reconstruct them."""
+    """Fill a store with some traces per day, and reconstruct them."""
     known = [(day, day * 1000 + number) for day in days for number in range(1, traces + 1)]
     store.spans.write(
         [one for day, trace in known for one in spans_of(trace, day)],
@@ -78,7 +78,7 @@ def fill(store: Store, days: range, traces: int = 20) -> None:
 
 
 def whole(store: Store) -> tuple[Counter[str], Counter[str], list[str]]:
-    """Return the spans and log records there are, wherever they are, and the trajectories."""
+    """Return all spans and log records, archived or not, and the trajectories."""
     spans = Counter(
         f"{trace}/{name}"
         for batch in store.spans.export()
@@ -93,7 +93,7 @@ def whole(store: Store) -> tuple[Counter[str], Counter[str], list[str]]:
 
 
 def hot(store: Store) -> int:
-    """Return how many spans are in the database itself."""
+    """Return the number of spans in the database itself."""
     return store.spans.count()[0] - sum(p.metadata.num_rows for p in _files(store, "spans"))
 
 
@@ -110,8 +110,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.duckdb"
 
 
-def test_old_days_move_and_all_is_still_found(path: Path):
-    """Days before the time move whole; spans, logs and trajectories read as before."""
+def test_old_days_move_and_stay_readable(path: Path):
+    """Days before the time move completely; spans, logs and trajectories read as before."""
     with Store(path) as store:
         before = whole(store)
         trace = f"{10_001:032x}"
@@ -127,8 +127,8 @@ def test_old_days_move_and_all_is_still_found(path: Path):
         assert len(explain(store, trace).accounts) == 3
 
 
-def test_the_files_lie_by_day_and_bucket_sorted_by_trace(path: Path):
-    """A path names the day and the bucket; inside, the rows of a trace are together, zstd."""
+def test_files_are_in_folders_by_day_and_bucket(path: Path):
+    """The path has the day and the bucket; rows are sorted by trace and compressed with zstd."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 12 * DAY)
         files = _files(store, "spans")
@@ -143,7 +143,7 @@ def test_the_files_lie_by_day_and_bucket_sorted_by_trace(path: Path):
 
 
 def test_archiving_again_moves_nothing(path: Path):
-    """What has moved is not moved twice, and a second run leaves the files alone."""
+    """A second run moves nothing and leaves the files as they are."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 12 * DAY)
         files = sorted((path.parent / "archive").rglob("*"))
@@ -154,8 +154,8 @@ def test_archiving_again_moves_nothing(path: Path):
     assert sorted((path.parent / "archive").rglob("*")) == files
 
 
-def test_what_is_not_reconstructed_stays(tmp_path: Path):
-    """Spans that came after the last reconstruction are not moved, however old they are."""
+def test_rows_that_are_not_reconstructed_stay(tmp_path: Path):
+    """Spans that arrived after the last reconstruction stay, however old they are."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write(spans_of(1, 10))
 
@@ -164,8 +164,8 @@ def test_what_is_not_reconstructed_stays(tmp_path: Path):
         assert (moved.spans, hot(store)) == (0, 3)
 
 
-def test_a_trace_that_goes_on_stays_whole(tmp_path: Path):
-    """A trace with one span after the time is not moved in part."""
+def test_a_trace_with_a_later_span_stays_whole(tmp_path: Path):
+    """A trace with one span after the time is not split."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write([*spans_of(1, 10), spans_of(1, 12, 4)[3]])
         refresh(store)
@@ -175,7 +175,7 @@ def test_a_trace_that_goes_on_stays_whole(tmp_path: Path):
 
 
 def test_a_late_span_joins_its_archived_trace(tmp_path: Path):
-    """A span that comes after its trace moved gives a new revision of the whole run."""
+    """A span that arrives after its trace moved gives a new revision of the complete run."""
     with Store(tmp_path / "x.duckdb") as store:
         early, late = spans_of(1, 10, 3)[:2], spans_of(1, 10, 3)[2:]
         store.spans.write(early)
@@ -191,8 +191,8 @@ def test_a_late_span_joins_its_archived_trace(tmp_path: Path):
         assert "question 1-3" in repr(runs[0].messages)
 
 
-def test_a_conversation_goes_on_after_its_first_turn_was_archived(tmp_path: Path):
-    """The next turn of an archived conversation is its second, with the first before it."""
+def test_an_archived_conversation_continues(tmp_path: Path):
+    """The next turn of an archived conversation has the first turn as its history."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write(spans_of(1, 10, 1, "talk"))
         refresh(store)
@@ -204,8 +204,8 @@ def test_a_conversation_goes_on_after_its_first_turn_was_archived(tmp_path: Path
         assert [run.turn for run in store.trajectories.read()] == [1, 2]
 
 
-def test_numbers_go_on_after_everything_was_archived(tmp_path: Path):
-    """A store opened again that holds no span gives new ones numbers that count as new."""
+def test_numbers_continue_after_everything_was_archived(tmp_path: Path):
+    """A reopened store without spans gives new ones higher numbers than the archived ones."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write(spans_of(1, 10))
         refresh(store)
@@ -218,8 +218,8 @@ def test_numbers_go_on_after_everything_was_archived(tmp_path: Path):
         assert store.trajectories.count() == 2
 
 
-def test_a_span_sent_again_is_archived_once(tmp_path: Path):
-    """Spans that come again after they moved are found once, and written to no second file."""
+def test_a_repeated_span_is_archived_once(tmp_path: Path):
+    """Spans that arrive again after they moved are found once and not archived again."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write(spans_of(1, 10), [log_of(1, 10, "said")])
         refresh(store)
@@ -235,8 +235,8 @@ def test_a_span_sent_again_is_archived_once(tmp_path: Path):
         assert whole(store) == before
 
 
-def test_every_dialect_survives_the_archive(tmp_path: Path):
-    """Spans and log records of captures read back from the archive as they were."""
+def test_captures_survive_the_archive(tmp_path: Path):
+    """Spans and log records of captures are read from the archive unchanged."""
     for name in ("genai_openai_chat", "adot_agentcore_strands", "langgraph_openinference"):
         with Store(tmp_path / f"{name}.duckdb") as store:
             spans, logs = capture(name)
@@ -254,7 +254,7 @@ def test_every_dialect_survives_the_archive(tmp_path: Path):
 
 
 def hot_rows(store: Store) -> int:
-    """Return how many rows of spans and logs are in the database itself."""
+    """Return the number of spans and logs in the database itself."""
     spans, logs = store.spans.count()
     return spans + logs - store.spans.archived()
 
@@ -262,8 +262,8 @@ def hot_rows(store: Store) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("step", ["announced", "written", "verified", "committing", "committed"])
-def test_a_kill_at_any_step_loses_and_doubles_nothing(path: Path, step: str, times: int):
-    """After SIGKILL all is there once, and the next run ends with the files it would have made."""
+def test_a_kill_at_any_step_loses_and_duplicates_nothing(path: Path, step: str, times: int):
+    """After SIGKILL every row is there once, and the next run completes the archive."""
     with Store(path) as store:
         before = whole(store)
     folder = path.parent / "archive"
@@ -283,8 +283,8 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(path: Path, step: str, tim
         assert not list(folder.rglob("*.partial"))
 
 
-def test_a_file_that_cannot_be_written_leaves_all_in_place(path: Path):
-    """An archive that is a file is an error of one line, and nothing is deleted."""
+def test_an_archive_that_cannot_be_written_changes_nothing(path: Path):
+    """A file in place of the archive's folder is an error of one line, and nothing is deleted."""
     (path.parent / "archive").write_text("no folder")
 
     with Store(path) as store:
@@ -294,8 +294,8 @@ def test_a_file_that_cannot_be_written_leaves_all_in_place(path: Path):
         assert store.spans.count()[0] == 180
 
 
-def test_files_that_hold_something_else_delete_nothing(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """When what is read back differs from what was written, the rows stay where they are."""
+def test_a_file_with_other_content_deletes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """If other rows are read back than were written, the database keeps its rows."""
     write = pq.write_table
     monkeypatch.setattr(pq, "write_table", lambda table, *a, **k: write(table.slice(1), *a, **k))
 
@@ -307,8 +307,8 @@ def test_files_that_hold_something_else_delete_nothing(path: Path, monkeypatch: 
         assert store.spans.archived() == 0
 
 
-def test_a_missing_file_is_named_and_its_trajectories_stand(path: Path):
-    """Without the archive's file, reading its spans fails by name; a late span changes nothing."""
+def test_a_missing_file_is_named_and_its_trajectories_stay(path: Path):
+    """Reading the spans of a missing file fails and names it; a late span changes no trajectory."""
     trace = 10_001
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 12 * DAY)
@@ -324,8 +324,8 @@ def test_a_missing_file_is_named_and_its_trajectories_stand(path: Path):
         assert [repr(run) for run in store.trajectories.read()] == before
 
 
-def test_two_processes_do_not_archive_at_once(path: Path):
-    """While one archives into a folder, another is told to come later."""
+def test_two_processes_cannot_archive_at_once(path: Path):
+    """While one process archives into a folder, another one is refused."""
     with Store(path) as store, Store(path.parent / "y.duckdb") as other:
 
         def on_step(_step: str) -> None:
@@ -336,8 +336,8 @@ def test_two_processes_do_not_archive_at_once(path: Path):
         assert store.archive.move(path.parent / "archive", 11 * DAY).spans == 60
 
 
-def test_the_tick_works_once_a_day(path: Path):
-    """Retention is looked at when the day turns, and then moves what is older than it says."""
+def test_retention_archives_once_a_day(path: Path):
+    """When a new day begins, retention moves the days that are older than configured."""
     retention = Retention(hot=2 * 86400.0, archive="archive")
     with Store(path) as store:
         first = retention_tick(store, retention, 13 * DAY + 5)
@@ -350,8 +350,8 @@ def test_the_tick_works_once_a_day(path: Path):
     assert third.traces == 20
 
 
-def test_writing_goes_on_while_the_archive_moves(path: Path):
-    """Spans that come by another connection meanwhile are all there, once."""
+def test_spans_arrive_while_rows_are_archived(path: Path):
+    """Spans written by another connection meanwhile are there, once each."""
     with Store(path) as store:
         before = whole(store)[0]
         other = store.sibling()

@@ -14,7 +14,7 @@ from .test_archive import DAY, fill, whole
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a database most of whose rows are archived beside it."""
+    """Return a folder with a database and the archive that has most of its rows."""
     folder = tmp_path_factory.mktemp("archived")
     with Store(folder / "x.duckdb") as store:
         fill(store, range(10, 12), traces=300)
@@ -25,13 +25,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def path(folder: Path, tmp_path: Path) -> Path:
-    """Return the path of a copy of that database, which a test may change."""
+    """Return the path of a copy of that database that a test may change."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return tmp_path / "x.duckdb"
 
 
-def test_compaction_gives_room_back_and_keeps_all(path: Path):
-    """The file is smaller after it, its rows and those of the archive are as before."""
+def test_compaction_reclaims_space_and_keeps_every_row(path: Path):
+    """The file is smaller; its rows and the archived ones are unchanged."""
     with Store(path) as store:
         before = whole(store)
 
@@ -43,8 +43,8 @@ def test_compaction_gives_room_back_and_keeps_all(path: Path):
     assert not list(path.parent.glob("*.copy*"))
 
 
-def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path):
-    """A backup made while spans are written holds one state, and finds the same archive."""
+def test_a_backup_is_a_complete_store(path: Path, tmp_path: Path):
+    """A backup made while spans are written has one state, and finds the same archive."""
     with Store(path) as store:
         before = whole(store)
         other = store.sibling()
@@ -60,7 +60,7 @@ def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path):
 
 
 def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path):
-    """A name that is taken is refused, and the file left alone."""
+    """An existing file is refused and left unchanged."""
     (tmp_path / "taken").write_text("mine")
 
     with Store(path) as store, pytest.raises(StoreError, match="exists already"):
@@ -69,8 +69,8 @@ def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-def test_a_copy_that_was_cut_is_made_anew(path: Path):
-    """What a process left that was killed while it copied does not keep the next from it."""
+def test_leftovers_of_a_killed_copy_are_replaced(path: Path):
+    """Files of a process that was killed while it copied do not block the next copy."""
     Path(f"{path}.copy").write_bytes(b"half of a database")
     Path(f"{path}.copy.wal").write_bytes(b"half of a log")
 
@@ -80,7 +80,7 @@ def test_a_copy_that_was_cut_is_made_anew(path: Path):
 
 
 def test_a_served_database_is_backed_up_but_not_compacted(path: Path, tmp_path: Path):
-    """By way of the process that has it open, a backup works, and compaction says what to do."""
+    """Through the process that has it open a backup works, and compaction says how to proceed."""
     with Store(path) as store:
         serving = store.serve(lambda _question: b"", {})
         try:
@@ -98,8 +98,8 @@ def test_a_served_database_is_backed_up_but_not_compacted(path: Path, tmp_path: 
         assert copy.trajectories.count() > 0
 
 
-def test_nothing_but_the_copy_can_be_reached(path: Path):
-    """The connection attaches no other file, and its settings cannot be changed."""
+def test_only_the_copy_can_be_attached(path: Path):
+    """The connection can attach no other file, and its settings cannot be changed."""
     with Store(path) as store:
         for statement in (
             f"ATTACH '{path.parent}/other.duckdb'",

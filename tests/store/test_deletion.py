@@ -1,4 +1,4 @@
-"""Deletion: nothing of a deleted trace is left in the database or the archive."""
+"""Deletion: no row of a deleted trace stays in the database or the archive."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRACES = {name: spans_of(number, 1)[0].trace_id for name, number in NUMBERS.item
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a store with three traces on one day, all with runs, scores and labels."""
+    """Return a store with three traces on one day, with runs, scores and labels."""
     file = tmp_path / "s.duckdb"
     with Store(file) as store:
         for name, number in NUMBERS.items():
@@ -87,8 +87,8 @@ def delete(store: Store, *traces: str) -> dict[str, int]:
     return asdict(delete_traces(store, plan, actor="ann", chosen={"trace": list(traces)}))
 
 
-def test_nothing_of_a_deleted_trace_is_left(path: Path):
-    """Spans, logs, runs, scores, labels and judgements go; those of other traces stay."""
+def test_no_row_of_a_deleted_trace_stays(path: Path):
+    """Spans, logs, runs, scores, labels and judge calls are deleted; those of other traces stay."""
     with Store(path) as store:
         before = {number: held(store, trace) for number, trace in TRACES.items()}
         done = delete(store, TRACES[3])
@@ -110,8 +110,8 @@ def test_nothing_of_a_deleted_trace_is_left(path: Path):
         assert store.audit.entries()[0].detail["deleted"] == done
 
 
-def test_archived_rows_go_too(path: Path):
-    """Files are replaced by ones without the trace; one that is empty then is removed."""
+def test_archived_rows_are_deleted(path: Path):
+    """Files are replaced by ones without the trace, or removed if they would be empty."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 2 * DAY)
         files = sorted((path.parent / "archive").rglob("*.parquet"))
@@ -125,7 +125,7 @@ def test_archived_rows_go_too(path: Path):
 
 
 def test_other_traces_in_the_same_file_stay_readable(path: Path):
-    """A trace beside the deleted one is found as before, with all of its spans."""
+    """A trace in the same file as a deleted one keeps all of its spans."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 2 * DAY)
         delete(store, TRACES[1])
@@ -138,8 +138,8 @@ def test_other_traces_in_the_same_file_stay_readable(path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["announced", "written", "verified", "committing", "committed"])
-def test_a_kill_at_any_step_leaves_all_or_nothing(path: Path, step: str):
-    """After a SIGKILL the trace is whole, and deleting it again leaves nothing of it."""
+def test_a_kill_at_any_step_leaves_the_trace_or_nothing(path: Path, step: str):
+    """After SIGKILL the trace is complete or deleted, and deleting it again leaves no row."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 2 * DAY)
     done = subprocess.run(
@@ -156,7 +156,7 @@ def test_a_kill_at_any_step_leaves_all_or_nothing(path: Path, step: str):
 
 
 def test_a_missing_archive_deletes_nothing(path: Path):
-    """An archive that is not in place is an error that names the file, and no row is lost."""
+    """A missing archive is an error that names the file, and no row is deleted."""
     with Store(path) as store:
         store.archive.move(path.parent / "archive", 2 * DAY)
         (path.parent / "archive").rename(path.parent / "elsewhere")
@@ -168,7 +168,7 @@ def test_a_missing_archive_deletes_nothing(path: Path):
 
 
 def test_a_conversation_is_deleted_whole(path: Path):
-    """All traces of a conversation go, archived or not."""
+    """All traces of a conversation are deleted, archived or not."""
     with Store(path) as store:
         plan = plan_deletion(store, conversations=["chat"])
 
@@ -191,8 +191,8 @@ def test_neighbours_are_reconstructed_without_the_deleted_turn(path: Path):
         assert "question 1-1" not in str(second.messages)
 
 
-def test_retention_deletes_what_is_old(path: Path):
-    """Old runs go with their scores; one that a younger run continues stays."""
+def test_retention_deletes_old_runs(path: Path):
+    """Old runs are deleted with their scores; one that a newer run continues stays."""
     with Store(path) as store:
         later = spans_of(4, 5, conversation="chat")
         store.spans.write(later, [])
@@ -206,8 +206,8 @@ def test_retention_deletes_what_is_old(path: Path):
         assert store.audit.entries()[-1].action == "retention"
 
 
-def test_retention_of_scores_and_judgements(path: Path):
-    """Each has an age of its own; without one nothing is deleted."""
+def test_retention_of_scores_and_judge_calls(path: Path):
+    """Each has a separate age; without one nothing is deleted."""
     with Store(path) as store:
         assert delete_expired(store, Retention(), now=100 * DAY).scores == 0
 
@@ -218,8 +218,8 @@ def test_retention_of_scores_and_judgements(path: Path):
 
 
 @pytest.mark.parametrize("step", ["announced", "written", "committing"])
-def test_a_deletion_leaves_files_alone_that_are_being_archived(path: Path, step: str):
-    """Deleting a trace while a server archives others removes none of their files."""
+def test_a_deletion_keeps_files_that_are_being_written(path: Path, step: str):
+    """Deleting a trace removes no file that another process is writing to the archive."""
     with Store(path) as store, store.sibling() as other:
         deleted: list[str] = []
 
@@ -237,7 +237,7 @@ def test_a_deletion_leaves_files_alone_that_are_being_archived(path: Path, step:
 
 
 def test_a_trace_that_is_archived_meanwhile_is_deleted(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A trace that moves into the archive after the archive was looked at is not left there."""
+    """A trace that is archived after the archive was searched is deleted there as well."""
     with Store(path) as store, store.sibling() as other:
         remove, moved = other.archive.remove, []
 
@@ -256,7 +256,7 @@ def test_a_trace_that_is_archived_meanwhile_is_deleted(path: Path, monkeypatch: 
 
 
 def test_a_deletion_that_fails_is_in_the_audit_log(path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What was deleted before a later part failed is noted, with who deleted it."""
+    """If a later part fails, the log has the rows deleted before, and the user."""
     monkeypatch.setattr("oteval.store.deletion._CHUNK", 1)
     with Store(path) as store:
 
@@ -274,7 +274,7 @@ def test_a_deletion_that_fails_is_in_the_audit_log(path: Path, monkeypatch: pyte
 
 
 def test_retention_deletes_runs_that_are_no_longer_current(path: Path):
-    """A run that later spans made part of another one does not stay for good."""
+    """A superseded run that is part of another one by now is deleted."""
     with Store(path) as store:
         store._connection.execute(
             "INSERT INTO superseded SELECT trajectory_id, rev FROM trajectories WHERE trace_id = ?",

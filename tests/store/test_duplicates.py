@@ -12,7 +12,7 @@ from ..make import CAPTURES, capture, span
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_loading_twice_stores_nothing_twice(store: Store, name: str):
+def test_loading_twice_stores_everything_once(store: Store, name: str):
     """The second time, every span and record of a capture is a duplicate."""
     spans, records = capture(name)
     store.spans.write(spans, records)
@@ -24,8 +24,8 @@ def test_loading_twice_stores_nothing_twice(store: Store, name: str):
     assert store.spans.count() == (len(spans), len(records))
 
 
-def test_a_store_opened_again_knows_what_it_has(tmp_path: Path):
-    """Duplicates are found against the file, not against what this process stored."""
+def test_a_reopened_store_finds_duplicates(tmp_path: Path):
+    """Duplicates are looked up in the file, not only among the rows of this process."""
     spans, records = capture("v2_legacy_chat")
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write(spans, records)
@@ -36,8 +36,8 @@ def test_a_store_opened_again_knows_what_it_has(tmp_path: Path):
     assert (again.stored, again.duplicate) == (0, len(spans) + len(records))
 
 
-def test_order_of_arrival_goes_on_after_opening_again(tmp_path: Path):
-    """A later span has a higher number than all before it, also across processes."""
+def test_numbers_continue_in_a_reopened_store(tmp_path: Path):
+    """A later span has a higher number than all earlier ones, across processes."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write([span(1, 1)], [LogRecord(f"{1:032x}", body="x")])
 
@@ -50,7 +50,7 @@ def test_order_of_arrival_goes_on_after_opening_again(tmp_path: Path):
 
 
 def test_the_first_of_a_batch_counts(store: Store):
-    """Of spans with the same ids in one batch the first is stored, the others are counted."""
+    """Of spans with the same ids in one batch, the first is stored and the others are counted."""
     first, other = span(1, 1, name="first"), span(1, 1, name="other")
 
     written = store.spans.write([first, first, other, span(1, 2)])
@@ -75,10 +75,10 @@ def test_the_first_of_a_batch_counts(store: Store):
     ],
 )
 @pytest.mark.parametrize("together", [True, False])
-def test_other_content_under_the_same_ids_is_named(
+def test_duplicates_with_other_content_are_named(
     store: Store, change: dict[str, object], together: bool
 ):
-    """A conflict is told whatever differs, within a batch and across batches."""
+    """A difference in any field is a conflict, within a batch and across batches."""
     one = span(1, 1, attributes={"a": 1}, name="n")
     other = replace(one, **change)
 
@@ -94,7 +94,7 @@ def test_other_content_under_the_same_ids_is_named(
 
 
 def test_no_more_than_twenty_conflicts_are_named(store: Store):
-    """The list of conflicts stays short, the count of duplicates is whole."""
+    """The list of conflicts is limited, and the count of duplicates is complete."""
     store.spans.write([span(1, number, 5) for number in range(50)])
 
     written = store.spans.write([span(1, number, 5, name="x") for number in range(50)])
@@ -104,7 +104,7 @@ def test_no_more_than_twenty_conflicts_are_named(store: Store):
 
 
 def test_a_batch_of_duplicates_alone_stores_nothing(store: Store):
-    """A batch none of whose spans is new is counted and leaves the store as it was."""
+    """A batch without new spans is counted and leaves the store unchanged."""
     store.spans.write([span(1, 1)])
     batch = store.spans.batch()
     batch.add([span(1, 1), span(1, 1)])
@@ -115,8 +115,8 @@ def test_a_batch_of_duplicates_alone_stores_nothing(store: Store):
     assert store.spans.insert(store.spans.batch()).stored == 0
 
 
-def test_log_records_alike_in_everything_count_once(store: Store):
-    """A record is a duplicate only when all of it is the same; a different body is another."""
+def test_equal_log_records_are_stored_once(store: Store):
+    """A record is a duplicate only if every field is equal."""
     record = LogRecord("a" * 32, observed_ns=5, body={"x": 1})
     others = [replace(record, body={"x": 2}), replace(record, event_name="e")]
 

@@ -35,8 +35,8 @@ SAID = Feedback(
 VOTE = Vote("x1", "judge", "v1", "key", "e1", 0, ("r1", "r2"), (1.0, 0.0), comment="c", time_ns=9)
 
 
-def test_everything_comes_back_as_it_was(tmp_path: Path):
-    """Experiments, runs, feedback and votes survive the file, whatever they hold."""
+def test_an_experiment_survives_the_store(tmp_path: Path):
+    """Experiments, runs, feedback and votes are read unchanged, whatever their content."""
     dataset = make_dataset([{"id": "e1", "inputs": {"q": "é\ud800"}}])
     experiment = replace(EXPERIMENT, dataset_version=dataset.version)
     with Store(tmp_path / "x.duckdb") as store:
@@ -52,7 +52,7 @@ def test_everything_comes_back_as_it_was(tmp_path: Path):
 
 
 def test_the_newest_counts(store: Store):
-    """A run tried again, an evaluator and a question asked again: only the last is current."""
+    """Only the last of repeated runs, evaluator calls and questions is current."""
     store.experiments.add(EXPERIMENT)
     failed = replace(RUN, outputs=None, error="no")
     store.experiments.write("x1", [failed], [replace(SAID, key="old"), SAID], [VOTE])
@@ -66,16 +66,18 @@ def test_the_newest_counts(store: Store):
     assert store.experiments.votes("x1") == [vote]
 
 
-def test_both_orders_of_a_question_are_kept(store: Store):
-    """The same question with the sides swapped is another one."""
+def test_both_orders_of_a_question_are_current(store: Store):
+    """The same question with swapped sides is a different one."""
     swapped = replace(VOTE, shown=("r2", "r1"), time_ns=10)
     store.experiments.write("x1", votes=[VOTE, swapped])
 
     assert store.experiments.votes("x1") == [VOTE, swapped]
 
 
-def test_what_belongs_together_is_written_together(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """When feedback cannot be written, its run is not there either."""
+def test_runs_and_feedback_are_written_in_one_transaction(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """If feedback cannot be written, its run is not written."""
     bad = replace(SAID, latency_ns="no number")  # type: ignore[arg-type]
 
     with pytest.raises((TypeError, ValueError, duckdb.Error)):
@@ -87,7 +89,7 @@ def test_what_belongs_together_is_written_together(store: Store, monkeypatch: py
 
 
 def test_an_experiment_is_found_by_name_prefix_or_id(store: Store):
-    """A name comes first, then the newest of a prefix, then an id; nothing else is there."""
+    """Names are tried first, then prefixes, of which the newest is taken, then ids."""
     newer = replace(EXPERIMENT, id="x2", name="second", created_ns=6)
     store.experiments.add(EXPERIMENT)
     store.experiments.add(newer)
@@ -100,8 +102,8 @@ def test_an_experiment_is_found_by_name_prefix_or_id(store: Store):
         store.experiments.get("third")
 
 
-def test_the_list_counts_what_is_there(store: Store):
-    """Runs, those that failed, and votes stand beside each experiment, oldest first."""
+def test_the_list_counts_runs_errors_and_votes(store: Store):
+    """The list has the numbers of runs, errors and votes of each experiment, oldest first."""
     store.experiments.add(replace(EXPERIMENT, id="x2", name="second", created_ns=6))
     store.experiments.add(EXPERIMENT)
     failed = replace(RUN, id="r2", example_id="e2", error="no")
@@ -113,8 +115,8 @@ def test_the_list_counts_what_is_there(store: Store):
     assert counts == [("first", 2, 1, 1), ("second", 0, 0, 0)]
 
 
-def test_feedback_on_what_was_not_evaluated_has_no_verdict():
-    """An error can hold neither a number nor a pass."""
+def test_feedback_without_an_evaluation_has_no_verdict():
+    """Feedback with an error has neither a score nor a verdict."""
     for wrong in ({"score": 0.0, "passed": None}, {"score": None, "passed": False}):
         with pytest.raises(ValueError, match="cannot have a verdict"):
             replace(SAID, status="error", **wrong)  # type: ignore[arg-type]

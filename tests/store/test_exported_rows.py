@@ -29,7 +29,7 @@ LOG = LogRecord("a" * 32, "", 5, 6, "e", 9, "INFO", {"b": 1}, {"a": 2}, resource
 
 
 def rows(store: Store, of: Callable[[Store], pa.RecordBatchReader]) -> pa.RecordBatch:
-    """Return what a store exports of one span and one log record."""
+    """Return the rows that a store exports for one span and one log record."""
     store.spans.write([SPAN], [LOG])
     (batch,) = of(store).read_all().to_batches()
     return batch
@@ -40,8 +40,8 @@ def changed(batch: pa.RecordBatch, column: str, value: Any) -> pa.RecordBatch:
     return batch.set_column(place, column, pa.array([value]))
 
 
-def test_rows_come_back(store: Store):
-    """What was exported gives the very span and log record."""
+def test_exported_rows_survive(store: Store):
+    """Exported rows give an equal span and log record."""
     (span,) = exported_spans(rows(store, lambda s: s.spans.export()))
     (log,) = exported_logs(rows(store, lambda s: s.spans.export_logs()))
 
@@ -73,7 +73,7 @@ def test_rows_come_back(store: Store):
     ],
 )
 def test_spans_that_no_store_wrote(store: Store, column: str, value: Any):
-    """A row of another making is a ValueError, and nothing else."""
+    """A row that no store can have written is a ValueError."""
     batch = rows(store, lambda s: s.spans.export())
 
     with pytest.raises(ValueError, match=r"."):
@@ -85,7 +85,7 @@ def test_spans_that_no_store_wrote(store: Store, column: str, value: Any):
     [("body", "{cut"), ("attributes", "[]"), ("resource", "7"), ("time_ns", None)],
 )
 def test_log_records_that_no_store_wrote(store: Store, column: str, value: Any):
-    """The same holds for log records."""
+    """A log record that no store can have written is a ValueError."""
     batch = rows(store, lambda s: s.spans.export_logs())
 
     with pytest.raises(ValueError, match=r"."):

@@ -8,13 +8,13 @@ from oteval.store import Store
 
 
 def made(number: int, **fields: object) -> JudgeCall:
-    """Return a call whose key is made of a number."""
+    """Return a call with a key for a number."""
     known = {"answer": {"score": True, "n": number}, "cost": 0.25, "time_ns": number, **fields}
     return JudgeCall(f"{number:032x}", "m", **known)  # type: ignore[arg-type]
 
 
-def test_a_call_comes_back_as_it_was(tmp_path: Path):
-    """All of it, by the process that kept it and by the next."""
+def test_a_call_survives_the_store(tmp_path: Path):
+    """The call is found unchanged in the same process and after reopening the store."""
     whole = made(
         1, base_url="u", rung="tool", raw="{}", requests=2, input_tokens=3, output_tokens=4,
         cached_tokens=1, latency=0.5, answered_by="m2",
@@ -32,8 +32,8 @@ def test_a_call_comes_back_as_it_was(tmp_path: Path):
         assert store.judge_calls.of("e", JudgeCall, again=True).get(whole.key) is None
 
 
-def test_the_newest_answer_of_a_key_counts(store: Store):
-    """A call without one hides none."""
+def test_the_newest_answer_of_a_key_is_returned(store: Store):
+    """A later call without an answer does not hide an earlier answer."""
     calls = store.judge_calls.of("e", JudgeCall)
     calls.put(made(1, time_ns=1, raw="old"))
     calls.put(made(1, time_ns=2, raw="new"))
@@ -46,8 +46,8 @@ def test_the_newest_answer_of_a_key_counts(store: Store):
     assert found.raw == "new"
 
 
-def test_what_was_spent_counts_failures_and_one_evaluator(store: Store):
-    """From a time on, what is not written yet included; calls without a price cost nothing."""
+def test_the_cost_of_an_evaluator_includes_failures(store: Store):
+    """The cost since a time includes unwritten calls; calls without a price cost nothing."""
     mine, other = (store.judge_calls.of(name, JudgeCall) for name in ("e", "f"))
     mine.put(made(10))
     mine.put(made(20, answer=None, error="x"))
@@ -60,7 +60,7 @@ def test_what_was_spent_counts_failures_and_one_evaluator(store: Store):
 
 
 def test_many_threads_may_use_it_at_once(store: Store):
-    """No call is lost, and each is found while others are written."""
+    """No call is lost, and each is found while others are being written."""
     calls = store.judge_calls.of("e", JudgeCall)
     missing: list[int] = []
 
@@ -80,8 +80,8 @@ def test_many_threads_may_use_it_at_once(store: Store):
     assert store.judge_calls.totals()[0]["calls"] == 400
 
 
-def test_a_call_that_comes_too_late_is_lost_quietly(tmp_path: Path):
-    """What was under way at Ctrl-C must not fail on a closed database."""
+def test_a_call_after_closing_is_ignored(tmp_path: Path):
+    """A call that was in progress at Ctrl-C does not fail on the closed database."""
     with Store(tmp_path / "x.duckdb") as store:
         calls = store.judge_calls.of("e", JudgeCall)
     calls.put(made(1))

@@ -80,7 +80,7 @@ def overlaps(messages: tuple[Message, ...]) -> bool:
 
 
 def agree(store: Store, trajectories: list[Trajectory], reference: tuple[Message, ...]) -> None:
-    """Hold SQL's verdicts against Python's, in every mode, before and after storing."""
+    """Compare the verdicts of SQL and Python in every mode, before and after storing."""
     stored = {t.id: store.trajectories.get(t.id).own_messages for t in trajectories}
     for mode in MODES:
         for how in ARGUMENTS:
@@ -104,10 +104,10 @@ def agree(store: Store, trajectories: list[Trajectory], reference: tuple[Message
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(conversations, min_size=1, max_size=6), conversations)
-def test_sql_decides_what_python_decides(
+def test_sql_and_python_agree_on_random_runs(
     given_runs: list[tuple[Message, ...]], reference: tuple[Message, ...]
 ):
-    """Row by row, SQL and the evaluator agree on random runs; some runs equal the reference."""
+    """SQL and the evaluator give the same verdict on each run; some runs equal the reference."""
     made = [run(number, *own) for number, own in enumerate([*given_runs, reference], 1)]
     with Store() as store:
         keep(store, *made)
@@ -117,7 +117,7 @@ def test_sql_decides_what_python_decides(
 
 @pytest.mark.parametrize("references", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_sql_and_python_agree_on_all_captures(store: Store, references: int):
-    """Real trajectories, matched against some of the others, get the same verdicts both ways."""
+    """Captured trajectories, matched with some of the others, get the same verdicts both ways."""
     for name in CAPTURES:
         store.spans.write(*capture(name))
     refresh(store)
@@ -128,8 +128,8 @@ def test_sql_and_python_agree_on_all_captures(store: Store, references: int):
 
 
 @pytest.mark.parametrize("how", ARGUMENTS)
-def test_overlapping_calls_are_left_to_python_in_strict_alone(store: Store, how: ArgumentMode):
-    """Calls of different messages that overlapped give null in strict, a verdict elsewhere."""
+def test_overlapping_calls_have_no_verdict_in_strict_mode(store: Store, how: ArgumentMode):
+    """Calls of different messages that overlap give null in strict mode, a verdict in others."""
     parallel = (
         asks(call("f", {}, start_ns=1, end_ns=5)),
         asks(call("g", {}, start_ns=2, end_ns=3)),
@@ -145,8 +145,8 @@ def test_overlapping_calls_are_left_to_python_in_strict_alone(store: Store, how:
     assert all(row["passed"] for rows in others for row in rows.values())
 
 
-def test_unknown_arguments_equal_nothing(store: Store):
-    """A call whose arguments were not captured matches only where arguments are ignored."""
+def test_unknown_arguments_never_match_exactly(store: Store):
+    """A call without recorded arguments matches only if arguments are ignored."""
     keep(store, run(1, asks(call("f"))))
 
     exact = verdicts(store, [asks(call("f"))], "unordered", "exact")[run(1).id]
@@ -169,8 +169,8 @@ def test_only_selected_and_current_trajectories_are_matched(store: Store):
     assert rows == {(run(2).id, 1, False), (run(3).id, 2, True)}
 
 
-def test_only_the_own_messages_of_a_turn_are_matched(store: Store):
-    """What a conversation said before does not count."""
+def test_only_the_messages_of_the_turn_are_matched(store: Store):
+    """Messages of earlier turns do not count."""
     first = run(1, asks(call("f", {})))
     second = run(2, asks(call("g", {})), history=first, new_from=1)
     keep(store, first, second)

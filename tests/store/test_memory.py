@@ -1,4 +1,4 @@
-"""Rows of many bytes are read with the memory they need, and a page at a time."""
+"""Wide rows are read with as much memory as they need, page by page."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ANSWERS = "SELECT messages FROM trajectories"
 
 
 def wide_run(number: int, size: int = MB) -> Trajectory:
-    """Return a run whose answer has so many bytes, which are packed badly."""
+    """Return a run with an answer of so many bytes that compress badly."""
     return run(number, Message("user", "hi"), Message("assistant", os.urandom(size // 2).hex()))
 
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
-    """Return a database with 40 runs of 1 MB, packed together."""
+    """Return a database with 40 runs of 1 MB in one row group."""
     path = tmp_path / "wide.duckdb"
     with Store(path) as store:
         keep(store, *(wide_run(number) for number in range(1, 41)))
@@ -35,13 +35,13 @@ def wide(tmp_path: Path) -> Path:
 
 
 def memory(store: Store) -> str:
-    """Return how much memory DuckDB may take."""
+    """Return DuckDB's memory limit."""
     setting = store._connection.execute("SELECT current_setting('memory_limit')").fetchall()
     return str(setting[0][0])
 
 
-def test_runs_that_need_more_memory_are_read_in_order(wide: Path) -> None:
-    """DuckDB is given more, for a run by its id too, and what is read is all there is."""
+def test_the_memory_limit_grows_while_runs_are_read(wide: Path) -> None:
+    """The limit grows for a page and for a single run, and every run is read."""
     with Store(wide) as store:
         store.set_memory_limit("32MiB")
         alone = store.trajectories.get(run(7).id)
@@ -54,8 +54,8 @@ def test_runs_that_need_more_memory_are_read_in_order(wide: Path) -> None:
     assert limit != "32.0 MiB"
 
 
-def test_who_asks_a_server_for_them_is_answered(wide: Path) -> None:
-    """The process that has the database gives DuckDB the memory."""
+def test_a_server_raises_the_memory_limit_for_a_client(wide: Path) -> None:
+    """The process that has the database open raises the limit for a client's query."""
     with Store(wide, served=False) as store:
         store.set_memory_limit("32MiB")
         serving = store.serve(lambda _: b"", {})
@@ -68,8 +68,8 @@ def test_who_asks_a_server_for_them_is_answered(wide: Path) -> None:
     assert found == 40
 
 
-def test_pages_have_about_as_many_bytes_as_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Narrow runs are read many at once, wide ones few, and none is lost between pages."""
+def test_pages_have_about_the_same_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have many narrow runs or few wide ones, and no run is lost between pages."""
     runs = [wide_run(number, 200 if number <= 300 else 20_000) for number in range(1, 601)]
     sizes: list[int] = []
     real = trajectories.fetch
@@ -90,8 +90,8 @@ def test_pages_have_about_as_many_bytes_as_they_may(monkeypatch: pytest.MonkeyPa
     assert max(sizes[3:]) < 60
 
 
-def test_more_than_is_allowed_is_not_read(store: Store) -> None:
-    """The error says how much that is; what is read together counts together."""
+def test_a_read_limit_is_enforced(store: Store) -> None:
+    """The error names the limit, and several queries count together."""
     keep(store, wide_run(1), wide_run(2))
     connection = store._connection
 
@@ -104,10 +104,10 @@ def test_more_than_is_allowed_is_not_read(store: Store) -> None:
     assert (found.num_rows, once.num_rows) == (2, 1)
 
 
-def test_rows_that_no_memory_is_enough_for_are_too_large(
+def test_rows_that_need_too_much_memory_are_too_large(
     wide: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where DuckDB may take no more, a trace is refused, and narrow rows can be read on."""
+    """At the highest limit a wide trace is refused, and narrow rows can still be read."""
     monkeypatch.setattr("oteval.store.memory._CEILING", 33 * MB)
     with Store(wide) as store:
         store.set_memory_limit("32MiB")

@@ -15,7 +15,7 @@ from ..make import ROOT, span
 
 
 def foreign(path: Path, *statements: str) -> Path:
-    """Make a DuckDB file without oteval."""
+    """Create a DuckDB file without oteval."""
     with duckdb.connect(str(path)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -33,7 +33,7 @@ def reason(path: Path | str, kind: type[StoreError], *, create: bool = True) -> 
 
 
 def test_a_new_file_has_the_newest_schema(tmp_path: Path):
-    """Each migration is noted once, and opening again applies none."""
+    """Each migration is applied once, and reopening applies none."""
     for _ in range(2):
         Store(tmp_path / "x.duckdb").close()
 
@@ -42,8 +42,8 @@ def test_a_new_file_has_the_newest_schema(tmp_path: Path):
     assert numbers == [(number,) for number in range(1, newest() + 1)]
 
 
-def test_what_was_stored_is_there_when_opened_again(tmp_path: Path):
-    """A store is closed by leaving its with block, and keeps its rows."""
+def test_a_reopened_store_has_its_rows(tmp_path: Path):
+    """Leaving the with block closes the store, and the file keeps its rows."""
     with Store(tmp_path / "x.duckdb") as store:
         store.spans.write([span(1, 1)])
 
@@ -51,7 +51,7 @@ def test_what_was_stored_is_there_when_opened_again(tmp_path: Path):
         assert store.spans.count() == (1, 0)
 
 
-def test_an_empty_database_is_taken(tmp_path: Path):
+def test_an_empty_database_becomes_a_store(tmp_path: Path):
     """A DuckDB file without tables becomes a store."""
     path = foreign(tmp_path / "x.duckdb", "SELECT 1")
 
@@ -60,7 +60,7 @@ def test_an_empty_database_is_taken(tmp_path: Path):
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path):
-    """A database that a newer oteval migrated is left alone, with what to do."""
+    """A database of a newer oteval is not changed, and the message says how to proceed."""
     path = tmp_path / "x.duckdb"
     Store(path).close()
     foreign(path, "INSERT INTO migrations VALUES (99, now()::TIMESTAMP)")
@@ -72,8 +72,8 @@ def test_a_newer_schema_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"SQLite format 3\0" + b"\0" * 4096])
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes):
-    """Files of other kinds, an empty one among them, are named as what they are not."""
+def test_other_files_are_refused(tmp_path: Path, content: bytes):
+    """Files of other kinds, and an empty one, are refused."""
     path = tmp_path / "x.duckdb"
     path.write_bytes(content)
 
@@ -81,8 +81,8 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes):
 
 
 @pytest.mark.parametrize("table", ["orders(id INT)", "migrations(id INT, name TEXT)"])
-def test_a_database_of_something_else_is_refused(tmp_path: Path, table: str):
-    """A DuckDB file with somebody's tables is not written to, be one called migrations."""
+def test_a_database_of_another_program_is_refused(tmp_path: Path, table: str):
+    """A DuckDB file with other tables is not changed, even with one named migrations."""
     path = foreign(tmp_path / "x.duckdb", f"CREATE TABLE {table}")
 
     name = table.split("(")[0]
@@ -90,19 +90,19 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path, table: str):
 
 
 def test_a_folder_is_refused(tmp_path: Path):
-    """A folder in place of the file is no database."""
+    """A folder in place of the file is refused."""
     assert reason(tmp_path, NotAStore) == "not an oteval database; give another --db"
 
 
 def test_a_missing_folder_is_named(tmp_path: Path):
-    """A database in a folder that does not exist says that it is the folder."""
+    """The message says that the folder of the database is missing."""
     assert reason(tmp_path / "no" / "x.duckdb", StoreError) == (
         "its folder does not exist; create it first"
     )
 
 
-def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path):
-    """Reading from a database that is not there says how to get one, and makes none."""
+def test_a_missing_file_is_not_created_for_reading(tmp_path: Path):
+    """Reading from a missing database says how to create one."""
     path = tmp_path / "x.duckdb"
 
     assert reason(path, StoreError, create=False) == (
@@ -112,12 +112,12 @@ def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path):
 
 
 def test_an_empty_name_is_refused():
-    """An empty name does not become a database in memory that is lost."""
+    """An empty name does not become a temporary database in memory."""
     assert reason("", StoreError) == "the database's name is empty; give --db FILE"
 
 
 def test_a_locked_database_names_the_process(tmp_path: Path):
-    """While another process holds the file, the message says which."""
+    """The message names the process that has the file open."""
     path = tmp_path / "x.duckdb"
     code = (
         "import sys; from oteval.store import Store; store = Store(sys.argv[1]); "
@@ -141,13 +141,13 @@ def test_a_locked_database_names_the_process(tmp_path: Path):
 
 
 def test_a_database_is_opened_once_in_a_process(tmp_path: Path):
-    """A second store on the same file says that the first has it."""
+    """A second store on the same file is refused."""
     path = tmp_path / "x.duckdb"
     with Store(path):
         assert reason(path, StoreLocked) == "this process has it open already"
 
 
-def test_row_groups_are_small_and_the_file_is_of_the_older_version(tmp_path: Path):
+def test_row_groups_are_small_and_duckdb_1_5_reads_the_file(tmp_path: Path):
     """A new file has row groups of 2,048 rows and a storage version that DuckDB 1.5 reads."""
     path = tmp_path / "x.duckdb"
     with Store(path) as store:
@@ -167,7 +167,7 @@ def test_row_groups_are_small_and_the_file_is_of_the_older_version(tmp_path: Pat
     "query", ["SELECT * FROM read_text('{}')", "COPY (SELECT 1) TO '{}'", "ATTACH '{}' AS other"]
 )
 def test_queries_cannot_reach_files(store: Store, tmp_path: Path, query: str):
-    """A connection of a store can neither read nor write files."""
+    """The connection of a store can neither read nor write files."""
     path = tmp_path / "x.txt"
     path.write_text("x")
 

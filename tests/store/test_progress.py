@@ -26,7 +26,7 @@ Part = tuple[Sequence[Span], Sequence[LogRecord]]
 
 
 def all_told(parts: Iterable[Part]) -> list[Any]:
-    """Return what a new store says after each part was stored and reconstructed in turn."""
+    """Return the trajectories of a new store after storing and reconstructing part by part."""
     with Store() as store:
         for spans, logs in parts:
             store.spans.write(spans, logs)
@@ -35,8 +35,8 @@ def all_told(parts: Iterable[Part]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
-def test_halves_come_to_what_the_whole_comes_to(name: str):
-    """A capture loaded in two parts gives the trajectories that it gives at once."""
+def test_two_halves_give_the_same_trajectories(name: str):
+    """A capture loaded in two parts gives the same trajectories as in one."""
     spans, logs = capture(name)
     middle = len(spans) // 2
 
@@ -44,8 +44,8 @@ def test_halves_come_to_what_the_whole_comes_to(name: str):
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
-def test_one_span_at_a_time_comes_to_what_the_whole_comes_to(name: str):
-    """A capture whose spans come one by one, as they ended, gives the same trajectories."""
+def test_one_span_at_a_time_gives_the_same_trajectories(name: str):
+    """A capture with one load per span, in the order of their ends, gives the same trajectories."""
     spans, logs = capture(name)
     parts = [([item], []) for item in sorted(spans, key=lambda item: item.end_ns)]
 
@@ -54,7 +54,7 @@ def test_one_span_at_a_time_comes_to_what_the_whole_comes_to(name: str):
 
 @pytest.mark.parametrize("name", [name for name in CAPTURES if capture(name)[1]])
 def test_logs_may_come_first_or_last(name: str):
-    """Content in log records is found whether they come before the spans or after them."""
+    """Content in log records is found whether they arrive before or after the spans."""
     spans, logs = capture(name)
     whole = all_told([(spans, logs)])
 
@@ -63,15 +63,15 @@ def test_logs_may_come_first_or_last(name: str):
 
 
 def test_the_order_of_captures_does_not_matter():
-    """Captures loaded one after the other come to what they come to in the opposite order."""
+    """Captures loaded in the opposite order give the same trajectories."""
     parts = [capture(name) for name in INCREMENTAL]
 
     assert all_told(parts) == all_told(parts[::-1])
 
 
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_chats_that_begin_alike_may_come_in_any_parts(seed: int):
-    """Many runs that say the same, in any parts and on any pages, follow those they did at once."""
+def test_chats_that_begin_alike_may_arrive_in_any_parts(seed: int):
+    """Runs with equal messages follow the same runs in any parts and on any pages."""
     chance = random.Random(seed)
     spans = alike(5, chance)
     chance.shuffle(spans)
@@ -82,7 +82,7 @@ def test_chats_that_begin_alike_may_come_in_any_parts(seed: int):
 
 
 def in_small_pages(spans: Sequence[Span]) -> list[Any]:
-    """Return what a new store says that reconstructs two traces at a time."""
+    """Return the trajectories of a new store that reconstructs two traces at a time."""
     with Store() as store, pytest.MonkeyPatch.context() as patch:
         store.spans.write(spans)
         patch.setattr(store.pending, "pages", partial(store.pending.pages, 2))
@@ -90,8 +90,8 @@ def in_small_pages(spans: Sequence[Span]) -> list[Any]:
         return [told(trajectory) for trajectory in store.trajectories.read()]
 
 
-def test_of_runs_that_say_the_same_the_last_is_followed(store: Store):
-    """The traces linked to a run are that of the last before it, not of all that said the same."""
+def test_the_last_of_equal_runs_is_followed(store: Store):
+    """A run is related to the last equal run before it, and not to the others."""
     said = [("user", "hello")]
     again = [*said, ("assistant", "hi"), ("user", "well")]
     first = [chat(number, number, said, "hi") for number in (1, 2, 3)]
@@ -107,8 +107,8 @@ def test_of_runs_that_say_the_same_the_last_is_followed(store: Store):
     assert turn.history.root_span.trace_id == found[0]
 
 
-def test_a_trace_that_a_run_of_another_is_made_of_is_told_with_it(store: Store):
-    """A late span of the second trace of a run brings the first one, where the run is rooted."""
+def test_traces_of_one_run_are_related(store: Store):
+    """A late span of a run's second trace includes the trace in which the run is rooted."""
     spans, logs = capture("dup_openinference_langchain_and_openai")
     store.spans.write(spans, logs)
     refresh(store)
@@ -120,7 +120,7 @@ def test_a_trace_that_a_run_of_another_is_made_of_is_told_with_it(store: Store):
     assert sorted(found) == sorted(run.trace_ids)
 
 
-def test_only_what_came_since_is_pending(store: Store):
+def test_only_traces_with_new_spans_are_pending(store: Store):
     """After a refresh nothing is pending; a new span makes its own trace pending."""
     store.spans.write([span(1, 1), span(2, 2)])
     assert store.pending.count() == 2
@@ -133,7 +133,7 @@ def test_only_what_came_since_is_pending(store: Store):
 
 
 def test_a_log_record_makes_its_trace_pending(store: Store):
-    """A record that comes to a known trace has it reconstructed again."""
+    """A new log record of a known trace makes the trace pending."""
     store.spans.write([span(1, 1), span(2, 2)])
     refresh(store)
 
@@ -142,8 +142,8 @@ def test_a_log_record_makes_its_trace_pending(store: Store):
     assert list(store.pending.pages()) == [[f"{2:032x}"]]
 
 
-def test_records_without_spans_wait_for_them(store: Store):
-    """Records of a trace that has no spans yet give no page, and count when the spans come."""
+def test_log_records_without_spans_wait(store: Store):
+    """Log records of a trace without spans give no page until its spans arrive."""
     store.spans.write([], [LogRecord(f"{1:032x}", body="x")])
     assert list(store.pending.pages()) == []
 
@@ -152,8 +152,8 @@ def test_records_without_spans_wait_for_them(store: Store):
     assert list(store.pending.pages()) == [[f"{1:032x}"]]
 
 
-def test_what_was_not_taken_to_the_end_stays_pending(store: Store):
-    """Pages left in the middle, for instance by Ctrl-C, are given again."""
+def test_pages_that_were_not_exhausted_stay_pending(store: Store):
+    """Pages that were abandoned, for instance by Ctrl-C, come again."""
     store.spans.write([span(number, number) for number in range(1, 6)])
 
     pages = store.pending.pages(size=2)
@@ -165,7 +165,7 @@ def test_what_was_not_taken_to_the_end_stays_pending(store: Store):
 
 
 def test_conversations_are_never_split(store: Store):
-    """However small a page, all traces of a conversation are on one."""
+    """All traces of a conversation are on one page, however small its size."""
     store.spans.write(
         [
             span(number, number, attributes={"gen_ai.conversation.id": f"c{number % 3}"})
@@ -179,7 +179,7 @@ def test_conversations_are_never_split(store: Store):
 
 
 def test_conversations_that_share_a_trace_go_together(store: Store):
-    """A trace of two conversations holds both together, as does a chain of such traces."""
+    """A trace of two conversations joins them on one page, and so does a chain of such traces."""
     links = [(1, "a"), (2, "a"), (2, "b"), (3, "b"), (4, "c"), (5, "c"), (5, "d"), (6, None)]
     store.spans.write(
         [
@@ -193,8 +193,8 @@ def test_conversations_that_share_a_trace_go_together(store: Store):
     assert pages == [[1, 2, 3], [4, 5], [6]]
 
 
-def test_a_new_turn_brings_all_that_hang_together_with_it(store: Store):
-    """Known traces are pending again when a span comes to a conversation they reach."""
+def test_a_new_turn_makes_its_conversations_pending(store: Store):
+    """Known traces are pending again when a span arrives in a conversation they are linked to."""
     store.spans.write(
         [
             span(1, 1, attributes={"session.id": "a"}),
@@ -212,7 +212,7 @@ def test_a_new_turn_brings_all_that_hang_together_with_it(store: Store):
 
 
 def test_a_trace_of_two_conversations_keeps_both_histories():
-    """A late turn of one conversation does not cut what its trace has of another."""
+    """A late turn of one conversation keeps the history of another in the same trace."""
     first = chat(1, 1, [("user", "q1")], "a1", **{"gen_ai.conversation.id": "x"})
     both = [
         chat(
@@ -237,8 +237,8 @@ def test_a_trace_of_two_conversations_keeps_both_histories():
     assert all_told(parts) == all_told([([first, *both, late], [])])
 
 
-def test_turns_without_a_conversation_id_find_each_other():
-    """A run is stitched to the one that its messages continue, in whatever order they come."""
+def test_turns_without_a_conversation_id_are_related():
+    """A run follows the one whose messages it continues, in any order of arrival."""
     turns = [
         chat(1, 1, [("user", "q1")], "a1"),
         chat(2, 2, [("user", "q1"), ("assistant", "a1"), ("user", "q2")], "a2"),
@@ -263,8 +263,8 @@ def test_turns_without_a_conversation_id_find_each_other():
     assert all_told([([turns[1]], []), ([turns[0], turns[2]], [])]) == whole
 
 
-def test_many_pages_come_to_what_one_comes_to(monkeypatch: pytest.MonkeyPatch):
-    """The fetching of pages in parts gives every trace once."""
+def test_many_pages_give_every_trace_once(monkeypatch: pytest.MonkeyPatch):
+    """The list of pending traces is fetched in parts without losing one."""
     monkeypatch.setattr("oteval.store.progress._FETCHED", 3)
     with Store() as store:
         store.spans.write([span(number, number) for number in range(1, 11)])
@@ -275,8 +275,8 @@ def test_many_pages_come_to_what_one_comes_to(monkeypatch: pytest.MonkeyPatch):
     assert [len(page) for page in pages] == [4, 4, 2]
 
 
-def test_tools_in_traces_of_their_own_find_the_call_that_asked():
-    """One trace at a time, in any order, comes to what all at once comes to."""
+def test_tools_in_separate_traces_find_their_call():
+    """One trace at a time, in any order, gives the same trajectories as all at once."""
     second = 10**9
     asked = builders.asks(("look", {"x": 1}, "k1"), ("look", {"x": 2}, "k2"))
     given = [builders.gives("r1", "k1"), builders.gives("r2", "k2")]

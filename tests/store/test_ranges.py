@@ -1,4 +1,4 @@
-"""Stretches that a query is confined to."""
+"""Ranges that limit a query."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ENDS = st.integers(-1000, 1000)
 
 
 @given(st.lists(st.builds(Range, ENDS, ENDS), max_size=30), st.integers(0, 50), st.integers(1, 5))
-def test_nothing_of_any_stretch_is_lost(ranges: list[Range], near: int, most: int) -> None:
-    """The stretches that come of others hold them, are few, ordered, and not near each other."""
+def test_merged_ranges_cover_all_ranges(ranges: list[Range], near: int, most: int) -> None:
+    """Merged ranges cover the given ones, and are few, ordered and apart."""
     found = merge_ranges(ranges, near, most)
 
     assert len(found) <= most

@@ -1,4 +1,4 @@
-"""A database that another process has open, used by way of its socket."""
+"""A database that another process has open, used through its socket."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def owner(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def client(owner: Store) -> Iterator[Store]:
-    """Return the same store by way of the socket."""
+    """Return the same store through the socket."""
     with Store(owner.path) as store:
         assert store.is_served
         yield store
 
 
 def test_every_part_reads_what_the_owner_wrote(owner: Store, client: Store) -> None:
-    """Spans, trajectories and scores are the same by way of the socket."""
+    """Spans, trajectories and scores are the same through the socket."""
     owner.spans.write([chat(1, 1, [("user", "hi")], "hello"), span(2, 2)])
     refresh(owner)
     found = list(owner.trajectories.read())
@@ -48,8 +48,8 @@ def test_every_part_reads_what_the_owner_wrote(owner: Store, client: Store) -> N
     assert client.trajectories.count() == 2
 
 
-def test_what_a_client_writes_is_there(owner: Store, client: Store) -> None:
-    """Scores, references and trajectories go the other way too."""
+def test_the_owner_reads_what_a_client_wrote(owner: Store, client: Store) -> None:
+    """Scores, references and trajectories that a client writes are stored."""
     keep(client, run(3, asks(call("f", {"a": 1}))))
     client.scores.write([score(3)])
     client.references.add("r", [asks(call("f"))], "test", 1)
@@ -60,7 +60,7 @@ def test_what_a_client_writes_is_there(owner: Store, client: Store) -> None:
 
 
 def test_a_long_result_comes_batch_by_batch(owner: Store, client: Store) -> None:
-    """An export is streamed, and the client may ask other things meanwhile."""
+    """An export is streamed, and the client may run other queries meanwhile."""
     owner.spans.write([span(n, 1) for n in range(1, 20_001)])
 
     sizes = []
@@ -72,8 +72,8 @@ def test_a_long_result_comes_batch_by_batch(owner: Store, client: Store) -> None
     assert len(sizes) > 1
 
 
-def test_errors_are_the_databases_own(client: Store) -> None:
-    """A wrong statement is DuckDB's error, an id that nothing has is NotFound, and all goes on."""
+def test_errors_are_those_of_the_database(client: Store) -> None:
+    """A wrong statement is DuckDB's error, an unknown id is NotFound; both are survived."""
     with pytest.raises(duckdb.Error, match="nowhere"):
         client._connection.execute("SELECT * FROM nowhere")
     with pytest.raises(NotFound):
@@ -82,8 +82,8 @@ def test_errors_are_the_databases_own(client: Store) -> None:
     assert client.spans.count() == (0, 0)
 
 
-def test_a_transaction_of_a_client_that_goes_is_undone(owner: Store) -> None:
-    """A client that ends in the middle leaves nothing behind."""
+def test_the_transaction_of_a_lost_client_is_undone(owner: Store) -> None:
+    """A client that disconnects in a transaction writes nothing."""
     client = Store(owner.path)
     client._connection.begin()
     client.references.add("r", [asks(call("f"))], "test", 1)
@@ -93,27 +93,27 @@ def test_a_transaction_of_a_client_that_goes_is_undone(owner: Store) -> None:
 
 
 def test_a_database_can_be_reached_by_its_own_connection_only(client: Store) -> None:
-    """Neither files nor settings are in reach of a client's statements."""
+    """A client's statements can reach neither files nor settings."""
     with pytest.raises(duckdb.Error):
         client._connection.execute("SELECT * FROM read_text('/etc/hostname')")
     with pytest.raises(duckdb.Error):
         client._connection.execute("SET enable_external_access = true")
 
 
-def test_questions_that_are_no_queries(client: Store) -> None:
-    """They are answered by whom the owner says."""
+def test_questions_are_answered_by_the_handler(client: Store) -> None:
+    """Questions that are not SQL go to the handler of the owner."""
     assert json.loads(client.ask({"path": "status"})) == {"path": "status"}
 
 
-def test_the_socket_is_the_owners(owner: Store) -> None:
-    """Only who may open the file may open the socket."""
+def test_only_the_owner_may_open_the_socket(owner: Store) -> None:
+    """Only users who may open the file may open the socket."""
     notice = json.loads(Path(f"{owner.path}.server.json").read_text())
 
     assert stat.S_IMODE(Path(notice["socket"]).stat().st_mode) == 0o600
 
 
-def test_a_socket_whose_path_would_be_too_long(tmp_path: Path) -> None:
-    """It is somewhere else, and found all the same."""
+def test_a_socket_path_that_would_be_too_long(tmp_path: Path) -> None:
+    """The socket is in a temporary folder instead, and is found."""
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     with Store(folder / "a.duckdb") as store:
@@ -123,8 +123,8 @@ def test_a_socket_whose_path_would_be_too_long(tmp_path: Path) -> None:
         serving.close()
 
 
-def test_a_server_that_is_gone(tmp_path: Path) -> None:
-    """What it left behind is not asked; what was under way says so."""
+def test_a_lost_server(tmp_path: Path) -> None:
+    """Its leftover files are ignored, and a connection to it raises an error."""
     path = tmp_path / "a.duckdb"
     with Store(path) as store:
         serving = store.serve(lambda _: b"", {})

@@ -74,7 +74,7 @@ records = st.builds(
 
 
 def stored(spans: list[Span], records: list[LogRecord] | None = None) -> tuple[Any, Any]:
-    """Return what a new store gives back of spans and records, the order of arrival aside."""
+    """Return spans and records after a round trip through a new store, without their numbers."""
     with Store() as store:
         store.spans.write(spans, records or [])
         traces = list({item.trace_id for item in [*spans, *(records or [])]})
@@ -86,7 +86,7 @@ def stored(spans: list[Span], records: list[LogRecord] | None = None) -> tuple[A
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_captures_come_back_as_they_were(name: str):
+def test_captures_survive_the_store(name: str):
     """Every span and log record of a real trace is read back equal to what was stored."""
     spans, records = capture(name)
 
@@ -97,7 +97,7 @@ def test_captures_come_back_as_they_were(name: str):
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(spans, max_size=3, unique_by=lambda span: span.span_id))
-def test_any_span_comes_back_as_it_was(given_spans: list[Span]):
+def test_any_span_survives_the_store(given_spans: list[Span]):
     """Odd values, and promoted attributes of every type, survive the store."""
     back, _ = stored(given_spans)
 
@@ -106,8 +106,8 @@ def test_any_span_comes_back_as_it_was(given_spans: list[Span]):
 
 @settings(max_examples=20, deadline=None)
 @given(records)
-def test_any_log_record_comes_back_as_it_was(record: LogRecord):
-    """A record's body and attributes survive the store, whatever JSON-like value they are."""
+def test_any_log_record_survives_the_store(record: LogRecord):
+    """A record's body and attributes survive the store, whatever their JSON value."""
     _, back = stored([], [record])
 
     assert back == [record]
@@ -128,7 +128,7 @@ def test_any_log_record_comes_back_as_it_was(record: LogRecord):
 def test_a_lone_surrogate_becomes_the_replacement_character(
     fields: dict[str, Any], expected: dict[str, Any]
 ):
-    """Text that UTF-8 cannot hold is stored with a mark in its place, not refused."""
+    """Text that UTF-8 cannot hold is stored with a replacement character."""
     back, _ = stored([Span("a" * 32, "1" * 16, **fields)])
 
     assert back == [Span("a" * 32, "1" * 16, **expected)]
@@ -146,7 +146,7 @@ def test_a_lone_surrogate_becomes_the_replacement_character(
     ],
 )
 def test_a_promoted_attribute_of_another_type_is_kept(attributes: dict[str, Any]):
-    """What does not fit its column stays an attribute, and the span is stored."""
+    """A value that does not fit its column stays an attribute, and the span is stored."""
     span = Span("a" * 32, "1" * 16, attributes=attributes)
 
     back, _ = stored([span])
@@ -155,7 +155,7 @@ def test_a_promoted_attribute_of_another_type_is_kept(attributes: dict[str, Any]
 
 
 def test_a_service_name_need_not_be_text():
-    """A resource whose service.name is a number is stored, the column holding its text."""
+    """A resource with a number as its service.name is stored with the number as text."""
     span = Span("a" * 32, "1" * 16, resource={"service.name": 7})
 
     back, _ = stored([span])

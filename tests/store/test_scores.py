@@ -12,7 +12,7 @@ from oteval.store import Store
 from ..make import asks, call, keep, run, score
 
 
-def test_a_score_comes_back_as_it_was(store: Store):
+def test_a_score_survives_the_store(store: Store):
     """Every field of a score survives, with metadata and odd text."""
     keep(store, run(1))
     made = score(
@@ -37,7 +37,7 @@ def test_a_score_comes_back_as_it_was(store: Store):
 
 
 def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
-    """A comment with a lone surrogate is stored with a mark in its place."""
+    """A comment with a lone surrogate is stored with a replacement character."""
     keep(store, run(1))
 
     store.scores.write([score(1, comment="a\ud800", metadata={"\ud800": "\ud800"})])
@@ -55,7 +55,7 @@ def test_the_newest_of_an_evaluator_and_version_counts(store: Store):
     assert [found.comment for found in store.scores.read()] == ["newest"]
 
 
-def test_versions_and_evaluators_stand_beside_each_other(store: Store):
+def test_versions_and_evaluators_are_separate(store: Store):
     """A score of another version or evaluator replaces nothing."""
     keep(store, run(1))
 
@@ -65,7 +65,7 @@ def test_versions_and_evaluators_stand_beside_each_other(store: Store):
 
 
 def test_a_score_of_a_later_revision_counts(store: Store):
-    """Of two scores the one of the newer revision counts, in whatever order they come."""
+    """The score of the newer revision counts, in whichever order they are written."""
     keep(store, run(1))
 
     store.scores.write([score(1, rev=2, comment="late"), score(1, rev=1, comment="early")])
@@ -73,7 +73,7 @@ def test_a_score_of_a_later_revision_counts(store: Store):
     assert [found.comment for found in store.scores.read()] == ["late"]
 
 
-def test_scores_go_by_the_selection(store: Store):
+def test_scores_are_read_by_selection(store: Store):
     """Only scores of selected, current trajectories are read."""
     keep(store, run(1), run(2, agent="b"))
     store.scores.write([score(1), score(2), score(3)])
@@ -82,15 +82,15 @@ def test_scores_go_by_the_selection(store: Store):
     assert len(list(store.scores.read())) == 2
 
 
-def test_no_scores_write_nothing(store: Store):
-    """An empty page is no error."""
+def test_writing_no_scores_is_allowed(store: Store):
+    """An empty list of scores writes nothing."""
     store.scores.write([])
 
     assert list(store.scores.read()) == []
 
 
-def test_a_reference_comes_back_as_it_was(store: Store):
-    """Messages are kept whole: arguments that are not known, times and failures with them."""
+def test_a_reference_survives_the_store(store: Store):
+    """Messages keep unknown arguments, times and failures."""
     messages = (
         Message("user", "x"),
         asks(call("f", {"a": 1.0}, "1", start_ns=1, end_ns=2), call("g")),
@@ -105,7 +105,7 @@ def test_a_reference_comes_back_as_it_was(store: Store):
 
 @pytest.mark.parametrize("times", [(1, 2), (2, 2)])
 def test_the_newest_reference_of_a_name_counts(store: Store, times: tuple[int, int]):
-    """A reference added again replaces the one before, also within a tick of the clock."""
+    """A reference added again replaces the last one, even at the same time."""
     old, new = times
     store.references.add("name", [Message("user", "old")], "first", old)
     store.references.add("name", [Message("user", "new"), Message("user", "x")], "second", new)
@@ -119,13 +119,13 @@ def test_the_newest_reference_of_a_name_counts(store: Store, times: tuple[int, i
 
 
 def test_a_missing_reference_says_how_to_list_them(store: Store):
-    """A name that nothing has is NotFound."""
+    """An unknown name is NotFound."""
     with pytest.raises(NotFound, match="no reference 'x'; oteval reference list shows them"):
         store.references.get("x")
 
 
 def test_a_fingerprint_changes_with_the_content(store: Store):
-    """What is not known is told apart from what is empty, so that the version changes."""
+    """Unknown and empty arguments have different fingerprints, so that the version changes."""
     store.references.add("a", [asks(call("f"))], "", 1)
     store.references.add("b", [asks(call("f", {}))], "", 1)
 

@@ -62,7 +62,7 @@ selections = st.builds(
 
 @pytest.fixture(scope="module")
 def filled():
-    """Return a store that holds the runs."""
+    """Return a store with the runs."""
     with Store() as store:
         keep(store, *RUNS)
         yield store
@@ -70,10 +70,10 @@ def filled():
 
 @settings(max_examples=80, deadline=None)
 @given(selections, st.none() | selections)
-def test_sql_selects_what_python_selects(
+def test_sql_and_python_select_the_same_runs(
     filled: Store, selection: Selection, excluded: Selection | None
 ):
-    """Whatever the filters, the store reads the trajectories that `matches` is true of."""
+    """For any filters, the store reads the trajectories that `Selection.matches` accepts."""
     selection = replace(selection, excluded=excluded)
 
     found = list(filled.trajectories.read(selection))
@@ -82,7 +82,7 @@ def test_sql_selects_what_python_selects(
 
 
 def test_conditions_of_every_field_are_tried():
-    """The conditions above name each field there is."""
+    """The conditions above name every field."""
     assert {parse_condition(text).name for text in CONDITIONS} >= FIELDS.keys()
 
 
@@ -101,7 +101,7 @@ def test_conditions_of_every_field_are_tried():
     ],
 )
 def test_conditions_hold_as_written(condition: str, expected: list[int]):
-    """A field with several values holds for any of them, `!=` for none; space is free."""
+    """A condition holds for any of several values, `!=` for none; spaces do not matter."""
     found = [t.start_ns for t in RUNS[:4] if parse_condition(condition).holds(t)]
 
     assert found == expected
@@ -118,8 +118,8 @@ def test_conditions_hold_as_written(condition: str, expected: list[int]):
         ("errors<=", "<= compares with a number"),
     ],
 )
-def test_a_condition_that_says_nothing_is_refused(text: str, reason: str):
-    """What can never hold is an error that says what to write, not an empty result."""
+def test_a_condition_that_cannot_hold_is_refused(text: str, reason: str):
+    """A condition that can never hold is an error with the remedy, not an empty result."""
     with pytest.raises(ConfigError) as caught:
         parse_condition(text)
 
@@ -128,12 +128,12 @@ def test_a_condition_that_says_nothing_is_refused(text: str, reason: str):
 
 
 def test_everything_is_selected_by_default(filled: Store):
-    """No filter restricts nothing."""
+    """Without filters every run is selected."""
     assert len(list(filled.trajectories.read())) == len(RUNS)
 
 
-def test_an_empty_service_can_be_asked_for():
-    """A filter on the empty text is a filter."""
+def test_an_empty_service_is_a_filter():
+    """A filter on the empty text selects runs without a service."""
     found: list[Trajectory] = [t for t in RUNS if Selection(services=("",)).matches(t)]
 
     assert {t.service for t in found} == {""}

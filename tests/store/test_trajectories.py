@@ -19,7 +19,7 @@ USER = Message("user", "hi")
 
 
 def chain(length: int) -> list[Trajectory]:
-    """Return runs of one conversation, each following the one before."""
+    """Return runs of one conversation, each with the previous one as its history."""
     runs: list[Trajectory] = []
     for number in range(1, length + 1):
         said = Message("user", f"question {number}"), Message("assistant", f"answer {number}")
@@ -30,8 +30,8 @@ def chain(length: int) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_trajectories_of_captures_come_back_as_they_were(store: Store, name: str):
-    """What reconstruction returns is what the store gives back, history and gaps with it."""
+def test_trajectories_of_captures_survive_the_store(store: Store, name: str):
+    """Reconstructed trajectories are read unchanged, with histories and gaps."""
     made = reconstruct(*capture(name))
 
     keep(store, *made)
@@ -39,8 +39,8 @@ def test_trajectories_of_captures_come_back_as_they_were(store: Store, name: str
     assert {t.id: t for t in store.trajectories.read()} == {t.id: t for t in made}
 
 
-def test_every_field_comes_back(store: Store):
-    """A trajectory with all its fields filled is read back equal."""
+def test_every_field_survives_the_store(store: Store):
+    """A trajectory with a value in every field is read unchanged."""
     message = Message("tool", "no", (), "c1", "f", True, ({"type": "image"},), "a" * 16, "b" * 32)
     made = run(
         1,
@@ -83,7 +83,7 @@ def test_every_field_comes_back(store: Store):
     ids=["agent", "text", "arguments", "depth", "numbers", "tokens"],
 )
 def test_hostile_content_is_stored(store: Store, odd: dict[str, Any]):
-    """What no column or encoder takes as it is does not keep a trajectory from being stored."""
+    """Content that no column or encoder accepts unchanged does not prevent storing a trajectory."""
     keep(store, replace(run(1), **odd))
 
     assert store.trajectories.count() == 1
@@ -91,7 +91,7 @@ def test_hostile_content_is_stored(store: Store, odd: dict[str, Any]):
 
 
 def test_unchanged_content_writes_nothing(store: Store):
-    """Reconstructing the same again makes no revision."""
+    """Writing the same trajectory again makes no revision."""
     keep(store, run(1, USER))
 
     written = store.trajectories.write([run(1, USER)], [run(1).root_span.trace_id])
@@ -101,7 +101,7 @@ def test_unchanged_content_writes_nothing(store: Store):
 
 
 def test_changed_content_is_a_new_revision(store: Store):
-    """The changed trajectory replaces the one before, which stays in the table."""
+    """The changed trajectory supersedes the last one, which stays in the table."""
     keep(store, run(1, USER))
     keep(store, run(1, USER, USER))
     keep(store, run(1, USER))
@@ -114,8 +114,8 @@ def test_changed_content_is_a_new_revision(store: Store):
     assert rows == [(3,)]
 
 
-def test_a_root_that_vanishes_is_superseded(store: Store):
-    """A trajectory of the traces that is not among those written is no longer current."""
+def test_a_missing_trajectory_is_superseded(store: Store):
+    """A stored trajectory of the traces that is not written again is superseded."""
     keep(store, run(1, USER), run(2, USER))
     traces = [run(1).root_span.trace_id]
 
@@ -124,8 +124,8 @@ def test_a_root_that_vanishes_is_superseded(store: Store):
     assert [t.id for t in store.trajectories.read()] == [run(2).id]
 
 
-def test_a_root_that_comes_back_is_current_again(store: Store):
-    """A trajectory that had vanished gets a revision of its own, seen once."""
+def test_a_trajectory_that_returns_is_current_again(store: Store):
+    """A superseded trajectory that is written again gets a new revision."""
     keep(store, run(1, USER))
     traces = [run(1).root_span.trace_id]
     store.trajectories.write([], traces)
@@ -136,8 +136,8 @@ def test_a_root_that_comes_back_is_current_again(store: Store):
     assert [(t.id, t.rev) for t in store.trajectories.read()] == [(run(1).id, 2)]
 
 
-def test_other_traces_are_left_alone(store: Store):
-    """Only trajectories rooted in the traces given can be superseded."""
+def test_trajectories_of_other_traces_are_kept(store: Store):
+    """Only trajectories that are rooted in the given traces are superseded."""
     keep(store, run(1, USER), run(2, USER))
 
     store.trajectories.write([run(1, USER, USER)], [run(1).root_span.trace_id])
@@ -146,7 +146,7 @@ def test_other_traces_are_left_alone(store: Store):
 
 
 def test_a_failed_write_changes_nothing(store: Store):
-    """Superseding and inserting are one transaction."""
+    """Superseding and inserting happen in one transaction."""
     keep(store, run(1, USER))
 
     with pytest.raises(OverflowError):
@@ -157,8 +157,8 @@ def test_a_failed_write_changes_nothing(store: Store):
     assert store.trajectories.get(run(1).id).rev == 2
 
 
-def test_history_is_joined_at_read(store: Store):
-    """The last turn of a long conversation has all its messages, each turn only its own row."""
+def test_histories_are_joined_when_read(store: Store):
+    """The last turn of a long conversation has all messages, although rows hold one turn each."""
     runs = chain(60)
     keep(store, *runs)
 
@@ -173,8 +173,8 @@ def test_history_is_joined_at_read(store: Store):
     assert rows == [(2,)]
 
 
-def test_history_is_joined_over_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """Reading page by page gives each turn its history, wherever the page begins."""
+def test_histories_are_joined_across_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Each turn has its history, wherever a page begins."""
     monkeypatch.setattr("oteval.store.trajectories._MAX_PAGE", 7)
     runs = chain(20)
     keep(store, *runs)
@@ -183,7 +183,7 @@ def test_history_is_joined_over_pages(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_trajectory_is_found_by_id_and_by_span(store: Store):
-    """The id, its beginning, the trace id and the span id all find it."""
+    """The id, its beginning, the trace id and the span id find the trajectory."""
     made = run(1, USER)
     keep(store, made, run(2, USER))
 
@@ -191,8 +191,8 @@ def test_a_trajectory_is_found_by_id_and_by_span(store: Store):
         assert store.trajectories.get(name) == made
 
 
-def test_an_ambiguous_name_lists_what_it_may_mean(store: Store):
-    """A beginning that several ids share is refused with the ids."""
+def test_an_ambiguous_name_lists_the_trajectories(store: Store):
+    """A common beginning of several ids is refused, with the ids in the message."""
     keep(store, run(1), run(2))
 
     with pytest.raises(NotFound, match=f"'' means several trajectories: {run(1).id}, {run(2).id}"):
@@ -200,13 +200,13 @@ def test_an_ambiguous_name_lists_what_it_may_mean(store: Store):
 
 
 def test_a_missing_name_says_how_to_list_them(store: Store):
-    """An id that nothing has is NotFound, a LookupError."""
+    """An unknown id is NotFound, a LookupError."""
     with pytest.raises(LookupError, match="no trajectory 'x'; oteval trajectories lists them"):
         store.trajectories.get("x")
 
 
-def test_trajectories_come_in_order_of_start(store: Store):
-    """Reading goes by start, not by order of writing."""
+def test_trajectories_are_read_by_start(store: Store):
+    """Trajectories are read in the order of their starts, not of writing."""
     keep(store, run(3), run(1), run(2))
 
     assert [t.start_ns for t in store.trajectories.read()] == [1, 2, 3]
@@ -214,7 +214,7 @@ def test_trajectories_come_in_order_of_start(store: Store):
 
 @pytest.mark.parametrize("condition", [[], ["calls=0"]])
 def test_a_limit_takes_the_latest(store: Store, condition: list[str]):
-    """The latest runs are taken, in SQL and where Python has to look, still in order of start."""
+    """The latest runs are taken by SQL and by Python alike, in the order of their starts."""
     keep(store, *(run(number) for number in range(1, 6)))
     conditions = tuple(parse_condition(text) for text in condition)
 
@@ -223,8 +223,8 @@ def test_a_limit_takes_the_latest(store: Store, condition: list[str]):
     assert [t.start_ns for t in found] == [4, 5]
 
 
-def test_told_does_not_depend_on_revisions(store: Store):
-    """A late span makes a new revision that says what one load of everything says."""
+def test_revisions_do_not_change_the_result(store: Store):
+    """A late span gives the same trajectories as loading everything at once."""
     spans, logs = capture("genai_openai_chat")
     spans.sort(key=lambda item: item.start_ns)
     store.spans.write(spans[:2], logs)

@@ -132,7 +132,7 @@ def test_a_lost_server(tmp_path: Path) -> None:
         notice = Path(f"{path}.server.json").read_text()
         serving.close()
     client._connection._socket.shutdown(2)
-    with pytest.raises(StoreError, match="gone"):
+    with pytest.raises(StoreError, match="lost the server"):
         client.spans.count()
     client._connection.close()
     Path(f"{path}.server.json").write_text(notice)

@@ -292,7 +292,7 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
         ({"instruction_variables": ["tone"]}, "instruction_variables: the prompt does not show"),
         ({"prompt": "hallucination", "variables": {"contxt": "x"}}, "did you mean 'context'"),
         ({"model": None}, "give either model or jury"),
-        ({"threshold": 0.5}, "threshold goes with continuous or choices"),
+        ({"threshold": 0.5}, "threshold needs continuous or choices"),
         ({"continuous": True, "choices": [1]}, "exclude each other"),
         ({"timeout": "soon"}, "no duration"),
         ({"samples": 0}, "greater than or equal to 1"),

@@ -12,7 +12,7 @@ request.
 from __future__ import annotations
 
 from .cache import AnswerCache, JudgeCall, MemoryCache
-from .costs import Budget, Price, Prices
+from .costs import CostBudget, Price, Prices
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator
 from .factory import (
     create_async_llm_as_judge,
@@ -56,7 +56,7 @@ __all__ = [
     "USER_SATISFACTION_PROMPT",
     "AnswerCache",
     "AsyncJudgeEvaluator",
-    "Budget",
+    "CostBudget",
     "JudgeCall",
     "JudgeEvaluator",
     "MemoryCache",

@@ -16,7 +16,7 @@ from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key
-from .costs import Budget, Prices, TokenEstimator
+from .costs import CostBudget, Prices, TokenEstimator
 from .output_modes import (
     AnswerUsage,
     CompletionRequest,
@@ -65,7 +65,7 @@ class JudgeLimits:
     """
 
     cache: AnswerCache | None = None
-    budget: Budget | None = None
+    budget: CostBudget | None = None
     prices: Prices = field(default_factory=Prices)
     max_concurrency: int | None = None
 

@@ -24,7 +24,7 @@ from .output_modes import CompletionRequest, ModelReply
 
 __all__ = [
     "DEFAULT_ANSWER_TOKENS",
-    "Budget",
+    "CostBudget",
     "Price",
     "Prices",
     "TokenEstimator",
@@ -151,7 +151,7 @@ def require_price(model: str, prices: Prices, setting: str) -> None:
 
 
 @dataclass
-class Budget:
+class CostBudget:
     """A limit on costs that holds for concurrent requests. All methods are thread-safe.
 
     Each request reserves its estimated cost before it is sent. The real cost replaces the

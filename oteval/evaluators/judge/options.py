@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from .backends import Backend, FunctionBackend, blocking_only_error, is_async_callable
 from .cache import AnswerCache, MemoryCache
 from .client import JudgeClient, JudgeLimits
-from .costs import Budget, Prices, make_prices, require_price
+from .costs import CostBudget, Prices, make_prices, require_price
 from .langchain_backend import LangChainBackend, is_runnable
 from .openai_backend import ModelServer, OpenAIBackend, is_openai_client
 
@@ -77,7 +77,7 @@ class ModelOptions(TypedDict, total=False):
     samples: int
     jury: Iterable[Any] | None
     cache: AnswerCache | bool | None
-    max_cost: float | Budget | None
+    max_cost: float | CostBudget | None
     max_concurrency: int | None
     prices: Mapping[str, Any] | Prices | None
     harden: bool
@@ -142,11 +142,11 @@ def make_limits(options: JudgeOptions) -> JudgeLimits:
     if max_concurrency is not None and max_concurrency < 1:
         raise ConfigError(f"max_concurrency is {max_concurrency}; expected 1 or more")
     budget = options.get("max_cost")
-    if budget is not None and not isinstance(budget, Budget):
+    if budget is not None and not isinstance(budget, CostBudget):
         is_number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
         if not is_number or not 0 <= budget < math.inf:
             raise ConfigError(f"max_cost is {budget}; expected US dollars, 0 or more")
-        budget = Budget(float(budget))
+        budget = CostBudget(float(budget))
     cache = options.get("cache")
     # An empty cache may be falsy, so compare with the bools.
     answers = MemoryCache() if cache is True else None if cache is False else cache

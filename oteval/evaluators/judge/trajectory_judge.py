@@ -22,7 +22,7 @@ from ..evaluator import (
 )
 from ..options import PYTHON_ONLY, Amount, InConfig, Seconds
 from .cache import JudgeCall
-from .costs import Budget, Price, estimate_tokens, make_prices
+from .costs import CostBudget, Price, estimate_tokens, make_prices
 from .evaluator import JudgeEvaluator
 from .factory import create_trajectory_llm_as_judge
 from .prompt import FEW_SHOT_EXAMPLES
@@ -38,7 +38,7 @@ __all__ = ["JuryMember", "LlmJudge", "VerdictMissing"]
 RUN_VARIABLES = frozenset({"outputs", "reference_outputs", "thread"})
 """The variables that a run fills in, besides ``inputs`` if the prompt shows it."""
 
-# The run that a judge is being asked about.
+# The id of the run that is being judged, which cached answers are linked to.
 _EVALUATED_RUN: ContextVar[str] = ContextVar("oteval_evaluated_run", default="")
 
 
@@ -56,12 +56,12 @@ class VerdictMissing(JudgeError):
 
 @dataclass(frozen=True, kw_only=True)
 class JuryMember:
-    """A judge of a jury.
+    """A member of a jury.
 
     Attributes:
         model: ``openai:NAME``.
-        base_url: Its server, if it is another.
-        temperature: Its sampling temperature.
+        base_url: The server, if it differs from the evaluator's.
+        temperature: The sampling temperature, if it differs from the evaluator's.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
@@ -72,7 +72,7 @@ class JuryMember:
 
 
 class _NameOrMember:
-    """Tells a jury's names and members apart, so that an error is about what was meant."""
+    """Validates a member of a jury as a name or a mapping, with errors for only one of them."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -94,38 +94,37 @@ class LlmJudge(Evaluator):
 
     Attributes:
         model: ``openai:NAME``, for any OpenAI-compatible server.
-        jury: Several models in place of one; the majority's verdict counts.
-        prompt: ``trajectory_accuracy``, ``graph_trajectory_accuracy``, a file, or the text itself.
+        jury: Several models instead of one; the majority decides.
+        prompt: The name of a bundled prompt, a file, or the text itself.
         system: A system message to put first.
         variables: More variables of the prompt, such as ``rubric``.
-        instruction_variables: Variables that are instructions; all but ``rubric`` are data
-            otherwise. ``few_shot_examples`` stands for `few_shot`.
+        instruction_variables: Variables that are instructions, in addition to ``rubric``; all
+            others are data. ``few_shot_examples`` stands for `few_shot`.
         few_shot: Examples with ``inputs``, ``outputs``, ``reasoning`` and ``score``.
         continuous: Whether the score is a number from 0 to 1.
-        choices: The numbers that the score may be.
-        use_reasoning: Whether it gives its reasons first.
-        threshold: From which score on it passes, with `continuous` or `choices`.
-        samples: How often it is asked; the majority counts.
-        harden: Whether runs are shown as data between delimiters.
+        choices: The numbers that the score must be one of.
+        use_reasoning: Whether the model gives its reasoning first.
+        threshold: The lowest score that passes, with `continuous` or `choices`.
+        samples: How often to ask; the majority decides.
+        harden: Whether to show runs as data between delimiters.
         base_url: The server; by default the environment variable OPENAI_BASE_URL.
-        api_key_env: The environment variable that holds the key.
+        api_key_env: The environment variable with the key.
         temperature: The sampling temperature.
         seed: The sampling seed.
-        stream: Whether answers are streamed.
-        request: More of the request, such as ``max_tokens``.
-        timeout: How long a request may take with its retries: seconds, or a text such as ``90s``.
-        max_retries: How often to try again.
-        max_concurrency: How many runs to ask about at once.
-        max_cost: US dollars a scoring may cost; in a server, a day.
-        max_cost_per_day: US dollars it may cost from midnight UTC on.
-        prices: Prices by model, in US dollars per million tokens, before those of the bundled
-            table.
-        judge: What asks the models; `prepare` makes it.
+        stream: Whether to stream answers.
+        request: More fields of the request, such as ``max_tokens``.
+        timeout: The limit for a request and its retries, in seconds or as text such as ``90s``.
+        max_retries: How often to retry a failed request.
+        max_concurrency: The number of runs to judge concurrently.
+        max_cost: The limit on costs of a scoring, in US dollars; in a server, of a day.
+        max_cost_per_day: The limit on costs since midnight UTC, in US dollars.
+        prices: Prices by model, in US dollars per million tokens. They override the bundled table.
+        judge: The evaluator that asks the models; `prepare` creates it.
     """
 
     type: ClassVar[str] = "judge"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
-        "What the prompt shows as {reference_outputs}."
+        "The reference that the prompt shows as {reference_outputs}."
     )
     is_slow: ClassVar[bool] = True
     asks_models: ClassVar[bool] = True
@@ -158,43 +157,43 @@ class LlmJudge(Evaluator):
     judge: Annotated[Any, PYTHON_ONLY] = None
 
     def check_combination(self) -> None:
-        """Refuse options that exclude each other."""
+        """Check that options do not exclude each other."""
         if (self.model is None) == (self.jury is None):
             raise ConfigError("give either model or jury")
         if self.continuous and self.choices is not None:
             raise ConfigError("continuous and choices exclude each other")
         if self.threshold is not None and not self.continuous and self.choices is None:
             raise ConfigError(
-                "threshold goes with continuous or choices; a bool passes or does not"
+                "threshold needs continuous or choices; a bool score passes or fails by itself"
             )
 
     @property
     def concurrency(self) -> int:
-        """How many runs may be evaluated at once."""
+        """The number of runs to judge concurrently."""
         return self.max_concurrency
 
     @property
     def time_limit(self) -> float | None:
-        """After how many seconds an evaluation ends by itself: those of all its requests."""
+        """The sum of the timeouts of all requests of an evaluation, in seconds."""
         return self.timeout * (1 + self.max_retries) * self.samples
 
     @property
     def cost_per_day(self) -> float | None:
-        """What its questions to models may cost a day, in US dollars; None for any cost.
+        """The limit on costs of a day, in US dollars; None means no limit.
 
-        A server never ends a scoring, so what a scoring may cost is meant by day, too.
+        A server's scoring never ends, so there `max_cost` also applies to a day.
         """
         costs = [cost for cost in (self.max_cost, self.max_cost_per_day) if cost is not None]
         return min(costs, default=None)
 
     def check_prices(self, limits: Sequence[str]) -> None:
-        """Refuse limits on the cost where the price of a model is not known.
+        """Check that the price of every model is known if costs are limited.
 
         Args:
-            limits: The settings that limit the cost beside `max_cost` and `max_cost_per_day`.
+            limits: The settings that limit costs, besides `max_cost` and `max_cost_per_day`.
 
         Raises:
-            ConfigError: A price is missing; the text says how to give it.
+            ConfigError: A price is missing.
         """
         own = [name for name in ("max_cost", "max_cost_per_day") if getattr(self, name) is not None]
         settings = [*own, *limits]
@@ -212,10 +211,10 @@ class LlmJudge(Evaluator):
                 )
 
     def prepare(self, resources: Resources) -> Self:
-        """Return the evaluator with its prompt read and its judge made.
+        """Return the evaluator with its prompt read and its judge created.
 
         Raises:
-            ConfigError: The prompt cannot be had, or an option is wrong.
+            ConfigError: The prompt cannot be read, or an option is wrong.
         """
         prompt = self._prompt(resources)
         self.check_prices(())
@@ -248,18 +247,18 @@ class LlmJudge(Evaluator):
         )
         return replace(self, judge=judge)
 
-    def _budget(self, resources: Resources) -> Budget | None:
-        """Return what the judge may still spend: the smaller of its two limits."""
+    def _budget(self, resources: Resources) -> CostBudget | None:
+        """Return the budget with the smaller remainder, or None if costs are not limited."""
         limits = []
         if resources.is_budgeted and self.max_cost is not None:
-            limits.append(Budget(self.max_cost))
+            limits.append(CostBudget(self.max_cost))
         if resources.is_budgeted and self.max_cost_per_day is not None:
             spent = resources.spent_today()
-            limits.append(Budget(self.max_cost_per_day, "max_cost_per_day", spent=spent))
+            limits.append(CostBudget(self.max_cost_per_day, "max_cost_per_day", spent=spent))
         return min(limits, key=lambda one: one.limit - one.spent, default=None)
 
     def _prompt(self, resources: Resources) -> str:
-        """Return the text of the prompt: a bundled one, a file's, or what the option says."""
+        """Return the text of the prompt: bundled, from a file, or as written in the option."""
         name, has_reference = self.prompt, resources.has_reference
         if name in PROMPTS:
             with_reference = f"{name}_with_reference"
@@ -278,12 +277,16 @@ class LlmJudge(Evaluator):
         except ConfigError as error:
             known = ", ".join(sorted(PROMPTS))
             raise ConfigError(
-                f"prompt: {error}; bundled prompts are {known}, and a text of your own shows "
-                "{outputs}"
+                f"prompt: {error}; bundled prompts are {known}, and the text of a prompt "
+                "contains {outputs}"
             ) from None
 
     def _check_variables(self, text: str, *, has_reference: bool) -> None:
-        """Refuse a prompt that shows what has no value, and variables that it does not show."""
+        """Check that the prompt and the variables fit each other.
+
+        Raises:
+            ConfigError: A variable has no value, or the prompt does not show it.
+        """
         shown = template_variables(text)
         if name := next((name for name in self.variables if name in RUN_VARIABLES), ""):
             raise ConfigError(f"variables: {name!r} is filled in from the run; choose another name")
@@ -304,7 +307,7 @@ class LlmJudge(Evaluator):
                 "reference: or take it out of the prompt"
             )
         if problem := template_problem(text, given, optional_variables(text)):
-            raise ConfigError(f"prompt: {problem} (values stand under variables:)")
+            raise ConfigError(f"prompt: {problem} (define it under variables:)")
         for place, names in (
             ("variables", list(self.variables)),
             (
@@ -324,10 +327,10 @@ class LlmJudge(Evaluator):
         """Ask the model about a run.
 
         Raises:
-            NotEvaluated: There is nothing to be seen, or the budget is spent.
+            NotEvaluated: The run has no content to judge, or the budget is spent.
             VerdictMissing: The model gave no verdict.
         """
-        _refuse_empty(context)
+        _require_content(context)
         reference = context.reference
         variables = {
             "outputs": list(context.messages),
@@ -337,7 +340,7 @@ class LlmJudge(Evaluator):
         }
         token = _EVALUATED_RUN.set(context.trajectory.id if context.trajectory else "")
         try:
-            found = self._asked().__call__(**variables)
+            found = self._prepared_judge()(**variables)
         finally:
             _EVALUATED_RUN.reset(token)
         metadata = found["metadata"]
@@ -351,21 +354,21 @@ class LlmJudge(Evaluator):
             passed = score >= self.threshold
         return EvaluationResult.of_verdict(passed, float(score), found["comment"] or "", metadata)
 
-    def _asked(self) -> JudgeEvaluator:
+    def _prepared_judge(self) -> JudgeEvaluator:
         if self.judge is None:
-            raise ConfigError("a judge of oteval.yaml must be prepared before it is asked")
+            raise ConfigError("LlmJudge is not prepared; call prepare() first")
         judge: JudgeEvaluator = self.judge
         return judge
 
     def _variables_of(self, context: EvaluationContext) -> dict[str, Any]:
-        """Return the question and the graph's path, where the prompt shows them.
+        """Return the run's first question and its path through a graph, if the prompt shows them.
 
         Raises:
-            NotEvaluated: The run has not what the prompt shows.
+            NotEvaluated: The prompt shows one that the run does not have.
         """
-        template = self._asked().prompt.template
+        template = self._prepared_judge().prompt.template
         needed = template_variables(template) - optional_variables(template) - set(self.variables)
-        found: dict[str, Any] = {"thread": _thread(context)}
+        found: dict[str, Any] = {"thread": _graph_thread(context)}
         if "thread" in needed and found["thread"] is None:
             raise NotEvaluated("the prompt shows {thread}, but the run has no graph steps")
         if "inputs" in needed:
@@ -375,23 +378,23 @@ class LlmJudge(Evaluator):
         return found
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:
-        """Return what reading messages costs at least, in US dollars, before anybody is asked."""
-        judge = self._asked()
+        """Return the minimum cost of judging messages, in US dollars: the cost of reading them."""
+        judge = self._prepared_judge()
         tokens = estimate_tokens(dumps([message.as_dict() for message in messages]))
         prices = (client.limits.prices.of(client.backend.model) for client in judge.clients)
         costs = (price.cost(tokens, 0) for price in prices if price is not None)
         return sum(costs) * judge.samples
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
-        return dict(self._asked().describe())
+        """Return everything that answers depend on as JSON values, to hash into a version."""
+        return dict(self._prepared_judge().describe())
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        """Return the options of the verdict that `describe` does not cover."""
         return {"variables": dict(self.variables), "threshold": self.threshold}
 
     def close(self) -> None:
-        """Close the connections that were opened."""
+        """Close the connections that the judge opened."""
         if self.judge is not None:
             self.judge.close()
 
@@ -404,25 +407,25 @@ def _member(member: str | JuryMember) -> Any:
 
 
 class _LinkedCalls:
-    """Stored calls, each linked with the run that it is about, with which it is deleted."""
+    """A cache that links each call to the judged run, so that both are deleted together."""
 
     def __init__(self, calls: Any) -> None:
         self._calls = calls
 
     def get(self, key: str) -> JudgeCall | None:
-        """Return the call of a key that was answered, or None."""
+        """Return the answered call with a key, or None, and link it to the run."""
         if run := _EVALUATED_RUN.get():
             self._calls.link(key, run)
         found: JudgeCall | None = self._calls.get(key)
         return found
 
     def put(self, call: JudgeCall) -> None:
-        """Keep a call, answered or not."""
+        """Store a call."""
         self._calls.put(call)
 
 
-def _thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
-    """Return the run as a turn of a graph, for prompts that show ``{thread}``."""
+def _graph_thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
+    """Return the run as one turn of a graph, for prompts that show ``{thread}``."""
     if context.trajectory is None or not context.trajectory.steps:
         return None
     answers = (m.content for m in reversed(context.messages) if m.role == "assistant")
@@ -430,10 +433,10 @@ def _thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
     return [{"input": context.question, "steps": steps, "result": next(answers, None)}]
 
 
-def _refuse_empty(context: EvaluationContext) -> None:
-    """Refuse a run of which nothing was captured: a verdict on it would be made up."""
+def _require_content(context: EvaluationContext) -> None:
+    """Reject a run without captured content: a model would make up its verdict."""
     if any(message.content or message.tool_calls or message.parts for message in context.messages):
         return
     gaps = context.trajectory.gaps if context.trajectory else ()
-    lost = next((gap for gap in gaps if gap.code in CONTENT_GAPS), None)
-    raise NotEvaluated(f"{lost.code}: {lost.detail}" if lost else "the messages have no content")
+    gap = next((gap for gap in gaps if gap.code in CONTENT_GAPS), None)
+    raise NotEvaluated(f"{gap.code}: {gap.detail}" if gap else "the messages have no content")

@@ -19,7 +19,7 @@ from oteval import (
     create_async_llm_as_judge,
     create_llm_as_judge,
 )
-from oteval.evaluators.judge.costs import Budget, estimate_tokens
+from oteval.evaluators.judge.costs import CostBudget, estimate_tokens
 
 from .server import Server, completion, error, streamed, verdict
 
@@ -60,7 +60,7 @@ async def test_a_failed_call_does_not_open_the_budget(server: Server):
 def test_a_failed_call_gives_back_what_it_reserved(server: Server):
     """Ten failures cost nothing, and the budget is whole for the eleventh question."""
     server.script = lambda _body, number: error(503, "down") if number <= 10 else yes()
-    budget = Budget(0.05)
+    budget = CostBudget(0.05)
     evaluate = create_llm_as_judge(**options(server, max_cost=budget))
 
     found = [evaluate(outputs=str(n)) for n in range(11)]
@@ -122,7 +122,7 @@ def test_each_request_of_a_question_is_reserved(server: Server):
 def test_a_long_prompt_is_reserved_at_its_length(server: Server):
     """Short questions before it do not make a long one look cheap."""
     server.script = lambda _body, _number: yes(tokens=(100, 20))
-    budget = Budget(0.5)
+    budget = CostBudget(0.5)
     evaluate = create_llm_as_judge(**options(server, max_cost=budget))
     assert evaluate(outputs="short")["score"] is True
 
@@ -145,7 +145,7 @@ def test_texts_of_any_script_are_counted(text: str):
 
 def test_threads_reserve_together():
     """Forty threads reserve ten times a tenth of the budget, and no more."""
-    budget = Budget(1.0)
+    budget = CostBudget(1.0)
     start = threading.Barrier(40)
 
     def call(_number: int) -> bool:

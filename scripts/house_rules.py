@@ -95,7 +95,7 @@ def misshapen_modules(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
     """Yield modules that are too small to be a concept, or named by a gerund."""
     for path in trees:
         name = path.stem if path.stem != "__init__" else path.parent.name
-        if name.endswith(("ing", "ings")):
+        if name.endswith("ing"):
             yield Finding("gerund", str(path), path, 1, "the module is named by a gerund")
         lines = (ROOT / path).read_text("utf-8").count("\n")
         if lines < SHORTEST_MODULE and path.stem not in ("__init__", "__main__"):
@@ -104,19 +104,44 @@ def misshapen_modules(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
 
 
 def repeated_docstrings(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
-    """Yield functions whose docstring another function has."""
-    places: dict[str, list[tuple[Path, ast.AST, str]]] = defaultdict(list)
+    """Yield functions whose docstring another function has; a method may repeat the overridden."""
+    parents: dict[str, set[str]] = {}
+    places: dict[str, list[tuple[Path, str, ast.FunctionDef | ast.AsyncFunctionDef]]]
+    places = defaultdict(list)
     for path, tree in trees.items():
+        owners = {}
         for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(node, ast.ClassDef):
+                parents[node.name] = {getattr(b, "id", getattr(b, "attr", "")) for b in node.bases}
+                owners.update(dict.fromkeys(node.body, node.name))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 text = " ".join((ast.get_docstring(node) or "").split())
                 if len(text) >= SHORTEST_REPEAT:
-                    places[text].append((path, node, node.name))
-    for found in places.values():
-        for path, node, name in found if len(found) > 1 else ():
-            others = ", ".join(f"{p}:{n.lineno}" for p, n, _ in found if n is not node)  # type: ignore[attr-defined]
-            text = f"the docstring of {name} repeats {others}"
-            yield Finding("docstring", name, path, node.lineno, text)  # type: ignore[attr-defined]
+                    places[text].append((path, owners.get(node, ""), node))
+
+    for group in places.values():
+        methods = {(owner, node.name) for _, owner, node in group if owner}
+        found = [
+            (path, node)
+            for path, owner, node in group
+            if not any((one, node.name) in methods for one in _ancestors(owner, parents))
+        ]
+        for path, node in found if len(found) > 1 else ():
+            others = ", ".join(f"{p}:{n.lineno}" for p, n in found if n is not node)
+            text = f"the docstring of {node.name} repeats {others}"
+            yield Finding("docstring", node.name, path, node.lineno, text)
+
+
+def _ancestors(name: str, parents: dict[str, set[str]]) -> set[str]:
+    """Return the names of all classes above one."""
+    above: set[str] = set()
+    waiting = set(parents.get(name, ()))
+    while waiting:
+        one = waiting.pop()
+        if one not in above:
+            above.add(one)
+            waiting |= parents.get(one, set())
+    return above
 
 
 def imports_by_string(trees: dict[Path, ast.Module]) -> Iterator[Finding]:

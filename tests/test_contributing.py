@@ -1,0 +1,58 @@
+"""The worked examples of CONTRIBUTING.md, followed to the letter in a copy of the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .make import ROOT
+
+FILES = re.findall(
+    r"^`(\S+\.py)`:\n\n```python\n(.*?)^```",
+    (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a copy of the package and its tests, without the data."""
+    ignored = shutil.ignore_patterns("__pycache__", "data")
+    for folder in ("oteval", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, *command: str) -> None:
+    """Run a module of this environment in a folder; it must succeed."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_evaluator_and_a_dialect_are_one_file_each(copy: Path) -> None:
+    """The files of the page are new, pass their tests and the linter, and need no other edit."""
+    names = [name for name, _ in FILES]
+    assert len(names) == 4
+    for name, text in FILES:
+        assert not (copy / name).exists()
+        (copy / name).write_text(text, "utf-8")
+
+    run(copy, "pytest", "-q", "-p", "no:cacheprovider", *(n for n in names if "test" in n))
+    run(copy, "ruff", "check", *names)
+    run(copy, "ruff", "format", "--check", *names)

@@ -35,7 +35,7 @@ def test_every_package_has_a_layer() -> None:
 
 
 def test_the_generated_parts_are_current() -> None:
-    """Layers, imports and descriptions follow the code; scripts/make_architecture.py writes them."""
+    """Layers, imports and descriptions follow the code; `make_architecture` writes them."""
     assert architecture() == PAGE
     assert MODULES.read_text("utf-8") == modules_page()
 

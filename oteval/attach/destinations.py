@@ -34,7 +34,7 @@ class ScoreDestinations:
     events: EventExporter | None = None
     exporter: MetricsExporter | None = None
 
-    def scored(self, scores: Sequence[tuple[Score, Trajectory]]) -> None:
+    def export_events(self, scores: Sequence[tuple[Score, Trajectory]]) -> None:
         """Export events for scores, each with its trajectory.
 
         Raises:

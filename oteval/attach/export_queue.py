@@ -156,7 +156,7 @@ class ExportQueue:
 
     def start(self) -> None:
         """Start the sending thread."""
-        self._thread = threading.Thread(target=self._run, name="oteval-outbox", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="oteval-export", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:

@@ -65,7 +65,7 @@ class ScorePublisher:
             metrics.count_score(one.score, one.trajectory.agent, one.seconds, lag)
             metrics.count_cost(one.score.evaluator, one.cost)
         try:
-            self._attach.scored([(one.score, one.trajectory) for one in finished])
+            self._attach.export_events([(one.score, one.trajectory) for one in finished])
         except OSError as error:
             _log.error("the events of %d scores are lost: %s", len(finished), error)
 

@@ -1,4 +1,4 @@
-"""What the tests of attaching share."""
+"""Fixtures of the tests of oteval.attach."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from .endpoint import Downstream, listening
 
 @pytest.fixture
 def downstream() -> Iterator[Downstream]:
-    """Return an endpoint to send to."""
+    """An OTLP/HTTP endpoint."""
     with listening() as state:
         yield state

@@ -1,4 +1,4 @@
-"""A downstream to send to: a real HTTP server on loopback that does as it is told."""
+"""An OTLP/HTTP endpoint for tests: a real server on loopback with scripted responses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Downstream:
 
     Attributes:
         url: Its base URL.
-        requests: What it took: path, headers and body.
-        answers: The statuses (and headers) of the next answers; then it takes everything.
-        poison: A request with this in it is answered with `poison_status`.
-        said: The body of each answer.
+        requests: The path, headers and body of each accepted request.
+        answers: The statuses and headers of the next responses; then it accepts everything.
+        poison: A request that contains these bytes gets `poison_status`.
+        said: The body of each response.
     """
 
     url: str = ""

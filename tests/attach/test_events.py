@@ -1,4 +1,4 @@
-"""Scores as log events, to a real server."""
+"""Scores as log events, to a real HTTP server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def attributes(record: Any) -> dict[str, Any]:
     return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in record.attributes}
 
 
-def test_an_event_stands_in_the_context_of_the_judged_span(
+def test_an_event_has_the_context_of_the_scored_span(
     tmp_path: Path, downstream: Downstream
 ) -> None:
     """The record has the span's ids, the event's name and the attributes of the conventions."""
@@ -65,7 +65,7 @@ def test_an_event_stands_in_the_context_of_the_judged_span(
 
 
 def test_a_failure_is_a_warning_with_its_type(tmp_path: Path, downstream: Downstream) -> None:
-    """An error has error.type and no value; what was not evaluated is no event."""
+    """An error has error.type and no value; a score that was not evaluated has no event."""
     failed = score(1, status="error", comment="ConnectError: no route")
     other = score(1, status="not_evaluated", comment="no reference")
 
@@ -91,7 +91,7 @@ def test_the_type_of_an_error_is_one_word(
     assert attributes(record)["error.type"] == kind
 
 
-def test_text_that_is_no_utf8_is_sent_all_the_same(tmp_path: Path, downstream: Downstream) -> None:
+def test_a_lone_surrogate_is_replaced(tmp_path: Path, downstream: Downstream) -> None:
     """A lone surrogate in a comment breaks no request."""
     (record,) = sent(tmp_path, downstream, score(1, comment="a\ud800b"))
 
@@ -99,7 +99,7 @@ def test_text_that_is_no_utf8_is_sent_all_the_same(tmp_path: Path, downstream: D
 
 
 def test_an_event_that_comes_back_is_known(tmp_path: Path, downstream: Downstream) -> None:
-    """What oteval reads of its own event says that it is its own; another's does not."""
+    """A decoded event of oteval is recognised as its own; another sender's is not."""
     sent(tmp_path, downstream, score(1))
 
     (record,) = decode_protobuf(downstream.bodies("/v1/logs")[0]).logs
@@ -109,7 +109,7 @@ def test_an_event_that_comes_back_is_known(tmp_path: Path, downstream: Downstrea
 
 
 def test_events_wait_for_an_endpoint_that_is_away(tmp_path: Path, downstream: Downstream) -> None:
-    """What could not be sent is sent by the next process."""
+    """Events that could not be sent are sent by the next process."""
     dead = EventExporter(tmp_path, HttpClient("http://127.0.0.1:9", timeout=0.5), threaded=False)
     dead.emit([(score(1), run(1))])
     dead.pump()

@@ -1,4 +1,4 @@
-"""Traces on their way through, to a real server."""
+"""Forwarding traces with their scores, to a real HTTP server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Bench:
         self.forwarder = self.open()
 
     def open(self, **options: Any) -> Forwarder:
-        """Open the queue, as a process that starts does."""
+        """Open the queue as a starting process does."""
         self.forwarder = Forwarder(
             *(self.folder, HttpClient(self.url, timeout=2.0)),
             **{"clock": lambda: self.now, "threaded": False, "deadline": 30.0, **options},
@@ -68,12 +68,12 @@ class Bench:
         return self.forwarder
 
     def take(self, payload: bytes, kind: str = "traces", encoding: str = "protobuf") -> None:
-        """Take a request in, at the next position."""
+        """Take a request at the next position."""
         self.offset += 1
         self.forwarder.take(kind, encoding, payload, (1, self.offset), self.now)
 
     def pump(self) -> None:
-        """Send all that can be sent now."""
+        """Send everything that can be sent now."""
         while self.forwarder.pump():
             pass
 
@@ -86,7 +86,7 @@ def bench(tmp_path: Path, downstream: Downstream) -> Iterator[Bench]:
 
 
 def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream) -> None:
-    """Nothing leaves before the release; then all spans do, the judged one with its scores."""
+    """Nothing leaves before the release; then all spans do, the scored one with its scores."""
     bench.take(request((1, 1), (2, 9), (1, 2)))
     bench.pump()
     before = len(downstream.requests)
@@ -125,7 +125,7 @@ def test_nothing_is_held_past_the_deadline(bench: Bench, downstream: Downstream)
 def test_scores_that_are_there_go_along_at_the_deadline(
     bench: Bench, downstream: Downstream
 ) -> None:
-    """What was scored by the deadline is attached, though another evaluator is not done."""
+    """Scores that exist at the deadline are attached, even if another evaluator is not done."""
     bench.take(request((1, 1)))
     due = bench.forwarder.expiring(bench.now + 31 * SECOND)
     bench.forwarder.expire({name: [score(1)] for name in due}, bench.now + 31 * SECOND)
@@ -134,8 +134,8 @@ def test_scores_that_are_there_go_along_at_the_deadline(
     assert downstream.spans()[0].attributes[0].key == "oteval.score.e"
 
 
-def test_what_failed_or_was_not_judged_adds_nothing(bench: Bench, downstream: Downstream) -> None:
-    """An error is no score: the span goes on as it came."""
+def test_errors_and_missing_scores_add_nothing(bench: Bench, downstream: Downstream) -> None:
+    """A score with an error, or one that was not evaluated, leaves the span unchanged."""
     payload = request((1, 1))
     bench.take(payload)
     found = [score(1, status="error", comment="x"), score(1, status="not_evaluated")]
@@ -145,10 +145,10 @@ def test_what_failed_or_was_not_judged_adds_nothing(bench: Bench, downstream: Do
     assert downstream.bodies() == [payload]
 
 
-def test_a_request_of_one_trace_goes_on_as_the_very_bytes(
+def test_a_request_of_one_trace_is_forwarded_byte_for_byte(
     bench: Bench, downstream: Downstream
 ) -> None:
-    """Without scores, the body is the body that came, unknown fields and all."""
+    """Without scores, the body is the one that was received, including unknown fields."""
     payload = request((1, 1), (1, 2)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
     bench.take(payload)
     bench.forwarder.release({trace(1): []}, bench.now)
@@ -157,8 +157,8 @@ def test_a_request_of_one_trace_goes_on_as_the_very_bytes(
     assert downstream.bodies() == [payload]
 
 
-def test_json_goes_on_as_json(bench: Bench, downstream: Downstream) -> None:
-    """A request in JSON is sent on in JSON, with the attributes in OTLP/JSON's form."""
+def test_json_is_forwarded_as_json(bench: Bench, downstream: Downstream) -> None:
+    """A JSON request is forwarded in JSON, with the attributes in OTLP/JSON."""
     span = {"traceId": trace(1), "spanId": f"{1:016x}", "name": "s", "later": {"x": 1}}
     payload = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
     bench.take(payload, encoding="json")
@@ -173,17 +173,17 @@ def test_json_goes_on_as_json(bench: Bench, downstream: Downstream) -> None:
 
 
 def test_logs_are_not_held(bench: Bench, downstream: Downstream) -> None:
-    """Log records go on at once, as they came."""
+    """Log records are forwarded at once and unchanged."""
     bench.take(b"\x0a\x00", kind="logs")
     bench.pump()
 
     assert downstream.bodies("/v1/logs") == [b"\x0a\x00"]
 
 
-def test_what_fails_is_sent_again_in_order(
+def test_failed_requests_are_retried_in_order(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy endpoint gets it all later, once, in the order in which it came; Retry-After holds."""
+    """A busy endpoint gets everything later, once and in order; Retry-After is respected."""
     moment = [0.0]
     monkeypatch.setattr("oteval.attach.export_queue.time.monotonic", lambda: moment[0])
     downstream.answers = [(503, {"Retry-After": "7"}), (429, {})]
@@ -207,8 +207,8 @@ def test_what_fails_is_sent_again_in_order(
     assert bench.forwarder.state()["error"] is None
 
 
-def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Downstream) -> None:
-    """The one that the endpoint never takes is kept in a folder; the others arrive."""
+def test_a_refused_request_does_not_block_the_others(bench: Bench, downstream: Downstream) -> None:
+    """The request that the endpoint refuses is kept in a folder; the others arrive."""
     downstream.poison = b"poison"
     for number in range(1, 9):
         name = "poison" if number == 5 else "fine"
@@ -223,8 +223,8 @@ def test_a_request_that_is_refused_holds_up_nothing(bench: Bench, downstream: Do
     assert bench.forwarder.state()["refused_kept"] == 1
 
 
-def hurry(bench: Bench, monkeypatch: pytest.MonkeyPatch, suspect: float) -> None:
-    """Open the queue anew, with short waits between two tries and before a request is suspected."""
+def reopen_with_short_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch, suspect: float) -> None:
+    """Reopen the queue, with short waits between attempts and before a request is suspected."""
     waits = {"_SUSPECT_SECONDS": suspect, "_FIRST_WAIT": 0.01, "_LONGEST_WAIT": 0.01}
     for name, value in waits.items():
         monkeypatch.setattr(export_queue, name, value)
@@ -236,8 +236,8 @@ def hurry(bench: Bench, monkeypatch: pytest.MonkeyPatch, suspect: float) -> None
 def test_an_endpoint_that_one_request_breaks(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch, poisoned: int
 ) -> None:
-    """A request that is answered 500 for long is set aside once the endpoint takes the next."""
-    hurry(bench, monkeypatch, suspect=0.2)
+    """A request that keeps getting 500 is set aside once the endpoint accepts the next one."""
+    reopen_with_short_waits(bench, monkeypatch, suspect=0.2)
     downstream.poison, downstream.poison_status = b"poison", 500
     for number in range(1, 9):
         name = "poison" if number == poisoned else "fine"
@@ -252,7 +252,7 @@ def test_an_endpoint_that_one_request_breaks(
     while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
         bench.pump()
 
-    # The last one of all has none after it yet that could tell.
+    # The last request is kept: no later one has shown that the endpoint works.
     assert alone["waiting_requests"] == (1 if poisoned == 8 else 0)
     assert [s.trace_id[-1] for s in downstream.spans()] == [
         n for n in range(1, 10) if n != poisoned
@@ -265,8 +265,8 @@ def test_an_endpoint_that_one_request_breaks(
 def test_an_endpoint_that_some_of_many_requests_break(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is found by halves, without waiting anew after what is taken meanwhile."""
-    hurry(bench, monkeypatch, suspect=1.0)
+    """Each is found by bisection, without a new wait after each success in between."""
+    reopen_with_short_waits(bench, monkeypatch, suspect=1.0)
     downstream.poison, downstream.poison_status = b"poison", 500
     poisoned = {77, 190}
     for number in range(1, 201):
@@ -285,8 +285,8 @@ def test_an_endpoint_that_some_of_many_requests_break(
 def test_an_endpoint_that_answers_500_to_all_is_waited_for(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it lasts, no request is blamed; all arrive afterwards, in their order."""
-    hurry(bench, monkeypatch, suspect=0.0)
+    """However long it lasts, no request is set aside; all arrive afterwards, in order."""
+    reopen_with_short_waits(bench, monkeypatch, suspect=0.0)
     downstream.poison, downstream.poison_status = b"fine", 500
     for number in range(1, 9):
         bench.take(request((number, 1), name="fine"))
@@ -316,14 +316,14 @@ def test_an_endpoint_that_answers_500_to_all_is_waited_for(
         ("json", b'{"partialSuccess": {"rejectedSpans": "2", "errorMessage": "too old"}}'),
     ],
 )
-def test_spans_that_an_endpoint_leaves_out_are_counted(
+def test_rejected_spans_are_counted(
     bench: Bench,
     downstream: Downstream,
     caplog: pytest.LogCaptureFixture,
     encoding: str,
     said: bytes,
 ) -> None:
-    """A partial success is no success for all: it is counted, and the reason is in the log."""
+    """The rejected spans of a partial success are counted, and the reason is logged."""
     downstream.said = said
     payload = request((1, 1), (1, 2), (1, 3))
     if encoding == "json":
@@ -340,14 +340,14 @@ def test_spans_that_an_endpoint_leaves_out_are_counted(
 
 
 @given(st.binary(max_size=60), st.sampled_from(["protobuf", "json"]))
-def test_whatever_an_endpoint_says_is_read(body: bytes, encoding: str) -> None:
-    """An answer that is no partial success rejects nothing, and fails nothing."""
+def test_any_response_body_is_accepted(body: bytes, encoding: str) -> None:
+    """A body that is not a partial success rejects nothing and raises nothing."""
     for kind in ("traces", "logs", "metrics"):
         assert ExportResult(200, body=body).rejected(kind, encoding)[0] >= 0
 
 
-def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Downstream) -> None:
-    """Sent with its scores and deleted once it is taken; what is refused again stays."""
+def test_refused_requests_are_resent_on_demand(bench: Bench, downstream: Downstream) -> None:
+    """A request is sent with its scores and deleted once accepted; one refused again stays."""
     downstream.answers = [(400, {}), (400, {})]
     bench.take(request((1, 1)))
     bench.take(b'{"resourceLogs": []}', kind="logs", encoding="json")
@@ -369,8 +369,8 @@ def test_what_was_refused_is_sent_again_when_asked(bench: Bench, downstream: Dow
     assert list(folder.iterdir()) == []
 
 
-def test_what_was_refused_counts_against_the_quota(bench: Bench, downstream: Downstream) -> None:
-    """An endpoint that refuses everything does not fill the disk."""
+def test_refused_requests_count_against_the_quota(bench: Bench, downstream: Downstream) -> None:
+    """An endpoint that refuses everything cannot fill the disk."""
     bench.forwarder.close()
     bench.open(quota=4000, segment_bytes=1000)
     downstream.poison = b"poison"
@@ -383,8 +383,8 @@ def test_what_was_refused_counts_against_the_quota(bench: Bench, downstream: Dow
     assert bench.forwarder.state()["refused_kept"] == 5
 
 
-def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> None:
-    """What was not sent is there again; what was sent is not, nor is a position taken twice."""
+def test_a_restart_sends_the_held_traces(bench: Bench, downstream: Downstream) -> None:
+    """Unsent parts are sent, sent parts are not, and no position is taken twice."""
     bench.take(request((1, 1), (2, 1)))
     bench.take(request((3, 1)))
     bench.forwarder.release({trace(1): []}, bench.now)
@@ -402,7 +402,7 @@ def test_a_restart_sends_what_was_held(bench: Bench, downstream: Downstream) -> 
 
 
 def test_a_queue_of_the_old_format_is_sent(bench: Bench, downstream: Downstream) -> None:
-    """After an update, what the old version held is sent, and what it had sent is not."""
+    """After an update, the traces that the old version held are sent, and only those."""
     bench.forwarder.close()
     old_queue(bench.folder)
 
@@ -416,8 +416,8 @@ def test_a_queue_of_the_old_format_is_sent(bench: Bench, downstream: Downstream)
     assert not list(bench.folder.glob("*.held"))
 
 
-def test_time_down_counts_against_no_deadline(bench: Bench, downstream: Downstream) -> None:
-    """A trace is held for its deadline of running time, also one that came meanwhile."""
+def test_downtime_counts_against_no_deadline(bench: Bench, downstream: Downstream) -> None:
+    """A trace is held for its deadline in running time, even one received while down."""
     bench.take(request((1, 1)))
     bench.now += 10 * SECOND
     bench.pump()
@@ -440,15 +440,15 @@ def test_time_down_counts_against_no_deadline(bench: Bench, downstream: Downstre
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
 
 
-def test_what_was_scored_before_a_restart_goes_on_with_its_scores(
+def test_a_trace_scored_before_a_restart_keeps_its_scores(
     bench: Bench, downstream: Downstream
 ) -> None:
-    """What waited for its endpoint past the deadline is left to live scoring for some seconds."""
+    """After a start, live scoring has some seconds to attach scores to overdue traces."""
     downstream.answers = [(503, {})]
     bench.take(request((1, 1)))
     bench.forwarder.release({trace(1): [score(1)]}, bench.now)
     bench.pump()
-    for _ in range(40):  # it runs, and the endpoint takes nothing
+    for _ in range(40):  # the server runs, and the endpoint is busy
         bench.now += SECOND
         bench.forwarder.expiring(bench.now)
     bench.forwarder.close()
@@ -464,8 +464,8 @@ def test_what_was_scored_before_a_restart_goes_on_with_its_scores(
     assert downstream.spans()[0].attributes[0].key == "oteval.score.e"
 
 
-def test_a_torn_record_is_cut_away(bench: Bench, downstream: Downstream) -> None:
-    """Half a record at the end, as a crash leaves it, is cut; what came before it is sent."""
+def test_an_incomplete_record_is_cut_off(bench: Bench, downstream: Downstream) -> None:
+    """Half a record at the end, as after a crash, is cut off; the records before it are sent."""
     bench.take(request((1, 1)))
     bench.take(request((2, 1)))
     bench.forwarder.close()
@@ -481,10 +481,8 @@ def test_a_torn_record_is_cut_away(bench: Bench, downstream: Downstream) -> None
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
 
 
-def test_what_was_sent_and_comes_back_goes_no_second_round(
-    bench: Bench, downstream: Downstream
-) -> None:
-    """Led back to oteval, the spans that it sent are recognised, the judged one too."""
+def test_spans_that_come_back_are_not_forwarded_again(bench: Bench, downstream: Downstream) -> None:
+    """Spans sent back to oteval are recognised, including the one with scores."""
     bench.take(request((1, 1), (1, 2)))
     bench.forwarder.release({trace(1): [score(1)]}, bench.now)
     bench.pump()
@@ -499,8 +497,8 @@ def test_what_was_sent_and_comes_back_goes_no_second_round(
     assert bench.forwarder.state()["looped"] == 3
 
 
-def test_files_go_once_everything_is_sent(bench: Bench, downstream: Downstream) -> None:
-    """The disk is given back, and there is room again."""
+def test_files_are_removed_once_everything_is_sent(bench: Bench, downstream: Downstream) -> None:
+    """The disk space is freed, and there is room again."""
     bench.forwarder.close()
     bench.open(segment_bytes=2000, quota=4000)
     for number in range(1, 60):
@@ -515,10 +513,10 @@ def test_files_go_once_everything_is_sent(bench: Bench, downstream: Downstream) 
     assert len(list(bench.folder.glob("*.spool"))) == 1
 
 
-def test_a_disk_that_is_full_loses_nothing(
+def test_a_full_disk_loses_nothing(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write that fails leaves nothing behind, and the same request may come again."""
+    """A failed write leaves nothing behind, and the same request can be taken again."""
     bench.take(request((1, 1)))
 
     def full(*_: object) -> int:
@@ -536,10 +534,10 @@ def test_a_disk_that_is_full_loses_nothing(
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2]
 
 
-def test_by_itself_it_sends_and_survives_an_endpoint_that_is_away(
+def test_its_thread_sends_and_survives_an_endpoint_that_is_away(
     tmp_path: Path, downstream: Downstream
 ) -> None:
-    """With its own thread: while nobody listens everything waits, then it arrives."""
+    """While nobody listens everything waits; then it arrives."""
     dead = HttpClient("http://127.0.0.1:9", timeout=0.5)
     forwarder = Forwarder(tmp_path, dead, deadline=0.1)
     forwarder.take("traces", "protobuf", request((1, 1)), (1, 1), time.time_ns())
@@ -579,7 +577,7 @@ while True:
 
 
 def test_killed_again_and_again_it_loses_nothing(tmp_path: Path, downstream: Downstream) -> None:
-    """Over SIGKILLs at random moments, every span that was synced arrives at least once."""
+    """Despite SIGKILLs at random moments, every synced span arrives at least once."""
     synced = 0
     for life in range(4):
         child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Sending on over gRPC, to a real server."""
+"""The gRPC client and forwarding over gRPC, to a real server."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 @dataclass
 class Collector:
-    """An OTLP/gRPC endpoint that does as it is told.
+    """An OTLP/gRPC endpoint with scripted responses.
 
     Attributes:
         url: Its URL.
-        requests: What it took: method, metadata and bytes.
-        answers: The codes of the next answers, with the delay that they ask for (s).
+        requests: The method, metadata and body of each accepted request.
+        answers: The codes of the next responses, each with the delay it asks for (s).
     """
 
     url: str = ""
@@ -84,7 +84,7 @@ def collector() -> Iterator[Collector]:
 
 
 def test_the_bytes_and_headers_arrive(collector: Collector) -> None:
-    """A request arrives as the very bytes, compressed or not, headers as metadata."""
+    """A request arrives byte for byte, compressed or not; headers become metadata."""
     for compress in (False, True):
         client = GrpcClient(collector.url, {"Authorization": "Bearer x"}, compress=compress)
         payload = request((1, 1)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
@@ -96,7 +96,7 @@ def test_the_bytes_and_headers_arrive(collector: Collector) -> None:
         client.close()
 
 
-def test_over_tls_it_trusts_whom_https_trusts(
+def test_tls_uses_the_same_certificates_as_https(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With grpcs the certificate is checked against the machine's, or those of SSL_CERT_FILE."""
@@ -127,7 +127,7 @@ def test_over_tls_it_trusts_whom_https_trusts(
 
 
 def test_json_becomes_protobuf(collector: Collector) -> None:
-    """What came as JSON goes over gRPC as protobuf, its ids and numbers as they were."""
+    """A JSON request is sent as protobuf, with the same ids and numbers."""
     span = {
         "traceId": trace(7),
         "spanId": f"{9:016x}",
@@ -168,10 +168,10 @@ def test_json_becomes_protobuf(collector: Collector) -> None:
         (grpc.StatusCode.UNIMPLEMENTED, None, False, 0.0),
     ],
 )
-def test_what_is_tried_again(
+def test_which_failures_are_retried(
     collector: Collector, code: grpc.StatusCode, delay: float | None, is_refused: bool, wait: float
 ) -> None:
-    """By OTLP's rules; what new settings would cure is tried again too, as over HTTP."""
+    """OTLP's rules apply; failures that new settings would cure are retried, as over HTTP."""
     collector.answers = [(code, delay)]
     client = GrpcClient(collector.url)
 
@@ -183,8 +183,8 @@ def test_what_is_tried_again(
     assert answer.reason == f"{code.name}: as told"
 
 
-def test_an_endpoint_that_is_away_is_tried_again() -> None:
-    """Nobody listens: no request is refused for good by that."""
+def test_an_unreachable_endpoint_is_retried() -> None:
+    """A request that nobody answers is not refused for good."""
     client = GrpcClient("grpc://127.0.0.1:9", timeout=1.0)
 
     answer = client.export("traces", request((1, 1)))
@@ -195,8 +195,8 @@ def test_an_endpoint_that_is_away_is_tried_again() -> None:
     assert answer.reason
 
 
-def test_traces_go_on_over_grpc_with_their_scores(collector: Collector, tmp_path: Path) -> None:
-    """The forwarder sends what it held, after an endpoint that was busy, with the scores."""
+def test_forwarding_over_grpc_attaches_scores(collector: Collector, tmp_path: Path) -> None:
+    """The forwarder sends held spans with their scores, after an attempt that failed."""
     collector.answers = [(grpc.StatusCode.UNAVAILABLE, 0.1)]
     forwarder = Forwarder(tmp_path, GrpcClient(collector.url), deadline=30)
     now = time.time_ns()

@@ -36,7 +36,7 @@ def samples(metrics: ScoringMetrics) -> dict[tuple[str, tuple[str, ...]], float]
 
 
 def test_scores_are_counted_by_evaluator_and_agent() -> None:
-    """/metrics has outcomes, verdicts, costs and a pass rate in which an error is no pass."""
+    """/metrics has scores, verdicts, costs and a pass rate in which an error is not a pass."""
     found = samples(filled())
 
     assert found["oteval_scores_total", ("refunds", "e", "ok")] == 3
@@ -48,7 +48,7 @@ def test_scores_are_counted_by_evaluator_and_agent() -> None:
 
 
 def test_the_names_of_agents_cannot_fill_the_memory() -> None:
-    """From the 200th agent on, the others are one."""
+    """After 200 agents, the others share one label."""
     metrics = ScoringMetrics()
     for number in range(500):
         metrics.count_score(score(), f"agent {number}", 0.1, 0.1)
@@ -60,7 +60,7 @@ def test_the_names_of_agents_cannot_fill_the_memory() -> None:
 
 
 def test_forwarding_is_counted_up() -> None:
-    """Counters take over totals, and grow by what is new."""
+    """Counters follow the totals of the forwarder."""
     metrics = ScoringMetrics()
     state: dict[str, Any] = {
         "held_spans": 3,
@@ -99,7 +99,7 @@ def test_forwarding_is_counted_up() -> None:
 
 
 def test_otlp_says_the_same() -> None:
-    """Counters are monotonic sums, histograms have counts between bounds, gauges their value."""
+    """Counters become monotonic sums, histograms have counts per bucket, gauges their value."""
     request = otlp_request(filled().registry, 5)
     metrics = {m.name: m for m in request.resource_metrics[0].scope_metrics[0].metrics}
 
@@ -116,7 +116,7 @@ def test_otlp_says_the_same() -> None:
 
 
 def test_they_are_sent_at_the_end_too(downstream: Downstream) -> None:
-    """A short-lived process' metrics arrive when it closes."""
+    """The metrics of a short-lived process arrive when it closes."""
     exporter = MetricsExporter(filled(), HttpClient(downstream.url), interval=3600)
     exporter.close()
 

@@ -1,4 +1,4 @@
-"""Requests taken apart: every span keeps its bytes."""
+"""Requests split by trace: every span keeps everything in it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def spans_of(payload: bytes) -> list[Span]:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_every_span_of_every_capture_keeps_its_bytes(name: str) -> None:
-    """Split by trace, each span is byte for byte what it was; judged ones have more at the end."""
+    """Split by trace, each span is byte for byte the same; scored spans have more at the end."""
     payload = as_protobuf(name)
     request = ProtobufTraceRequest(payload)
     traces = list(dict.fromkeys(key.trace_id for key in request.keys))
@@ -96,7 +96,7 @@ def test_every_span_of_every_capture_keeps_its_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_spans_in_json_keep_their_values(name: str) -> None:
-    """The same holds of JSON: the values are what they were."""
+    """Spans in JSON keep their values."""
     text = (TRACES / f"{name}.json").read_bytes()
     if b"\n{" in text.strip():
         text = text.strip().split(b"\n")[0]
@@ -142,8 +142,8 @@ def test_unknown_fields_are_kept_in_their_messages() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["protobuf", "json"]))
-def test_whatever_comes_is_read_or_refused(data: bytes, encoding: str) -> None:
-    """Bytes that are no request raise ValueError and nothing else."""
+def test_any_bytes_are_parsed_or_refused(data: bytes, encoding: str) -> None:
+    """Bytes that are not a request raise ValueError and nothing else."""
     for take in (parse_traces, without_own_events):
         with suppress(ValueError):
             take(data, encoding)
@@ -159,13 +159,13 @@ def test_whatever_comes_is_read_or_refused(data: bytes, encoding: str) -> None:
     ],
 )
 def test_json_of_another_shape_is_refused(text: bytes) -> None:
-    """JSON that is no request for traces is a ValueError."""
+    """JSON that is not a request for traces raises ValueError."""
     with pytest.raises(ValueError, match="not a request"):
         JsonTraceRequest(text)
 
 
-def test_own_events_are_taken_out_of_logs() -> None:
-    """Only what oteval emitted goes; another's event of the same name stays as it is."""
+def test_own_events_are_removed_from_logs() -> None:
+    """Only oteval's events are removed; another sender's event of the same name stays."""
     own = event_request([(score(), run(1))])
     other = event_request([(score(), run(1))])
     other.resource_logs[0].scope_logs[0].scope.name = "someone.else"

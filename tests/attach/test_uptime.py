@@ -1,4 +1,4 @@
-"""When a process ran, and what that does to deadlines."""
+"""The runs of a server, and their effect on deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spool: what it promised is there, whatever happened to the end of its files."""
+"""The spool: acknowledged requests survive crashes, damage and full disks."""
 
 from __future__ import annotations
 
@@ -63,10 +63,8 @@ def only_segment(folder: Path) -> Path:
 
 @given(RECORDS, st.integers(0, 12))
 @settings(deadline=None, max_examples=40)
-def test_what_was_appended_is_read_in_order_from_any_position(
-    records: list[Record], start: int
-) -> None:
-    """Reading gives back each record; from a record's end on, those after it."""
+def test_records_are_read_in_order_from_any_position(records: list[Record], start: int) -> None:
+    """A reader returns each record; from a record's end, those after it."""
     with tempfile.TemporaryDirectory() as name:
         spooled(Path(name), records)
 
@@ -81,7 +79,7 @@ def test_what_was_appended_is_read_in_order_from_any_position(
 @given(RECORDS.filter(len), st.data())
 @settings(deadline=None, max_examples=60)
 def test_a_torn_tail_costs_only_what_was_torn(records: list[Record], data: st.DataObject) -> None:
-    """Cut anywhere, the records before the cut are read, and what is appended next, too."""
+    """After a cut anywhere, the records before it are read, and so are new ones."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spooled(folder, records)
@@ -104,7 +102,7 @@ def test_a_torn_tail_costs_only_what_was_torn(records: list[Record], data: st.Da
 def test_changed_bytes_cost_only_the_records_they_are_in(
     records: list[Record], data: st.DataObject
 ) -> None:
-    """Flip a byte anywhere: all other records are read, and nothing that never was."""
+    """After a flipped byte anywhere, all other records are read, and no invented ones."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spooled(folder, records)
@@ -159,7 +157,7 @@ def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
 
 
 def test_the_quota_refuses_and_removal_makes_room(tmp_path: Path) -> None:
-    """At the quota a record is refused; when the reader's segments are gone it is taken."""
+    """At the quota a record is refused; once the reader removed segments, it is accepted."""
     spool = Spool(tmp_path, quota=4096, reserve=0)
     record = Record("traces", "json", 1, b"." * 1000)
     for _ in range(3):
@@ -193,8 +191,8 @@ class _Faulty:
         os.fdatasync(fd)
 
 
-def test_a_full_disk_is_an_answer_and_passes(tmp_path: Path) -> None:
-    """What could not be written is not promised; after it, all goes on, and nothing is torn."""
+def test_a_full_disk_refuses_records_until_there_is_room(tmp_path: Path) -> None:
+    """A record that cannot be written is refused; the next ones are written whole."""
     disk = _Faulty()
     spool = Spool(tmp_path, reserve=0, write=disk.write, sync=disk.sync)
     records = [Record("logs", "protobuf", n, b"%d" % n) for n in range(3)]
@@ -214,7 +212,7 @@ def test_a_full_disk_is_an_answer_and_passes(tmp_path: Path) -> None:
 
 
 def test_short_writes_are_finished(tmp_path: Path) -> None:
-    """A kernel that writes less than asked for gets asked again."""
+    """A write that is shorter than requested is continued."""
     chance = random.Random(1)
 
     def write(fd: int, buffers: Sequence[bytes]) -> int:
@@ -230,7 +228,7 @@ def test_short_writes_are_finished(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_append_to_one_spool(tmp_path: Path) -> None:
-    """The second is refused with the reason."""
+    """The second process is refused with the reason."""
     spool = Spool(tmp_path)
 
     with pytest.raises(SpoolFull, match="another oteval serve"):

@@ -1,4 +1,4 @@
-"""The spool's files moved, deleted and cut while it is in use: what was promised is still there."""
+"""The spool's files moved, deleted and cut while it is in use: nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def payloads(reader: LogReader) -> list[bytes]:
 
 
 def test_a_folder_that_was_moved_is_waited_for(spool: Spool, folder: Path) -> None:
-    """Nothing is acknowledged while it is away, and the reader misses nothing once it is back."""
+    """Nothing is acknowledged while it is away; once it is back, the reader misses nothing."""
     promised = [append(spool, 1)]
     reader = LogReader(folder)
     found = payloads(reader)
@@ -92,8 +92,8 @@ def test_another_folder_in_its_place_is_not_written_to(spool: Spool, folder: Pat
 
 
 @pytest.mark.parametrize("what", ["folder", "segment"])
-def test_what_was_deleted_is_written_again(spool: Spool, folder: Path, what: str) -> None:
-    """Everything acknowledged is read once, in its order, by readers before and after."""
+def test_deleted_files_are_restored(spool: Spool, folder: Path, what: str) -> None:
+    """Everything acknowledged is read once and in order, by old and new readers."""
     promised = [append(spool, 1)]
     early = LogReader(folder)
     found = payloads(early)
@@ -114,7 +114,7 @@ def test_what_was_deleted_is_written_again(spool: Spool, folder: Path, what: str
     early.close()
 
 
-def test_segments_before_the_current_one_are_written_again_too(spool: Spool, folder: Path) -> None:
+def test_segments_before_the_current_one_are_restored(spool: Spool, folder: Path) -> None:
     """A backlog of several segments whose folder is deleted loses nothing."""
     promised = []
     while len(segment_sizes(folder)) < 3:
@@ -128,7 +128,7 @@ def test_segments_before_the_current_one_are_written_again_too(spool: Spool, fol
 
 
 def test_stored_segments_may_be_removed(spool: Spool, folder: Path) -> None:
-    """What the other process stored and removed is not written again."""
+    """A segment that the storing process removed is not restored."""
     while len(segment_sizes(folder)) < 3:
         append(spool, 1, 50_000)
     first, *others = segment_sizes(folder)
@@ -142,7 +142,7 @@ def test_stored_segments_may_be_removed(spool: Spool, folder: Path) -> None:
 
 
 def test_a_segment_that_was_cut_is_an_error(spool: Spool, folder: Path) -> None:
-    """The next request is refused with the reason; after it, all goes on in another segment."""
+    """The next request is refused with the reason; later ones go to another segment."""
     append(spool, 1, 100)
     path = segment_path(folder, max(segment_sizes(folder)))
     with path.open("r+b") as file:
@@ -220,7 +220,7 @@ class _Clock:
 
 
 def test_the_age_of_what_waits() -> None:
-    """It is that of the oldest which is not stored, and 0 without any."""
+    """It is the age of the oldest request that is not stored, and 0 if there is none."""
     clock = _Clock()
     backlog = Backlog(clock)
     for number in range(5):
@@ -233,7 +233,7 @@ def test_the_age_of_what_waits() -> None:
 
 
 def test_the_age_of_what_waits_for_long() -> None:
-    """A day without storage takes little memory, and ages are never too low."""
+    """A day without storing takes little memory, and ages are never too low."""
     clock = _Clock()
     backlog = Backlog(clock)
     for number in range(100_000):

@@ -167,7 +167,7 @@ def _place_call(operation: ModelCall, above: _Place, found: list[Run]) -> _Place
     run.model_calls.append(operation)
     run.gaps.extend(operation.gaps)
     if above.call is None:
-        return above._replace(run=run, call=operation)
+        return _Place(run, above.tool, operation, above.node)
     run.nested.append((above.call, operation))
     return above
 

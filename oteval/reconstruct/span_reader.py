@@ -197,6 +197,8 @@ def _known(messages: Sequence[Message], role: str, gaps: list[Gap]) -> tuple[Mes
         role: Who says what has an unknown role; that is kept as the message's name.
         gaps: Where the gaps are noted.
     """
+    if all(message.role in ROLES and not message.parts for message in messages):
+        return tuple(messages)
     found: list[Message] = []
     for message in messages:
         for part in message.parts:

@@ -244,10 +244,10 @@ def _call(answer: _Answered) -> ToolCall:
     call, run = answer.call, answer.run
     if run is None:
         return call
-    return replace(
-        call,
-        id=call.id or run.call_id,
+    return ToolCall(
+        call.name,
         arguments=call.arguments if _is_known(call.arguments, run) else run.arguments,
+        id=call.id or run.call_id,
         span_id=run.span.span_id,
         start_ns=run.span.start_ns,
         end_ns=run.span.end_ns,
@@ -268,15 +268,18 @@ def _result(entry: Entry, answer: _Answered) -> Entry:
             return entry
         done = replace(message, tool_call_id=call_id, is_error=failed)
     else:
-        done = replace(
-            message,
+        done = Message(
+            message.role,
+            run.result if message.content is None else message.content,
+            message.tool_calls,
             tool_call_id=call_id or run.call_id,
+            name=message.name,
             is_error=message.is_error or run.is_error,
-            content=run.result if message.content is None else message.content,
+            parts=message.parts,
             span_id=run.span.span_id,
             trace_id=run.span.trace_id,
         )
-    return replace(entry, message=done)
+    return Entry(done, entry.key, entry.time_ns, entry.is_open, entry.is_guess, entry.is_inner)
 
 
 def made_result(run: ToolRun, call_id: str = "") -> Message:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oteval.model import Event, LogRecord, Span
-from oteval.reconstruct import DIALECTS, reconstruct
+from oteval.reconstruct import DIALECTS, dialects, reconstruct
 
 from .builders import agent, asks, brief, chat, codes, gives, only, said, span, texts, tool, user
 
@@ -41,6 +42,39 @@ def test_dialects_have_names_of_their_own():
     names = [dialect.name for dialect in DIALECTS]
 
     assert len(set(names)) == len(names)
+
+
+# Specific before generic: a span that several dialects know goes to the first of them.
+ORDER = (
+    *("adot", "strands", "claude-code", "langfuse", "mlflow", "langsmith", "crewai", "smolagents"),
+    *("dspy", "adk-openinference", "haystack-openinference", "openinference", "google-adk"),
+    *("pydantic-ai", "agent-framework", "semantic-kernel", "genkit", "mastra", "gemini-cli"),
+    *("openlit", "logfire", "any-agent", "vercel-ai", "haystack", "litellm", "llamaindex"),
+    *("traceloop", "mcp", "genai-events", "genai"),
+)
+
+
+def test_dialects_are_tried_in_a_fixed_order():
+    """Each dialect of `ORDER` keeps its place, whichever others are added."""
+    names = [dialect.name for dialect in DIALECTS]
+
+    assert [name for name in names if name in ORDER] == list(ORDER)
+
+
+def test_each_dialect_has_a_precedence_and_marks_of_its_own():
+    """No two dialects have the same place, and none is asked about every span."""
+    precedences = [dialect.precedence for dialect in DIALECTS]
+
+    assert len(set(precedences)) == len(precedences)
+    assert all(d.scopes or d.keys or d.span_names or d.events for d in DIALECTS)
+    assert all(dialect.title for dialect in DIALECTS)
+
+
+def test_every_module_of_the_folder_is_a_dialect():
+    """A file in ``dialects/`` is found by being there; shared readers are elsewhere."""
+    files = sorted(path.stem for path in Path(dialects.__file__).parent.glob("[a-z]*.py"))
+
+    assert len(files) == len(DIALECTS)
 
 
 def test_genai_parts_become_text_calls_results_and_the_rest():

@@ -7,6 +7,7 @@ before it, or of one of its own; it never becomes a role.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,37 +62,46 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     """
     if isinstance(value, str):
         value = [value] if value.strip() else []
-    collector = _Collector(span, role)
-    for item in value if isinstance(value, list) else [value]:
+    items = value if isinstance(value, list) else [value]
+    usual = _usual_messages(items, span)
+    if len(usual) == len(items):
+        return join_neighbours(usual)
+    collector = _Collector(span, role, usual)
+    for item in items[len(usual) :]:
         collector.add(item)
     return collector.finish()
+
+
+def _usual_messages(items: Sequence[Any], span: Span) -> list[Message]:
+    """Return the first messages of a list, up to one that is not in a usual form."""
+    found: list[Message] = []
+    for item in items:
+        message = usual_message(item, span) if isinstance(item, dict) else None
+        if message is None:
+            break
+        found.append(message)
+    return found
 
 
 class _Collector:
     """Makes messages of the items of one list; neighbouring loose parts share a message."""
 
-    def __init__(self, span: Span, role: str) -> None:
+    def __init__(self, span: Span, role: str, messages: list[Message]) -> None:
         self.span = span
         self.role = role
-        self.messages: list[Message] = []
+        self.messages = messages
         self.loose: _Body | None = None
-        self.knows_any = False
+        self.knows_any = bool(messages)
 
     def add(self, item: Any) -> None:
         if item is None or item == {} or item == []:
-            return
-        message = usual_message(item, self.span) if isinstance(item, dict) else None
-        if message is not None:
-            self._flush()
-            self.knows_any = True
-            self.messages.append(message)
             return
         forms = forms_of(item, self.role)
         if forms:
             self._flush()
             self.knows_any = True
             for form in forms:
-                message = usual_message(form, self.span) if form is not item else None
+                message = usual_message(form, self.span)
                 self.messages += [message] if message else _from_form(form, self.span)
         elif isinstance(item, list):
             for inner in item:
@@ -264,10 +274,10 @@ class _Body:
 
     def _blocks_of(self, text: str) -> list[Any] | None:
         """Return the parts that a text of JSON or of Python objects spells out, or None."""
-        if self.role == "tool" or not may_spell_parts(text):
+        if self.role == "tool" or not may_spell_parts(text, self.role):
             return None
         found = object_of(text) if self.role == "assistant" else None
-        if found is None and text.lstrip()[:2] in ("[{", "[ ", "[\n"):
+        if found is None and may_spell_parts(text, ""):
             parsed = parse(text)
             found = None if parsed.truncated else parsed.value
         blocks = found if isinstance(found, list) else [found]
@@ -387,7 +397,8 @@ def from_event(name: str, body: Any, span: Span) -> list[Message]:
     calls = parse(fields.get("tool_calls")).value
     item = {**fields, "role": EVENT_ROLES[name], "tool_calls": calls}
     item.pop("parts", None)
-    return _from_form(item, span)
+    message = usual_message(item, span)
+    return [message] if message else _from_form(item, span)
 
 
 def join_neighbours(messages: list[Message]) -> list[Message]:
@@ -396,6 +407,9 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
     The Responses API, and what is built on it, writes parallel calls as one message each, and the
     reasoning before an answer as an item of its own.
     """
+    pairs = itertools.pairwise(messages)
+    if not any(one.role == other.role == "assistant" for one, other in pairs):
+        return messages
     groups: list[list[Message]] = []
     for message in messages:
         before = groups[-1] if groups else []

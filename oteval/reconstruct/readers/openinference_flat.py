@@ -37,12 +37,13 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
     """
     items: list[Mapping[str, Any]] = []
     for item in nested(span.attributes, prefix):
-        fields = item.get("message") if isinstance(item, Mapping) else None
-        if not isinstance(fields, Mapping):
+        fields = item.get("message") if isinstance(item, dict) else None
+        if not isinstance(fields, dict):
             continue
         # The oldest attributes are dropped first: a message that lost its role is not whole.
         if "role" in fields or not span.dropped_attributes:
-            items += _functions(item.get("function")) or [_message(fields)]
+            results = _functions(item["function"]) if "function" in item else []
+            items += results or [_message(fields)]
     items = _with_each_result(items)
     if any(word in _origin(span) for word in _GOOGLE):
         items = [_with_error(item) for item in items]
@@ -57,7 +58,7 @@ def _origin(span: Span) -> str:
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _functions(results: Any) -> list[Mapping[str, Any]]:

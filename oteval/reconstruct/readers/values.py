@@ -136,16 +136,20 @@ def parse_arguments(value: Any) -> Any:
         return None
     if value is None or value == "":
         return {}
-    if not isinstance(value, str):
-        return value
+    return _parse_arguments_text(value) if isinstance(value, str) else value
+
+
+# Each call of a model repeats the arguments of the calls before it.
+@lru_cache(maxsize=16)
+def _parse_arguments_text(text: str) -> Any:
     try:
-        exact = loads_exact(value)
+        exact = loads_exact(text)
     except ValueError:
         exact = None
     if isinstance(exact, (dict, list)):
         return exact
-    parsed = parse(value)
-    return value if parsed.truncated else parsed.value
+    parsed = parse(text)
+    return text if parsed.truncated else parsed.value
 
 
 def text_of(value: Any) -> str | None:
@@ -170,9 +174,9 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     cut = len(prefix)
     for key, value in attributes.items():
         if key.startswith(prefix):
-            path = key[cut:].split(".", _MAX_STEPS)
-            if len(path) <= _MAX_STEPS:
-                _put(root, path, value)
+            *path, last = key[cut:].split(".", _MAX_STEPS)
+            if len(path) < _MAX_STEPS:
+                _put(root, path, last, value)
     items = _listed(root)
     return items if isinstance(items, list) else []
 
@@ -186,20 +190,19 @@ class _Branch(dict[str, Any]):
     """What several keys share; told from an attribute's own value, which may be a dict too."""
 
 
-def _put(node: _Branch, path: list[str], value: Any) -> None:
-    for step in path[:-1]:
+def _put(node: _Branch, path: list[str], last: str, value: Any) -> None:
+    for step in path:
         below = node[step] if step in node else node.setdefault(step, _Branch())
         if not isinstance(below, _Branch):
             return
         node = below
-    node.setdefault(path[-1], value)
+    node.setdefault(last, value)
 
 
 def _listed(node: _Branch) -> dict[str, Any] | list[Any]:
-    items = {
-        key: _listed(value) if isinstance(value, _Branch) else value for key, value in node.items()
-    }
-    for key in items:
-        if not key.isdecimal() or len(key) > _MAX_DIGITS:
-            return items
-    return [items[key] for key in sorted(items, key=int)] if items else items
+    is_list = bool(node)
+    for key, value in node.items():
+        if isinstance(value, _Branch):
+            node[key] = _listed(value)
+        is_list = is_list and key.isdecimal() and len(key) <= _MAX_DIGITS
+    return [node[key] for key in sorted(node, key=int)] if is_list else dict(node)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from ..jsontext import canonical, dumps
-from .score import Status
+from .score import EvaluationResult, Status
 from .trajectory import Trajectory
 
 __all__ = [
@@ -178,20 +178,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
-    """One evaluator's verdict on a run, or the reason why there is none.
+class Feedback(EvaluationResult):
+    """The result of one evaluator for one run, as it is stored.
 
     Attributes:
         run_id: The run; "" for a verdict on the whole experiment.
         evaluator: The name of the evaluator.
         version: A hash of its code or configuration.
         key: The name of the metric.
-        status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number; 1.0 or 0.0 for a boolean.
-        passed: Whether it is a pass; None if the metric has no threshold.
-        label: The verdict as a word, or "".
-        comment: The reason for the verdict.
-        metadata: Figures that reproduce the verdict.
         latency_ns: The duration of the evaluation.
         time_ns: The time of the evaluation. All verdicts of one call have the same time.
     """
@@ -200,19 +194,9 @@ class Feedback:
     evaluator: str
     version: str
     key: str
-    status: Status
-    score: float | None = None
-    passed: bool | None = None
-    label: str = ""
-    comment: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     latency_ns: int = 0
     time_ns: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse a verdict without a successful evaluation."""
-        if self.status != "ok" and (self.score is not None or self.passed is not None):
-            raise ValueError(f"feedback with status {self.status!r} cannot have a verdict")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

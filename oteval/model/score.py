@@ -65,7 +65,7 @@ class EvaluationResult:
     def __post_init__(self) -> None:
         """Refuse a verdict on something that was not evaluated."""
         if self.status != "ok" and (self.score is not None or self.passed is not None):
-            raise ValueError(f"a score with status {self.status!r} can hold no verdict")
+            raise ValueError(f"a result with status {self.status!r} cannot have a verdict")
 
     @classmethod
     def of_verdict(

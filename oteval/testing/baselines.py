@@ -240,7 +240,10 @@ def _run(experiment_id: str, row: Row, now: int) -> Run:
 def _feedback(run_id: str, row: Row, now: int) -> list[Feedback]:
     passed = row.outcome == "passed"
     outcome = Feedback(
-        *(run_id, "pytest", "", OUTCOME, "ok"),
+        run_id=run_id,
+        evaluator="pytest",
+        version="",
+        key=OUTCOME,
         score=float(passed),
         passed=passed,
         comment=row.error,
@@ -251,7 +254,11 @@ def _feedback(run_id: str, row: Row, now: int) -> list[Feedback]:
 
 def _feedback_of(run_id: str, note: Mapping[str, Any], now: int) -> Feedback:
     return Feedback(
-        *(run_id, note["key"], "", note["key"], note["status"]),
+        run_id=run_id,
+        evaluator=note["key"],
+        version="",
+        key=note["key"],
+        status=note["status"],
         score=note["score"],
         passed=note["passed"],
         label=note["label"],

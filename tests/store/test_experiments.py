@@ -23,12 +23,15 @@ EXPERIMENT = Experiment(
 )
 RUN = Run("r1", "x1", "e1", 1, outputs={"k": [1, None]}, trajectory_id="t", start_ns=1, end_ns=2)
 SAID = Feedback(
-    "r1",
-    "judge",
-    "v1",
-    "key",
-    "ok",
-    *(0.5, True, "good", "why", {"m": {"n": 1}}),
+    run_id="r1",
+    evaluator="judge",
+    version="v1",
+    key="key",
+    score=0.5,
+    passed=True,
+    label="good",
+    comment="why",
+    metadata={"m": {"n": 1}},
     latency_ns=3,
     time_ns=7,
 )

@@ -91,13 +91,15 @@ class Pattern:
     def replace(self, text: str, replacement: str) -> str:
         """Replace the matches in a text, except empty ones."""
         # On bytes, so that RE2's offsets need not be converted to characters.
-        data, new = _encodable(text).encode(), _encodable(replacement).encode()
+        data = _encodable(text).encode()
         out: BytesIO | None = None
+        new = b""
         end = 0
         for match in self._bytes.finditer(data):
             start, after = match.span()
             if start < after:
-                out = out or BytesIO()
+                if out is None:
+                    out, new = BytesIO(), _encodable(replacement).encode()
                 out.write(data[end:start])
                 out.write(new)
                 end = after

@@ -151,7 +151,11 @@ def check_part_count(kind: Kind, encoding: Encoding, body: bytes) -> None:
         RequestRefused: It has more than `MAX_PARTS`.
     """
     if encoding == "json":
-        is_many = _tokens(body) > _MAX_TOKENS and _tokens(_STRING.sub(b"", body)) > _MAX_TOKENS
+        is_many = (
+            len(body) > _MAX_TOKENS
+            and _tokens(body) > _MAX_TOKENS
+            and _tokens(_STRING.sub(b"", body)) > _MAX_TOKENS
+        )
     else:
         is_many = _most_parts(body) > MAX_PARTS and _has_too_many_parts(kind, body)
     if is_many:

@@ -102,6 +102,8 @@ class Redactor:
         return value
 
     def _json_object(self, node: dict[str, Any], waiting: list[Any]) -> None:
+        if self._json_usual_object(node, waiting):
+            return
         items = list(node.items())
         key = node.get("key")
         replacement = None
@@ -122,6 +124,21 @@ class Redactor:
             else:
                 known = name if name in _NAMES else self._text.text(name)
                 node[known] = self._json_value(value, waiting)
+
+    def _json_usual_object(self, node: dict[str, Any], waiting: list[Any]) -> bool:
+        """Redact an attribute or a string value, faster than `_json_object`; False for others."""
+        if len(node) == 1 and type(text := node.get("stringValue")) is str:
+            node["stringValue"] = self._text.text(text)
+            return True
+        key, value = node.get("key"), node.get("value")
+        if len(node) != 2 or type(key) is not str or type(value) is not dict:
+            return False
+        node["key"], replacement = self._key(key)
+        if replacement is None:
+            waiting.append(value)
+        else:
+            node["value"] = {"stringValue": replacement}
+        return True
 
     def _json_number(self, node: dict[str, Any], name: str, value: Any, waiting: list[Any]) -> None:
         redacted = self._json_value(value, waiting)
@@ -172,7 +189,9 @@ class Redactor:
 
     def _any_value(self, value: Any) -> None:
         kind = value.WhichOneof("value")
-        if kind in ("int_value", "double_value"):
+        if kind == "string_value":
+            self._string(value, kind, value.string_value)
+        elif kind in ("int_value", "double_value"):
             redacted = self._text.number(getattr(value, kind))
             if redacted is not None:
                 value.string_value = redacted

@@ -40,14 +40,14 @@ class LiveEvaluator:
     """An evaluator as live scoring runs it.
 
     Attributes:
-        rule: Its entry in the configuration.
+        settings: Its entry in the configuration.
         prepared: Its scorer and its references.
         limits: Its limits.
         timeout: The seconds after which a call is abandoned.
         is_slow: Whether its calls may take long, so that they run in threads.
     """
 
-    rule: EvaluatorSettings
+    settings: EvaluatorSettings
     prepared: Prepared
     limits: Limits
     timeout: float
@@ -70,23 +70,27 @@ class LiveEvaluator:
 
     def is_like(self, other: LiveEvaluator) -> bool:
         """Return whether another evaluator of this version is the same, so that calls may go on."""
-        return (self.rule, self.limits, self.timeout) == (other.rule, other.limits, other.timeout)
+        return (self.settings, self.limits, self.timeout) == (
+            other.settings,
+            other.limits,
+            other.timeout,
+        )
 
 
 def _live_evaluator(
-    rule: EvaluatorSettings, prepared: Prepared, given: Limits | None
+    settings: EvaluatorSettings, prepared: Prepared, given: Limits | None
 ) -> LiveEvaluator:
     """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
     limits = given or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
-    cost = rule.evaluator.cost_per_day
+    cost = settings.evaluator.cost_per_day
     if cost is not None and limits.max_cost_per_day is None:
         limits = limits.model_copy(update={"max_cost_per_day": cost})
-    own = rule.evaluator.time_limit
+    own = settings.evaluator.time_limit
     # An evaluator that times out by itself gives the better reason, so it gets a little longer.
     timeout = limits.timeout or (own + 5.0 if own else _DEFAULT_TIMEOUT)
-    return LiveEvaluator(rule, prepared, limits, timeout, rule.evaluator.is_slow)
+    return LiveEvaluator(settings, prepared, limits, timeout, settings.evaluator.is_slow)
 
 
 class EvaluatorRules:
@@ -188,12 +192,12 @@ class EvaluatorRules:
         before = [
             one
             for one in getattr(self, "evaluators", ())
-            if isinstance(one.rule.evaluator, FunctionEvaluator)
+            if isinstance(one.settings.evaluator, FunctionEvaluator)
         ]
         live = []
-        for rule, one in zip(config.evaluators, prepared, strict=True):
+        for settings, one in zip(config.evaluators, prepared, strict=True):
             # A module is imported only once, so the version must stay that of the imported code.
-            scorer = next((old.scorer for old in before if old.rule == rule), one.scorer)
+            scorer = next((old.scorer for old in before if old.settings == settings), one.scorer)
             one = replace(one, scorer=scorer)
-            live.append(_live_evaluator(rule, one, config.budgets.get(rule.name)))
+            live.append(_live_evaluator(settings, one, config.budgets.get(settings.name)))
         return live

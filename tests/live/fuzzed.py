@@ -1,4 +1,4 @@
-"""Requests that are nearly valid: mutations, of a seed, of what exporters send."""
+"""Requests that are almost valid: mutations of the requests of exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oteval.capture`: what runs inside the block, all of it and nothing else."""
+"""`oteval.capture`: all that runs inside the block, and nothing else."""
 
 from __future__ import annotations
 

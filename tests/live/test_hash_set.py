@@ -1,4 +1,4 @@
-"""The compact set of the traces that have ended once."""
+"""The compact set of trace ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile input to a running server: answered properly, while another client goes on as ever."""
+"""Hostile input to a running server is answered properly, and other clients are served."""
 
 from __future__ import annotations
 

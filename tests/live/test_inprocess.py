@@ -1,4 +1,4 @@
-"""`oteval.InProcess`: a span processor that writes into a database."""
+"""`oteval.InProcess`: a span processor that writes to a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large traces and long conversations: linear, and no agent waits for another's."""
+"""Large traces and long conversations take linear time, and delay no other agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live scoring with all ways of attaching, to real servers."""
+"""Live scoring publishes to spans, events and metrics of real servers."""
 
 from __future__ import annotations
 

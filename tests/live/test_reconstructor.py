@@ -1,4 +1,4 @@
-"""Live scoring looks only where rows can be, and comes to what looking everywhere comes to."""
+"""Reading only the rows of the traces gives the same trajectories as searching all rows."""
 
 from __future__ import annotations
 

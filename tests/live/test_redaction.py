@@ -1,4 +1,4 @@
-"""Redaction by a running server: it fails closed, and finds what is hidden."""
+"""Redaction by a running server fails closed, and finds text however it is encoded."""
 
 from __future__ import annotations
 

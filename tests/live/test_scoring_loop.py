@@ -1,4 +1,4 @@
-"""Live scoring, driven by a clock."""
+"""Live scoring from spans to scores, driven by a clock of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oteval serve` as users have it: its own processes, real exporters, the other commands."""
+"""`oteval serve` with all its processes, real exporters and the other commands."""
 
 from __future__ import annotations
 

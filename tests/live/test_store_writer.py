@@ -1,4 +1,4 @@
-"""The writer: from the spool into the store, once."""
+"""Requests move from the spool to the store, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storage process is started again, with what it lacked."""
+"""The storage process is started again, with more memory if it lacked some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a trace has ended."""
+"""The tracker decides when a trace has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What live scoring holds in memory while traces come and go."""
+"""The memory of live scoring does not grow while traces come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server tells those who have just started it, or who may not use it."""
+"""A server that was just started, and one whose tokens the client does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that would take gigabytes, or that end the process that decodes them."""
+"""Requests that would need gigabytes, or that end the process that decodes them."""
 
 from __future__ import annotations
 

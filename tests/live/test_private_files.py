@@ -1,4 +1,4 @@
-"""What a server writes is its owner's alone, and it runs nobody else's code."""
+"""Only the owner can access the files of a server, and it runs no code from its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broken surroundings of a running server: disks, rules, judges, evaluators, memory."""
+"""A running server whose disk, rules, judges, evaluators or memory fail."""
 
 from __future__ import annotations
 

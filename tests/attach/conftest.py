@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .endpoint import Downstream, listening
+from ..otlp_endpoint import Downstream, listening
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from oteval.ingest.otlp import decode_protobuf
 from oteval.model import Score
 
 from ..make import run, score
-from .endpoint import Downstream
+from ..otlp_endpoint import Downstream
 
 
 def sent(folder: Path, downstream: Downstream, *scores: Score, **fields: Any) -> list[Any]:

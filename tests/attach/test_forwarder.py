@@ -25,7 +25,7 @@ from oteval.attach import ExportResult, Forwarder, HttpClient, export_queue, res
 from oteval.durable_log import LogWriter
 
 from ..make import ROOT, score
-from .endpoint import Downstream
+from ..otlp_endpoint import Downstream
 from .test_request_log import old_queue
 
 SECOND = 1_000_000_000

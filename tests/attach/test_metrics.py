@@ -14,7 +14,7 @@ from oteval.attach.metrics import ScoringMetrics
 from oteval.attach.metrics_exporter import MetricsExporter, otlp_request
 
 from ..make import score
-from .endpoint import Downstream
+from ..otlp_endpoint import Downstream
 
 
 def filled() -> ScoringMetrics:

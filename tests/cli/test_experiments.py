@@ -10,7 +10,7 @@ import pytest
 
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
-from ..evaluators.judge.server import Reply, serving, shown, verdict
+from ..model_server import Reply, serving, shown, verdict
 from .conftest import Run
 
 MODULE = """

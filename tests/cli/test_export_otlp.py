@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import gzip
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
@@ -19,6 +14,7 @@ from oteval.pipeline import refresh
 from oteval.store import Store
 
 from ..make import ALL_WHEN_SLOW, capture
+from ..otlp_endpoint import Downstream, listening
 from .conftest import Run
 
 CONFIG = """
@@ -27,87 +23,21 @@ evaluators:
 """
 
 
-class Endpoint:
-    """An OTLP/HTTP endpoint on loopback that keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.refuses: Callable[[bytes], bool] = lambda _body: False
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.headers.get("content-encoding") == "gzip":
-                    body = gzip.decompress(body)
-                status, headers, answer = 200, {}, b""
-                if outer.answers:
-                    status, headers, answer = outer.answers.pop(0)
-                elif outer.refuses(body):
-                    status = 400
-                if status == 200:
-                    outer.requests.append((self.path, dict(self.headers.items()), body))
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-
-    def close(self) -> None:
-        """Listen no more."""
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-    def stored(self, path: Path) -> Store:
-        """Return a store of what came."""
-        store = Store(path)
-        for _, _, body in self.requests:
-            found = decode_protobuf(body)
-            store.spans.write(found.spans, found.logs)
-        refresh(store)
-        return store
-
-    def spans(self) -> list[Any]:
-        """Return the spans that came."""
-        return [
-            span
-            for path, _, body in self.requests
-            if path == "/v1/traces"
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-    def events(self) -> list[Any]:
-        """Return the log records that came."""
-        return [
-            record
-            for path, _, body in self.requests
-            if path == "/v1/logs"
-            for resource in ExportLogsServiceRequest.FromString(body).resource_logs
-            for scope in resource.scope_logs
-            for record in scope.log_records
-        ]
-
-
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    """Return an endpoint that takes everything."""
-    server = Endpoint()
-    yield server
-    server.close()
+def endpoint() -> Iterator[Downstream]:
+    """Return an endpoint that accepts everything."""
+    with listening() as downstream:
+        yield downstream
+
+
+def stored(endpoint: Downstream, path: Path) -> Store:
+    """Return a store of the accepted requests."""
+    store = Store(path)
+    for _, _, body in endpoint.requests:
+        found = decode_protobuf(body)
+        store.spans.write(found.spans, found.logs)
+    refresh(store)
+    return store
 
 
 @pytest.fixture
@@ -127,7 +57,7 @@ def named(span: Any) -> dict[str, Any]:
     }
 
 
-def test_all_spans_arrive_and_the_judged_carry_their_scores(scored: Run, endpoint: Endpoint):
+def test_all_spans_arrive_and_the_judged_carry_their_scores(scored: Run, endpoint: Downstream):
     """Every stored span is sent once, with scores as attributes on the judged ones alone."""
     done = scored("export", "--otlp", endpoint.url, "--json")
 
@@ -140,26 +70,26 @@ def test_all_spans_arrive_and_the_judged_carry_their_scores(scored: Run, endpoin
     assert any("oteval.score.tools.passed" in named(span) for span in endpoint.spans())
 
 
-def test_scores_can_stay_away(scored: Run, endpoint: Endpoint):
+def test_scores_can_stay_away(scored: Run, endpoint: Downstream):
     """With --scores none, the spans are as they were stored."""
     assert scored("export", "--otlp", endpoint.url, "--scores", "none").status == 0
 
     assert not [span for span in endpoint.spans() if named(span)]
 
 
-def test_scores_as_events_alone(scored: Run, endpoint: Endpoint):
+def test_scores_as_events_alone(scored: Run, endpoint: Downstream):
     """With --no-spans, only gen_ai.evaluation.result events go, in the judged spans' contexts."""
     done = scored("export", "--otlp", endpoint.url, "--scores", "events", "--no-spans")
 
     assert done.status == 0
     assert endpoint.spans() == []
-    assert {event.event_name for event in endpoint.events()} == {"gen_ai.evaluation.result"}
+    assert {event.event_name for event in endpoint.log_records()} == {"gen_ai.evaluation.result"}
     with Store("oteval.duckdb") as store:
         judged = {run.root_span.span_id for run in store.trajectories.read()}
-    assert {event.span_id.hex() for event in endpoint.events()} == judged
+    assert {event.span_id.hex() for event in endpoint.log_records()} == judged
 
 
-def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Endpoint, monkeypatch):
+def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Downstream, monkeypatch):
     """A filter sends the traces of its runs only; headers have their secrets replaced."""
     monkeypatch.setenv("SECRET", "abc")
     with Store("oteval.duckdb") as store:
@@ -180,7 +110,7 @@ def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Endpoin
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 def test_a_second_store_has_the_same_trajectories(
-    name: str, oteval: Run, endpoint: Endpoint, tmp_path: Path
+    name: str, oteval: Run, endpoint: Downstream, tmp_path: Path
 ):
     """Whatever the dialect, what is sent to another store is reconstructed to the same runs."""
     with Store(tmp_path / "oteval.duckdb") as store:
@@ -191,12 +121,12 @@ def test_a_second_store_has_the_same_trajectories(
 
     assert oteval("export", "--otlp", endpoint.url).status == 0
 
-    with endpoint.stored(tmp_path / "other.duckdb") as other:
+    with stored(endpoint, tmp_path / "other.duckdb") as other:
         assert [run.as_dict() for run in other.trajectories.read()] == wanted
         assert other.spans.count()[0] == len({(s.trace_id, s.span_id) for s in spans})
 
 
-def test_a_busy_endpoint_gets_it_later(filled: Run, endpoint: Endpoint):
+def test_a_busy_endpoint_gets_it_later(filled: Run, endpoint: Downstream):
     """503 and 429 with Retry-After are tried again, and nothing is lost or doubled."""
     endpoint.answers = [(503, {"Retry-After": "0"}, b""), (429, {"Retry-After": "0.1"}, b"")]
 
@@ -206,7 +136,7 @@ def test_a_busy_endpoint_gets_it_later(filled: Run, endpoint: Endpoint):
     assert len(endpoint.spans()) == len({span.span_id for span in endpoint.spans()}) > 0
 
 
-def test_one_bad_span_keeps_no_other_away(filled: Run, endpoint: Endpoint):
+def test_one_bad_span_keeps_no_other_away(filled: Run, endpoint: Downstream):
     """What the endpoint refuses is narrowed down to the span, counted, and the status is 2."""
     with Store("oteval.duckdb") as store:
         trace = next(iter(store.trajectories.read())).root_span
@@ -224,7 +154,7 @@ def test_one_bad_span_keeps_no_other_away(filled: Run, endpoint: Endpoint):
     assert "400" in done.err
 
 
-def test_partial_success_is_no_success(filled: Run, endpoint: Endpoint):
+def test_partial_success_is_no_success(filled: Run, endpoint: Downstream):
     """Spans that the endpoint says it rejected count as failed, with its reason."""
     answer = ExportTraceServiceResponse()
     answer.partial_success.rejected_spans = 2

@@ -9,9 +9,9 @@ import pytest
 
 from oteval.attach import Forwarder, HttpClient
 
-from ..attach.endpoint import Downstream, listening
 from ..attach.test_forwarder import request, trace
 from ..make import score
+from ..otlp_endpoint import Downstream, listening
 from .conftest import Run
 
 CONFIG = "evaluators: [{{name: tools, type: tool_errors}}]\nforward: {url}\n"

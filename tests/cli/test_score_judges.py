@@ -17,8 +17,8 @@ from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message
 from oteval.store import Store
 
-from ..evaluators.judge.server import Server, serving, verdict
 from ..make import ROOT, keep, run
+from ..model_server import Server, serving, verdict
 from .conftest import Run
 
 

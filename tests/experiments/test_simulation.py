@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 import oteval
 
-from ..evaluators.judge.server import completion, serving
+from ..model_server import completion, serving
 
 
 def app(message: Any, *, thread_id: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Score, Span
 from oteval.store import Store
 
-from ..attach.endpoint import Downstream, listening
+from ..otlp_endpoint import Downstream, listening
 
 SECOND = 1_000_000_000
 # Later than now, because the cost of judges is stored with the real time of day.

@@ -20,7 +20,7 @@ from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, Sink, until
 from oteval.store import Store
 
-from ..evaluators.judge.server import Server, error, serving, verdict
+from ..model_server import Server, error, serving, verdict
 from .clients import RULES, agent_run, run_agent
 
 MB = 1 << 20

@@ -10,8 +10,8 @@ import pytest
 from oteval import ConfigError
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
-from ..evaluators.judge.server import Server, error, serving, verdict
 from ..make import chat
+from ..model_server import Server, error, serving, verdict
 from .conftest import Driver
 
 

@@ -20,7 +20,7 @@ from oteval.ingest.otlp import decode_protobuf
 from oteval.live.publisher import open_attach
 from oteval.store import Store
 
-from ..attach.endpoint import Downstream
+from ..otlp_endpoint import Downstream
 from .conftest import Clock, Driver
 
 CODE = """

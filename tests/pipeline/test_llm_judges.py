@@ -17,8 +17,8 @@ from oteval.pipeline import ScoreRun, prepare
 from oteval.pipeline import score as score_all
 from oteval.store import Store
 
-from ..evaluators.judge.server import Body, Reply, Server, error, serving, shown, verdict
 from ..make import asks, call, gap, keep, run
+from ..model_server import Body, Reply, Server, error, serving, shown, verdict
 
 
 @pytest.fixture

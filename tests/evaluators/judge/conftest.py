@@ -8,7 +8,7 @@ import pytest
 
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
-from .server import Server, serving
+from ...model_server import Server, serving
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from oteval import (
 )
 from oteval.evaluators.judge.costs import CostBudget, estimate_tokens
 
-from .server import Server, completion, error, streamed, verdict
+from ...model_server import Server, completion, error, streamed, verdict
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
 # A cent for each verdict of the scripted server, which counts 100 tokens for any prompt.

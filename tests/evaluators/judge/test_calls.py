@@ -17,7 +17,17 @@ from langchain_openai import ChatOpenAI
 from oteval import MemoryCache, create_async_llm_as_judge, create_llm_as_judge
 from oteval.evaluators.judge.client import _PENDING
 
-from .server import Body, Reply, Server, asked_as, completion, error, serving, streamed, verdict
+from ...model_server import (
+    Body,
+    Reply,
+    Server,
+    asked_as,
+    completion,
+    error,
+    serving,
+    streamed,
+    verdict,
+)
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
 

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from oteval import create_llm_as_judge
 from oteval.evaluators.judge import JudgeEvaluator
 
-from .server import Body, Reply, Server, asked_as, completion, error, streamed
+from ...model_server import Body, Reply, Server, asked_as, completion, error, streamed
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
 RUNGS = ["json_schema", "tool", "json_object", "text"]

@@ -28,7 +28,7 @@ from oteval import (
 )
 
 from ...make import ROOT
-from .server import Server, asked_as, completion, error, verdict
+from ...model_server import Server, asked_as, completion, error, verdict
 
 GOOD = json.dumps({"reasoning": "r", "score": True})
 

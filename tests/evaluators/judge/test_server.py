@@ -18,7 +18,7 @@ from oteval import (
     create_llm_as_judge,
 )
 
-from .server import (
+from ...model_server import (
     Body,
     Reply,
     Server,

@@ -1,15 +1,16 @@
-"""An OTLP/HTTP endpoint for tests: a real server on loopback with scripted responses."""
+"""A scripted OTLP/HTTP endpoint on loopback, shared by all tests that send traces onwards."""
 
 from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
@@ -20,14 +21,16 @@ class Downstream:
     Attributes:
         url: Its base URL.
         requests: The path, headers and body of each accepted request.
-        answers: The statuses and headers of the next responses; then it accepts everything.
+        answers: The next responses: status, headers and perhaps a body. Later requests are accepted.
+        refuses: Decides by the body whether a request gets a 400.
         poison: A request that contains these bytes gets `poison_status`.
-        said: The body of each response.
+        said: The body of responses that have none.
     """
 
     url: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    answers: list[tuple[Any, ...]] = field(default_factory=list)
+    refuses: Callable[[bytes], bool] = lambda _body: False
     poison: bytes = b""
     poison_status: int = 400
     said: bytes = b""
@@ -39,13 +42,25 @@ class Downstream:
 
     def spans(self) -> list[Any]:
         """Return the protobuf spans that arrived, in order."""
-        found = []
-        for body in self.bodies():
-            request = ExportTraceServiceRequest.FromString(body)
-            for resource in request.resource_spans:
-                for scope in resource.scope_spans:
-                    found += scope.spans
-        return found
+        requests = map(ExportTraceServiceRequest.FromString, self.bodies())
+        return [
+            span
+            for request in requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def log_records(self) -> list[Any]:
+        """Return the protobuf log records that arrived, in order."""
+        requests = map(ExportLogsServiceRequest.FromString, self.bodies("/v1/logs"))
+        return [
+            record
+            for request in requests
+            for resource in request.resource_logs
+            for scope in resource.scope_logs
+            for record in scope.log_records
+        ]
 
 
 @contextmanager
@@ -60,17 +75,20 @@ def listening() -> Iterator[Downstream]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
-            status, headers = state.answers.pop(0) if state.answers else (200, {})
+            status, headers, *said = state.answers.pop(0) if state.answers else (200, {})
+            answer = said[0] if said else state.said
             if state.poison and state.poison in body:
                 status = state.poison_status
+            elif state.refuses(body):
+                status = 400
             if status == 200:
                 state.requests.append((self.path, dict(self.headers), body))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(state.said)))
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(state.said)
+            self.wfile.write(answer)
 
         def log_message(self, *args: object) -> None:
             pass

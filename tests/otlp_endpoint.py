@@ -21,7 +21,7 @@ class Downstream:
     Attributes:
         url: Its base URL.
         requests: The path, headers and body of each accepted request.
-        answers: The next responses: status, headers and perhaps a body. Later requests are accepted.
+        answers: The next responses: status, headers and perhaps a body. Later ones are accepted.
         refuses: Decides by the body whether a request gets a 400.
         poison: A request that contains these bytes gets `poison_status`.
         said: The body of responses that have none.

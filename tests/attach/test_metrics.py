@@ -1,4 +1,4 @@
-"""ScoringMetrics, as Prometheus and as OTLP have them."""
+"""Metrics, in the format of Prometheus and in OTLP."""
 
 from __future__ import annotations
 

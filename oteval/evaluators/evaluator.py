@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from ..model import EvaluationResult, Gap, Message, Reference, ToolCall, Trajectory
 from .messages import field as item
@@ -166,8 +166,7 @@ class EvaluationContext:
             refuse_unseen(run, own)
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceOption:
+class ReferenceOption(NamedTuple):
     """The ``reference`` that evaluators of a type may have in oteval.yaml.
 
     Attributes:
@@ -181,8 +180,7 @@ class ReferenceOption:
     form: Literal["messages", "steps"] = "messages"
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(NamedTuple):
     """What a configured evaluator may use of its surroundings.
 
     Attributes:
@@ -202,7 +200,7 @@ class Resources:
     has_reference: bool
     read_text: Callable[[str], str]
     load_function: Callable[[str], Callable[..., Any]]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str]
     stored_calls: Callable[[Any], Any] | None = None
     spent_today: Callable[[], float] = lambda: 0.0
     is_budgeted: bool = True

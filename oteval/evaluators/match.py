@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le
-
 from ..errors import ConfigError
 from ..model import EvaluationResult, Message, ToolCall, Trajectory
 from .args import ArgsMatch
@@ -33,7 +31,7 @@ from .evaluator import (
 from .factories import AsyncEvaluator, as_async, async_variant, with_options_of
 from .messages import to_messages
 from .observed import observed
-from .options import InConfig
+from .options import InConfig, Share
 from .rules import Custom, Rule
 from .spec import MatchSpec, Mode, View, make_spec
 
@@ -55,7 +53,6 @@ __all__ = [
 
 ScoreType = Literal["bool", "f1", "recall", "precision"]
 SCORE_TYPES: tuple[ScoreType, ...] = ("bool", "f1", "recall", "precision")
-Threshold = Annotated[float, Ge(0), Le(1)]
 
 _ArgsInConfig = Literal["exact", "ignore", "subset", "superset", "tolerant"] | dict[str, Any]
 
@@ -103,7 +100,7 @@ class TrajectoryMatch(Evaluator):
     score_type: ScoreType = "bool"
     strict_order: bool = False
     missing_ok: bool = True
-    threshold: Threshold = 1.0
+    threshold: Share = 1.0
     spec: MatchSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

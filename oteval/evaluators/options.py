@@ -14,15 +14,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
-
-from annotated_types import Ge
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 from ..errors import ConfigError
 from ..patterns import PatternError, compile_pattern
-from ..text import seconds
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter
@@ -32,18 +29,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PYTHON_ONLY",
-    "Amount",
     "FunctionName",
     "InConfig",
+    "NonNegativeFloat",
+    "NonNegativeInt",
     "Option",
+    "PositiveInt",
     "Regex",
     "Seconds",
+    "Share",
+    "check_options",
+    "check_regex",
+    "describe_options",
     "options_of",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class InConfig:
+class InConfig(NamedTuple):
     """How an option is written in oteval.yaml, where that differs from Python.
 
     Attributes:
@@ -60,13 +62,16 @@ class InConfig:
 PYTHON_ONLY = InConfig(key=None)
 
 
-class _FiniteFloat:
-    """Refuses infinity and NaN."""
+class _Constraints:
+    """Adds constraints to a type, by their names in pydantic's core schema."""
+
+    def __init__(self, **constraints: Any) -> None:
+        self._constraints = constraints
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return {**handler(source), "allow_inf_nan": False}
+        return {**handler(source), **self._constraints}
 
 
 class _DurationText:
@@ -76,6 +81,8 @@ class _DurationText:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         from pydantic_core import core_schema
+
+        from ..text import seconds
 
         forms = core_schema.union_schema([core_schema.str_schema(), core_schema.float_schema()])
         return core_schema.no_info_before_validator_function(
@@ -92,15 +99,6 @@ class _RegexText:
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(_compilable, handler(source))
-
-
-class _FunctionText:
-    """Accepts names of functions."""
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return {**handler(source), "pattern": r"^[\w.]+:[\w.]+$"}
 
 
 def _compilable(text: str) -> str:
@@ -123,18 +121,20 @@ def check_regex(text: str, option: str) -> None:
         raise ConfigError(f"{option}: {text!r}: {error}") from None
 
 
-Amount = Annotated[float, _FiniteFloat(), Ge(0)]
-"""A finite number of at least 0."""
-Seconds = Annotated[float, _DurationText(), _FiniteFloat(), Ge(0)]
+NonNegativeInt = Annotated[int, _Constraints(ge=0)]
+PositiveInt = Annotated[int, _Constraints(ge=1)]
+NonNegativeFloat = Annotated[float, _Constraints(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, _Constraints(ge=0, le=1)]
+"""A number from 0 to 1."""
+Seconds = Annotated[float, _DurationText(), _Constraints(ge=0, allow_inf_nan=False)]
 """A duration: a number of seconds, or a text such as ``500ms``, ``30s``, ``2m`` or ``1h``."""
-FunctionName = Annotated[str, _FunctionText()]
+FunctionName = Annotated[str, _Constraints(pattern=r"^[\w.]+:[\w.]+$")]
 """A function's name: ``package.module:function``."""
 Regex = Annotated[str, _RegexText()]
 """A regular expression; in Python also a compiled one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """An option of an evaluator.
 
     Attributes:

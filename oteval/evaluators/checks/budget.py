@@ -19,14 +19,19 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge
-
 from ...errors import ConfigError
 from ...model import Trajectory, Usage
 from .. import judge
 from ..factories import with_options_of
 from ..judge.costs import Price, Prices, make_prices
-from ..options import PYTHON_ONLY, Amount, InConfig, describe_options, options_of
+from ..options import (
+    PYTHON_ONLY,
+    InConfig,
+    NonNegativeFloat,
+    NonNegativeInt,
+    describe_options,
+    options_of,
+)
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
 
 __all__ = ["Budget", "Cost", "create_budget_evaluator"]
@@ -52,13 +57,13 @@ class Budget(Check):
     type: ClassVar[str] = "budget"
     needs_messages: ClassVar[bool] = False
 
-    max_steps: Annotated[int, Ge(0)] | None = None
-    max_tool_calls: Annotated[int, Ge(0)] | None = None
-    max_model_calls: Annotated[int, Ge(0)] | None = None
-    max_input_tokens: Annotated[int, Ge(0)] | None = None
-    max_output_tokens: Annotated[int, Ge(0)] | None = None
-    max_total_tokens: Annotated[int, Ge(0)] | None = None
-    max_cost: Amount | None = None
+    max_steps: NonNegativeInt | None = None
+    max_tool_calls: NonNegativeInt | None = None
+    max_model_calls: NonNegativeInt | None = None
+    max_input_tokens: NonNegativeInt | None = None
+    max_output_tokens: NonNegativeInt | None = None
+    max_total_tokens: NonNegativeInt | None = None
+    max_cost: NonNegativeFloat | None = None
     prices: Annotated[Mapping[str, Any] | None, InConfig(form=Mapping[str, Price] | None)] = None
 
     def check_combination(self) -> None:
@@ -139,7 +144,7 @@ class Cost(Budget):
     max_input_tokens: Annotated[None, PYTHON_ONLY] = None
     max_output_tokens: Annotated[None, PYTHON_ONLY] = None
     max_total_tokens: Annotated[None, PYTHON_ONLY] = None
-    max_cost: Amount
+    max_cost: NonNegativeFloat
 
 
 def _is_limit(option: str) -> bool:

@@ -19,7 +19,7 @@ from ...model import Message
 from ..evaluator import ReferenceOption
 from ..factories import with_options_of
 from ..messages import to_messages
-from ..options import Amount
+from ..options import NonNegativeFloat
 from ..values import show_pair
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
 
@@ -86,8 +86,8 @@ class FinalAnswer(Check):
 
     mode: Literal["exact", "normalised", "numeric"] = "exact"
     expected: str | int | float | None = None
-    tolerance: Amount = 0.0
-    relative_tolerance: Amount = 0.0
+    tolerance: NonNegativeFloat = 0.0
+    relative_tolerance: NonNegativeFloat = 0.0
 
     def check_combination(self) -> None:
         """Refuse a tolerance for texts, and an expected answer that cannot be compared."""

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
-
-from annotated_types import Ge
+from typing import Any, ClassVar, NamedTuple
 
 from ..factories import with_options_of
+from ..options import PositiveInt
 from ..values import canonical_key
 from .base import (
     Call,
@@ -80,9 +79,9 @@ class Loops(Check):
 
     type: ClassVar[str] = "loops"
 
-    max_repeats: Annotated[int, Ge(1)] = 2
-    max_equal: Annotated[int, Ge(1)] | None = None
-    max_cycle: Annotated[int, Ge(1)] = 5
+    max_repeats: PositiveInt = 2
+    max_equal: PositiveInt | None = None
+    max_cycle: PositiveInt = 5
     ignore_tools: Sequence[str] | None = None
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:

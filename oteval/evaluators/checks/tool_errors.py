@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
-
-from annotated_types import Ge
+from typing import Any, ClassVar
 
 from ...patterns import Pattern
 from ..factories import with_options_of
-from ..options import Regex
+from ..options import NonNegativeInt, Regex
 from ..spec import ERROR_PATTERN
 from ..views import is_error, results_of
 from .base import (
@@ -44,7 +42,7 @@ class ToolErrors(Check):
 
     type: ClassVar[str] = "tool_errors"
 
-    max_errors: Annotated[int, Ge(0)] = 0
+    max_errors: NonNegativeInt = 0
     tools: Sequence[str] | None = None
     error_pattern: Regex | None = None
     missing_ok: bool = False

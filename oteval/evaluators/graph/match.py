@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar
 from ...model import EvaluationResult
 from ..evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption
 from ..factories import AsyncEvaluator, as_async, async_variant, with_options_of
-from ..match import ScoreType, Threshold, result_of_figure, score_of
+from ..match import ScoreType, result_of_figure, score_of
 from ..observed import observed
-from ..options import InConfig
+from ..options import InConfig, Share
 from ..spec import Mode
 from .compare import compare_turns
 from .forms import Turns, read_turns
@@ -50,7 +50,7 @@ class GraphMatch(Evaluator):
 
     trajectory_match_mode: Annotated[Mode, InConfig("mode")] = "strict"
     score_type: ScoreType = "bool"
-    threshold: Threshold = 1.0
+    threshold: Share = 1.0
 
     @property
     def key(self) -> str:

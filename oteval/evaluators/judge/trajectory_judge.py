@@ -7,8 +7,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from annotated_types import Ge
-
 from ...errors import ConfigError, JudgeError
 from ...jsontext import dumps
 from ...model import EvaluationResult, Message
@@ -20,7 +18,14 @@ from ..evaluator import (
     ReferenceOption,
     Resources,
 )
-from ..options import PYTHON_ONLY, Amount, InConfig, Seconds
+from ..options import (
+    PYTHON_ONLY,
+    InConfig,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Seconds,
+)
 from .cache import JudgeCall
 from .costs import CostBudget, Price, estimate_tokens, make_prices
 from .evaluator import JudgeEvaluator
@@ -68,7 +73,7 @@ class JuryMember:
 
     model: str
     base_url: str | None = None
-    temperature: Annotated[float, Ge(0)] | None = None
+    temperature: NonNegativeFloat | None = None
 
 
 class _NameOrMember:
@@ -140,19 +145,19 @@ class LlmJudge(Evaluator):
     choices: Sequence[float] | None = None
     use_reasoning: bool = True
     threshold: float | None = None
-    samples: Annotated[int, Ge(1)] = 1
+    samples: PositiveInt = 1
     harden: bool = True
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
-    temperature: Annotated[float, Ge(0)] | None = None
+    temperature: NonNegativeFloat | None = None
     seed: int | None = None
     stream: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
     timeout: Seconds = 60.0
-    max_retries: Annotated[int, Ge(0)] = 2
-    max_concurrency: Annotated[int, Ge(1)] = 8
-    max_cost: Amount | None = None
-    max_cost_per_day: Amount | None = None
+    max_retries: NonNegativeInt = 2
+    max_concurrency: PositiveInt = 8
+    max_cost: NonNegativeFloat | None = None
+    max_cost_per_day: NonNegativeFloat | None = None
     prices: Annotated[Mapping[str, Any] | None, InConfig(form=Mapping[str, Price] | None)] = None
     judge: Annotated[Any, PYTHON_ONLY] = None
 

@@ -78,7 +78,7 @@ def runs_of(trajectory: Trajectory) -> list[Trajectory]:
     return runs[::-1]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """A tool call and its place in the run.
 

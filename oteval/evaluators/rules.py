@@ -88,9 +88,10 @@ class Exact(Rule):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Ignore(Rule):
     """Any arguments match any others, captured or not."""
+
+    __slots__ = ()
 
     mode: ClassVar[str] = "ignore"
 
@@ -108,12 +109,13 @@ class Ignore(Rule):
         return None
 
 
-@dataclass(frozen=True, slots=True)
 class Subset(Rule):
     """Every key and value of the output is in the reference, at every depth.
 
     Lists must have the same length; their elements are compared in the same way.
     """
+
+    __slots__ = ()
 
     equality: ClassVar[bool] = False
     mode: ClassVar[str] = "subset"
@@ -131,9 +133,10 @@ class Subset(Rule):
         return differences(out, ref, same, missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
 class Superset(Subset):
     """Every key and value of the reference is in the output, at every depth."""
+
+    __slots__ = ()
 
     mode: ClassVar[str] = "superset"
 
@@ -294,13 +297,14 @@ class Patterns(Rule):
         return {"regex": {path: [p.pattern, p.flags] for path, p in sorted(self.fields)}}
 
 
-@dataclass(frozen=True, slots=True)
 class ReferencePatterns(Rule):
     """The reference's arguments are ``{field: pattern}``.
 
     Every string in the reference is a pattern that the output's value at that place must fit as
     a whole; everything else in it must be equal. What only the output has does not count.
     """
+
+    __slots__ = ()
 
     equality: ClassVar[bool] = False
     preorder: ClassVar[bool] = False

@@ -92,7 +92,7 @@ salt: x
         ("a: 1\n---\nb: 2\n", "x.yaml:2: no valid YAML: but found another document"),
         ("evaluators: []\n", "x.yaml:1: evaluators: list should have at least 1 item"),
         ("gates: []\n", "x.yaml:1: 'evaluators' is missing in the file"),
-        ("evaluator:\n" + RULE, "x.yaml:1: 'evaluators' is missing in the file"),
+        ("evaluator:\n" + RULE, "x.yaml:1: unknown key 'evaluator'; did you mean 'evaluators'?"),
         (GOOD + "gate: []\n", "x.yaml:3: unknown key 'gate'; did you mean 'gates'?"),
         (GOOD + "zzz: 1\n", "x.yaml:3: unknown key 'zzz'; there are evaluators, gates, salt"),
         (

@@ -40,7 +40,7 @@ def test_durations_and_urls_may_be_short() -> None:
         ("budgets: {b: {}}", "oteval.yaml:3: no evaluator is called 'b'; did you mean 'a'?"),
         ("budgets: {a: {concurency: 1}}", "did you mean 'concurrency'?"),
         ("forward: nowhere", "oteval.yaml:3: forward: 'nowhere' is no URL"),
-        ("forward: {urls: x}", "'url' is missing in forward"),
+        ("forward: {urls: x}", "unknown key 'urls'; did you mean 'url'?"),
         ("redact: [{}]", "redact.0: give keys or a pattern"),
         ("redact: [{pattern: '('}]", "redact.0: pattern: no regular expression"),
         ("redact: [{pattern: 'a*'}]", "redact.0: pattern: it matches the empty text"),

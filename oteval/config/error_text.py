@@ -9,35 +9,53 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from .evaluators import EvaluatorSettings, settings_of_entry
 
 __all__ = ["explain_error", "line_of"]
 
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")
+
 
 def explain_error(
-    error: Any, root: yaml.Node | None, source: str, model: type[BaseModel], value: Any
+    error: ValidationError,
+    root: yaml.Node | None,
+    source: str,
+    model: type[BaseModel],
+    value: Any,
 ) -> str:
     """Return one line that names the line, the key and what to do.
 
     Args:
-        error: One of the errors of pydantic's `ValidationError`.
+        error: A validation error; of several faults the first is named.
         root: The nodes of the file.
         source: The file's name.
         model: The model of the file.
         value: What the file holds.
     """
-    line, path = line_of(root, error["loc"])
+    fault = _first(error.errors(include_input=False))
+    line, path = line_of(root, fault["loc"])
     place = f"{source}:{line}"
     key = ".".join(str(step) for step in path) or "the file"
-    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        remedy = _nearest(str(path[-1]), _known_keys(model, value, error["loc"][:-1]))
+    if fault["type"] in _UNKNOWN_KEY:
+        remedy = _nearest(str(path[-1]), _known_keys(model, value, fault["loc"][:-1]))
         return f"{place}: unknown key {str(path[-1])!r}{remedy}"
-    if error["type"] == "missing":
-        return f"{place}: {error['loc'][-1]!r} is missing in {key}"
-    message = error["msg"].removeprefix("Value error, ")
+    if fault["type"] == "missing":
+        return f"{place}: {fault['loc'][-1]!r} is missing in {key}"
+    message = fault["msg"].removeprefix("Value error, ")
     return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
+
+
+def _first(faults: Sequence[Any]) -> Any:
+    """Return the first fault; where a key is missing, the misspelled one if there is one."""
+    first = faults[0]
+    if first["type"] == "missing":
+        for fault in faults:
+            beside = fault["loc"][:-1] == first["loc"][:-1] and fault["type"] in _UNKNOWN_KEY
+            if beside and difflib.get_close_matches(str(fault["loc"][-1]), [first["loc"][-1]]):
+                return fault
+    return first
 
 
 def line_of(root: yaml.Node | None, place: Sequence[Any]) -> tuple[int, list[Any]]:

@@ -118,8 +118,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
     try:
         config = Config.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(explain_error(first, root, source, Config, value)) from error
+        raise ConfigError(explain_error(error, root, source, Config, value)) from error
     _check_names(config, root, source)
     return config
 

@@ -84,6 +84,4 @@ def load_tokens(path: str | Path) -> list[TokenEntry]:
         return _TokenFile.model_validate(value or {}).tokens
     except ValidationError as error:
         # Not the error's own text, which would show the token.
-        raise ConfigError(
-            explain_error(error.errors(include_input=False)[0], root, str(path), _TokenFile, value)
-        ) from None
+        raise ConfigError(explain_error(error, root, str(path), _TokenFile, value)) from None

@@ -1,13 +1,16 @@
 """Evaluators: a trajectory and a reference in, a score and its reason out.
 
-`create_trajectory_match_evaluator` and its kin are what users call; `compare` with a `MatchSpec`
-is the same without the result dict. Everything here is pure: no file, network, clock or
-environment is looked at, and importing it is cheap.
+Users call `create_trajectory_match_evaluator` and the other ``create_*`` functions; `compare` with
+a `MatchSpec` gives the same verdict without the result dict. An evaluator of your own is a
+subclass of `Evaluator`. Everything here is pure: nothing reads files, the network, the clock or the
+environment, and importing it is cheap.
 """
 
 from __future__ import annotations
 
+from ..model import EvaluationResult
 from .compare import Verdict, acompare, compare
+from .evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption, Resources
 from .match import (
     TrajectoryMatch,
     create_async_trajectory_match_evaluator,
@@ -22,10 +25,18 @@ from .match import (
     trajectory_unordered_match_async,
 )
 from .messages import to_messages
+from .options import InConfig
 from .spec import MatchSpec, make_spec
 
 __all__ = [
+    "EvaluationContext",
+    "EvaluationResult",
+    "Evaluator",
+    "InConfig",
     "MatchSpec",
+    "NotEvaluated",
+    "ReferenceOption",
+    "Resources",
     "TrajectoryMatch",
     "Verdict",
     "acompare",

@@ -33,7 +33,7 @@ _COMMON = frozenset({"name", "type", "where", "sample", "scope", "reference"})
 
 def evaluator_types() -> list[str]:
     """Return all types, sorted; of other packages those that they announce."""
-    return sorted({*_OWN_MODULES, *_checks(), *_announced()})
+    return sorted({*_OWN_MODULES, *_checks(), *announced_evaluators()})
 
 
 def evaluator_class(kind: str) -> type[Evaluator]:
@@ -43,7 +43,7 @@ def evaluator_class(kind: str) -> type[Evaluator]:
         KeyError: There is no such type.
         ConfigError: Several packages have the type, or the class cannot be had.
     """
-    announced = _announced().get(kind, ())
+    announced = announced_evaluators().get(kind, ())
     is_own = kind in _OWN_MODULES or kind in _checks()
     if len(announced) + is_own > 1:
         raise ConfigError(
@@ -101,7 +101,7 @@ def _classes_in(module: Any) -> dict[str, type[Evaluator]]:
 
 
 @cache
-def _announced() -> Mapping[str, tuple[EntryPoint, ...]]:
+def announced_evaluators() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Return the entry points of other packages, by type."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from oteval.config import load_tokens, parse_config
+from oteval.evaluators.registry import evaluator_types
 from oteval.reconstruct import CODES
+from scripts import make_evaluator_docs
 from scripts.make_cli_docs import page
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +20,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def test_the_page_of_commands_is_current() -> None:
     """docs/cli.md holds what --help says now; scripts/make_cli_docs.py writes it."""
     assert (ROOT / "docs" / "cli.md").read_text() == page()
+
+
+def test_the_tables_of_options_are_current() -> None:
+    """Each evaluator has a table of its options, as its class declares them."""
+    for path, text in make_evaluator_docs.pages().items():
+        assert path.read_text("utf-8") == text, f"{path}: run python -m scripts.make_evaluator_docs"
+    assert make_evaluator_docs.documented_types() == set(evaluator_types())
 
 
 def test_the_page_of_gaps_lists_every_code() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from ..config import DEFAULT_PATH, Config, load_config
+from ..evaluators.registry import load_all
 from ..pipeline import prepare
 from ..store import MEMORY, Store
 from ..text import counted, printable
-from .common import db_option, say
+from .common import db_option, say, warn
 
 __all__ = ["config"]
 
@@ -42,6 +43,11 @@ def check(path: str, db: str) -> int:
 
 @config.command()
 def schema() -> int:
-    """Print the JSON schema of oteval.yaml, for editors."""
+    """Print the JSON schema of oteval.yaml, for editors.
+
+    It has the evaluators of installed packages; one that cannot be loaded is named on stderr.
+    """
+    for problem in load_all()[1]:
+        warn(problem)
     click.echo(json.dumps(Config.model_json_schema(), indent=2))
     return 0

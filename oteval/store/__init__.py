@@ -44,7 +44,7 @@ import duckdb
 from ..errors import StoreLocked
 from .archive import Archive, ArchiveReader, ArchiveReport
 from .backup import CopyReport, copy_to, replace_by_copy
-from .connection import BUFFERS, FEW_BUFFERS, LOG, MEMORY, connect
+from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
 from .deletion import AuditEntry, AuditLog, DeletedRows, Deletion
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
@@ -180,7 +180,7 @@ class Store:
         """
         log = Path(f"{self.path}.wal")
         try:
-            if log.stat().st_size < LOG:
+            if log.stat().st_size < CHECKPOINT_SIZE:
                 return True
             self._connection.execute("CHECKPOINT store")
         except FileNotFoundError:
@@ -236,11 +236,11 @@ class Store:
         if self.path == MEMORY or self.is_served:
             yield
             return
-        self._connection.execute(f"SET memory_limit = '{FEW_BUFFERS}'")
+        self._connection.execute(f"SET memory_limit = '{LOADING_MEMORY_LIMIT}'")
         try:
             yield
         finally:
-            self._connection.execute(f"SET memory_limit = '{BUFFERS}'")
+            self._connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
 
     def set_memory_limit(self, limit: str) -> None:
         """Set DuckDB's memory limit, for instance to ``256MB``."""

@@ -15,10 +15,10 @@ from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from .migrations import applied, migrate
 
 __all__ = [
-    "BUFFERS",
-    "FEW_BUFFERS",
-    "LOG",
+    "CHECKPOINT_SIZE",
+    "LOADING_MEMORY_LIMIT",
     "MEMORY",
+    "MEMORY_LIMIT",
     "attach_new",
     "connect",
     "copy_files",
@@ -31,8 +31,8 @@ _Settings = dict[str, str | bool | int | float | list[str]]
 
 # DuckDB's memory limit for a database file, and the limit while rows are loaded. Without the lower
 # limit it would keep the loaded rows in memory, although few of them are read again soon.
-BUFFERS = "512MB"
-FEW_BUFFERS = "100MB"
+MEMORY_LIMIT = "512MB"
+LOADING_MEMORY_LIMIT = "100MB"
 
 # A checkpoint rewrites the last row group of each table, and trajectories are wide: at 3,000
 # spans/s a commit took up to 0.95 s with 16,384 rows, 0.52 s with 4,096 and 0.25 s with 2,048, and
@@ -42,12 +42,12 @@ _ROW_GROUPS = "ROW_GROUP_SIZE 2048"
 # DuckDB 1.5 and DuckDB 2 both read this format.
 _NEW_FILE = "STORAGE_VERSION 'v1.5.0'"
 # The size (bytes) of the write-ahead log from which on a checkpoint is made.
-LOG = 16 << 20
-_EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{LOG}B"}
+CHECKPOINT_SIZE = 16 << 20
+_EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{CHECKPOINT_SIZE}B"}
 # `Store.checkpoint` makes the checkpoints while others write, and a commit only makes one if those
 # keep failing. Small row groups stay as they are: merging them takes ten times as long as the rest
 # of a checkpoint, and inserts wait for it.
-_APART: _Settings = {"checkpoint_threshold": f"{16 * LOG}B", "max_vacuum_tasks": 0}
+_SEPARATE: _Settings = {"checkpoint_threshold": f"{16 * CHECKPOINT_SIZE}B", "max_vacuum_tasks": 0}
 _CONFIG: _Settings = {
     "preserve_insertion_order": False,
     "autoinstall_known_extensions": False,
@@ -82,8 +82,8 @@ def connect(
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
     # A database in memory needs memory for all of its rows, a file only for buffers.
-    limit = "4GB" if name == MEMORY else BUFFERS
-    config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _APART), "memory_limit": limit}
+    limit = "4GB" if name == MEMORY else MEMORY_LIMIT
+    config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _SEPARATE), "memory_limit": limit}
     if name != MEMORY:
         # By default this is in the working directory of the process.
         config["temp_directory"] = f"{Path(name).absolute()}.tmp"

@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.jsontext import dumps
@@ -15,17 +15,18 @@ from oteval.pipeline import refresh
 from oteval.reconstruct import CODES, explain, reconstruct
 from oteval.store import Store
 
-from .fuzzing import Spans, clean, forest, mutant, shuffled, together
+from .odd_spans import (
+    Spans,
+    clean,
+    examples,
+    few_or_many,
+    forest,
+    mutant,
+    shuffled,
+    together,
+)
 
 seeds = st.integers(0, 2**63)
-
-
-def fuzz(count: int) -> settings:
-    """Return settings for so many examples, the same in every run."""
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(
-        max_examples=count, deadline=None, derandomize=True, suppress_health_check=checks
-    )
 
 
 def check_whole(found: Spans) -> None:
@@ -121,30 +122,50 @@ def check_stored(found: Spans) -> None:
         assert replace(found_again, rev=1, history=None) == replace(direct, history=None)
 
 
-@fuzz(250)
-@given(seeds)
-def test_no_span_of_an_odd_forest_is_lost(seed: int):
-    """Spans of any dialects on any trees never raise, and each is told of once."""
-    check_whole(forest(seed))
+@examples(250)
+def test_no_span_of_an_odd_forest_is_lost(count: int):
+    """Spans of any dialects on any trees never raise, and each is accounted for once."""
+
+    @few_or_many(count)
+    @given(seeds)
+    def check(seed: int) -> None:
+        check_whole(forest(seed))
+
+    check()
 
 
-@fuzz(120)
-@given(seeds)
-def test_no_span_of_a_mutated_capture_is_lost(seed: int):
-    """Captures with mutated, cut, dropped and repeated spans never raise; each is told of once."""
-    check_whole(mutant(seed))
+@examples(120)
+def test_no_span_of_a_mutated_capture_is_lost(count: int):
+    """Captures with mutated, cut, dropped and repeated spans never raise or lose a span."""
+
+    @few_or_many(count)
+    @given(seeds)
+    def check(seed: int) -> None:
+        check_whole(mutant(seed))
+
+    check()
 
 
-@fuzz(120)
-@given(seeds)
-def test_the_order_of_arrival_does_not_matter(seed: int):
-    """Spans with ids of their own give equal trajectories in whatever order they come."""
-    check_order(forest(seed), seed)
-    check_order(mutant(seed), seed)
+@examples(120)
+def test_the_order_of_arrival_does_not_matter(count: int):
+    """Spans with distinct ids give equal trajectories in any order."""
+
+    @few_or_many(count)
+    @given(seeds)
+    def check(seed: int) -> None:
+        check_order(forest(seed), seed)
+        check_order(mutant(seed), seed)
+
+    check()
 
 
-@fuzz(6)
-@given(seeds)
-def test_a_store_keeps_odd_trajectories(seed: int):
+@examples(6)
+def test_a_store_keeps_odd_trajectories(count: int):
     """Trajectories of odd spans come out of a store as they were reconstructed without one."""
-    check_stored(together([make(seed + i) for i in range(12) for make in (forest, mutant)]))
+
+    @few_or_many(count)
+    @given(seeds)
+    def check(seed: int) -> None:
+        check_stored(together([make(seed + i) for i in range(12) for make in (forest, mutant)]))
+
+    check()

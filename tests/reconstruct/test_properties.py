@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval.jsontext import dumps
@@ -15,6 +15,7 @@ from oteval.reconstruct import CODES, reconstruct
 from oteval.reconstruct.readers.messages import EVENT_ROLES
 
 from .builders import agent, asks, brief, chat, gives, only, said, system, user
+from .odd_spans import examples, few_or_many
 
 KEYS = [
     *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.system", "gen_ai.agent.name"),
@@ -110,42 +111,49 @@ logs = st.builds(
     body=attribute,
     attributes=attributes,
 )
-hostile = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
 
 
-@hostile
-@given(st.lists(spans, max_size=8), st.lists(logs, max_size=3))
-def test_any_spans_give_trajectories(found_spans: list[Span], found_logs: list[LogRecord]):
+@examples(400)
+def test_any_spans_give_trajectories(count: int):
     """Hostile spans never raise; each trace is told of, by whole trajectories with known gaps."""
-    before = repr((found_spans, found_logs))
 
-    found = reconstruct(found_spans, found_logs)
+    @few_or_many(count)
+    @given(st.lists(spans, max_size=8), st.lists(logs, max_size=3))
+    def check(found_spans: list[Span], found_logs: list[LogRecord]) -> None:
+        before = repr((found_spans, found_logs))
 
-    roots = [t.root_span for t in found]
-    assert len(set(roots)) == len(roots)
-    assert {name for t in found for name in t.trace_ids} == {s.trace_id for s in found_spans}
-    for trajectory in found:
-        assert {gap.code for gap in trajectory.gaps} <= set(CODES)
-        assert 0 <= trajectory.new_from <= len(trajectory.messages)
-        assert trajectory.messages[trajectory.new_from :] == trajectory.own_messages
-        assert trajectory.start_ns <= trajectory.end_ns
-        assert trajectory.turn >= 1
-        assert trajectory.messages or trajectory.gaps
-        assert {m.trace_id for m in trajectory.messages} <= {"t1", "t2"}
-        json.loads(dumps(trajectory.as_dict()))
-    assert repr((found_spans, found_logs)) == before
+        found = reconstruct(found_spans, found_logs)
+
+        roots = [t.root_span for t in found]
+        assert len(set(roots)) == len(roots)
+        assert {name for t in found for name in t.trace_ids} == {s.trace_id for s in found_spans}
+        for trajectory in found:
+            assert {gap.code for gap in trajectory.gaps} <= set(CODES)
+            assert 0 <= trajectory.new_from <= len(trajectory.messages)
+            assert trajectory.messages[trajectory.new_from :] == trajectory.own_messages
+            assert trajectory.start_ns <= trajectory.end_ns
+            assert trajectory.turn >= 1
+            assert trajectory.messages or trajectory.gaps
+            assert {m.trace_id for m in trajectory.messages} <= {"t1", "t2"}
+            json.loads(dumps(trajectory.as_dict()))
+        assert repr((found_spans, found_logs)) == before
+
+    check()
 
 
-@hostile
-@given(st.lists(spans, max_size=8), st.randoms(use_true_random=False))
-def test_the_order_of_any_spans_does_not_matter(found: list[Span], chance: random.Random):
+@examples(400)
+def test_the_order_of_any_spans_does_not_matter(count: int):
     """Any spans in any order give equal trajectories, duplicates and equal times included."""
-    shuffled = list(found)
-    chance.shuffle(shuffled)
 
-    assert repr(reconstruct(shuffled)) == repr(reconstruct(found))
+    @few_or_many(count)
+    @given(st.lists(spans, max_size=8), st.randoms(use_true_random=False))
+    def check(found: list[Span], chance: random.Random) -> None:
+        shuffled = list(found)
+        chance.shuffle(shuffled)
+
+        assert repr(reconstruct(shuffled)) == repr(reconstruct(found))
+
+    check()
 
 
 def _conversation(turns: list[tuple[bool, list[int]]]) -> list[list[dict[str, Any]]]:

@@ -9,14 +9,43 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, settings
+
 from oteval.jsontext import dumps, restore
 from oteval.model import Event, LogRecord, Span
 
 from .builders import CAPTURES, capture
 
-__all__ = ["Spans", "clean", "forest", "mutant", "shuffled", "together"]
+__all__ = [
+    "Spans",
+    "clean",
+    "examples",
+    "few_or_many",
+    "forest",
+    "mutant",
+    "shuffled",
+    "together",
+]
 
 Spans = tuple[list[Span], list[LogRecord]]
+
+
+def examples(count: int) -> pytest.MarkDecorator:
+    """Return a mark that runs a test with a third of the examples, and as a slow one with all."""
+    few = pytest.param(count // 3, id="few")
+    return pytest.mark.parametrize(
+        "count", [few, pytest.param(count, id="many", marks=pytest.mark.slow)]
+    )
+
+
+def few_or_many(count: int) -> settings:
+    """Return Hypothesis settings for a number of examples, the same ones in every run."""
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    return settings(
+        max_examples=count, deadline=None, derandomize=True, suppress_health_check=checks
+    )
+
 
 _ODD: list[Any] = [
     *(None, True, False, 0, -1, 7, 2**63 - 1, -(2**63), 10**30, 0.5, -0.0, 1e308, 1e-9),

@@ -1,4 +1,4 @@
-"""Text for people: counts with their nouns, text that is safe to print, URLs without secrets."""
+"""Text from and for people: counts, durations, text that is safe to print, URLs without secrets."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def seconds(value: str | float) -> float:
-    """Return a duration in seconds: a number, or a text such as ``500ms``, ``5s``, ``2m``, ``1h``.
+    """Return a duration in seconds from a number, or from text such as ``500ms``, ``5s`` or ``2m``.
 
     Raises:
-        ValueError: The text is no duration.
+        ValueError: The text is not a duration.
     """
     text = str(value).strip()
     for unit, factor in _UNITS.items():
@@ -52,7 +52,7 @@ def seconds(value: str | float) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m") from None
+        raise ValueError(f"{value!r} is not a duration; write for instance 5s or 2m") from None
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -155,7 +155,7 @@ salt: x
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    timeout: soon\n",
-            "x.yaml:5: evaluators.0.timeout: 'soon' is no duration; write for instance 5s or 2m",
+            "x.yaml:5: evaluators.0.timeout: 'soon' is not a duration; write for instance 5s or 2m",
         ),
         (
             "evaluators:\n  - name: a\n    type: python\n    call: m:f\n    where:\n"

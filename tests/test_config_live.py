@@ -34,8 +34,8 @@ def test_durations_and_urls_may_be_short() -> None:
     ("line", "says"),
     [
         ("completion: {quit: 1s}", "oteval.yaml:3: unknown key 'quit'; did you mean 'quiet'?"),
-        ("completion: {quiet: soon}", "oteval.yaml:3: completion.quiet: 'soon' is no duration"),
-        ("completion: {quiet: -1}", "oteval.yaml:3: completion.quiet: -1 is no duration"),
+        ("completion: {quiet: soon}", "oteval.yaml:3: completion.quiet: 'soon' is not a duration"),
+        ("completion: {quiet: -1}", "oteval.yaml:3: completion.quiet: -1 is not a duration"),
         ("completion: {quiet: true}", "oteval.yaml:3: completion.quiet: write a duration"),
         ("budgets: {b: {}}", "oteval.yaml:3: no evaluator is called 'b'; did you mean 'a'?"),
         ("budgets: {a: {concurency: 1}}", "did you mean 'concurrency'?"),

@@ -32,7 +32,7 @@ def _duration(value: Any) -> float:
         raise ValueError("write a duration, for instance 5s or 2m")
     found = seconds(value)
     if not 0 <= found < float("inf"):
-        raise ValueError(f"{value!r} is no duration; write for instance 5s or 2m")
+        raise ValueError(f"{value!r} is not a duration; write for instance 5s or 2m")
     return found
 
 

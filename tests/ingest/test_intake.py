@@ -44,7 +44,7 @@ def test_deep_json_is_redacted(tmp_path: Path, depth: int, attributes: Mapping[s
     spool = Spool(tmp_path)
     intake = Intake(spool, Redactor([RedactionRule(pattern=r"\w+@example\.com")]), lambda *_: None)
 
-    intake.take("traces", "json", deep_request(depth), attributes).durable.result()
+    intake.accept("traces", "json", deep_request(depth), attributes).durable.result()
     spool.close()
 
     stored = b"".join(record.payload for record in LogReader(tmp_path).records())
@@ -61,7 +61,7 @@ def test_counting_parts_takes_linear_time(tmp_path: Path):
 
     start = time.process_time()
     with pytest.raises(RequestRefused):
-        intake.take("traces", "json", body)
+        intake.accept("traces", "json", body)
     spool.close()
 
     assert time.process_time() - start < 10

@@ -414,4 +414,4 @@ def test_nothing_waits_for_an_empty_request(running: _Running) -> None:
     """A request without spans is a success at once."""
     assert running.post(b"")[:2] == (200, b"")
     assert running.spooled() == []
-    assert isinstance(running.intake.take("traces", "protobuf", b"").durable, Future)
+    assert isinstance(running.intake.accept("traces", "protobuf", b"").durable, Future)

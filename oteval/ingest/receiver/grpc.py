@@ -19,7 +19,7 @@ from grpc import aio
 
 from ..spool import Kind, SpoolFull
 from .auth import Access
-from .intake import Intake, Taken
+from .intake import Accepted, Intake
 from .limits import MAX_BYTES, Upload, Uploads, decompressed_grpc, is_compressed, too_large
 from .responses import RequestRefused, status_protobuf, success_body, too_busy
 
@@ -169,10 +169,10 @@ class GrpcReceiver:
         outcome, valid, rejected = "ok", 0, 0
         try:
             token = self._access.admit_sender(authorization, _host(context.peer()))
-            taken = await self._take(kind, context, token.attributes)
-            if taken is None:
+            accepted = await self._accept(kind, context, token.attributes)
+            if accepted is None:
                 return b""
-            valid, rejected, text = taken.contents
+            valid, rejected, text = accepted.contents
             return success_body(kind, "protobuf", rejected, text)
         except RequestRefused as refused:
             outcome = refused.kind
@@ -189,9 +189,9 @@ class GrpcReceiver:
         finally:
             self._intake.observe(kind, outcome, valid, rejected, time.perf_counter() - start)
 
-    async def _take(
+    async def _accept(
         self, kind: str, context: aio.ServicerContext[Any, Any], attributes: Mapping[str, str]
-    ) -> Taken | None:
+    ) -> Accepted | None:
         upload: Upload | None = None
         try:
             async with self._uploads.receive() as upload:
@@ -203,25 +203,25 @@ class GrpcReceiver:
                 return None
             name: Kind = "logs" if kind == "logs" else "traces"
             if len(message) <= _SMALL and not is_compressed(message):
-                taken = self._intake.take(name, "protobuf", message, attributes)
+                accepted = self._intake.accept(name, "protobuf", message, attributes)
             else:
-                taken = await self._loop.run_in_executor(
+                accepted = await self._loop.run_in_executor(
                     self._pool, self._large, name, message, attributes
                 )
             try:
-                await asyncio.wrap_future(taken.durable)
+                await asyncio.wrap_future(accepted.durable)
             except SpoolFull as error:
                 raise too_busy(str(error), "disk") from None
-            return taken
+            return accepted
         finally:
             if upload is not None:
                 self._uploads.done(upload)
 
-    def _large(self, kind: Kind, message: bytes, attributes: Mapping[str, str]) -> Taken:
+    def _large(self, kind: Kind, message: bytes, attributes: Mapping[str, str]) -> Accepted:
         plain = decompressed_grpc(message, self._limit)
         if len(plain) > self._limit:
             raise too_large(self._limit)
-        return self._intake.take(kind, "protobuf", plain, attributes)
+        return self._intake.accept(kind, "protobuf", plain, attributes)
 
 
 class _Handler(grpc.GenericRpcHandler):

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from ..spool import Encoding, Kind, SpoolFull
 from .auth import Access
-from .intake import Intake, Taken
+from .intake import Accepted, Intake
 from .limits import MAX_BYTES, Upload, Uploads, decompressed, too_large
 from .responses import RequestRefused, status_json, status_protobuf, success_body, too_busy
 
@@ -80,10 +80,10 @@ class HttpReceiver:
                     request.headers.get("authorization"), _peer(request)
                 )
                 encoding = _encoding(request)
-                taken = await self._take(kind, encoding, request, token.attributes)
-                if taken is None:
+                accepted = await self._accept(kind, encoding, request, token.attributes)
+                if accepted is None:
                     return _success(kind, encoding)
-                valid, rejected, message = taken.contents
+                valid, rejected, message = accepted.contents
                 return _success(kind, encoding, rejected, message)
             except RequestRefused as refused:
                 outcome = refused.kind
@@ -96,9 +96,9 @@ class HttpReceiver:
 
         return endpoint
 
-    async def _take(
+    async def _accept(
         self, kind: str, encoding: Encoding, request: Request, attributes: Mapping[str, str]
-    ) -> Taken | None:
+    ) -> Accepted | None:
         try:
             size = _declared(request, self._limit)
         except RequestRefused:
@@ -114,20 +114,20 @@ class HttpReceiver:
                 return None
             compression = request.headers.get("content-encoding", "")
 
-            def take() -> Taken:
+            def accept() -> Accepted:
                 plain = decompressed(body, compression, self._limit)
                 name: Kind = "logs" if kind == "logs" else "traces"
-                return self._intake.take(name, encoding, plain, attributes)
+                return self._intake.accept(name, encoding, plain, attributes)
 
             if len(body) <= _SMALL and not compression:
-                taken = take()
+                accepted = accept()
             else:
-                taken = await asyncio.get_running_loop().run_in_executor(None, take)
+                accepted = await asyncio.get_running_loop().run_in_executor(None, accept)
             try:
-                await asyncio.wrap_future(taken.durable)
+                await asyncio.wrap_future(accepted.durable)
             except SpoolFull as error:
                 raise too_busy(str(error), "disk") from None
-            return taken
+            return accepted
         finally:
             if upload is not None:
                 self._uploads.done(upload)

@@ -1,6 +1,6 @@
 """The way of a request from its body to the spool, shared by HTTP and gRPC.
 
-`Intake.take` runs the steps in order: count its parts, parse it, check every span, set the
+`Intake.accept` runs the steps in order: count its parts, parse it, check every span, set the
 resource attributes of the sender's token, redact it, and append it to the spool. Nothing is
 decoded into spans here; the spool holds the request as it came, unless it had to be changed.
 """
@@ -24,7 +24,7 @@ from .limits import MAX_RECORDS, check_part_count, too_many
 from .redaction import Redactor, json_bytes
 from .responses import RequestRefused, too_busy
 
-__all__ = ["Contents", "Intake", "Observer", "Taken"]
+__all__ = ["Accepted", "Contents", "Intake", "Observer"]
 
 _NO_ATTRIBUTES: Mapping[str, str] = {}
 _NO_TRACE = bytes(16)
@@ -51,7 +51,7 @@ class Contents(NamedTuple):
     message: str = ""
 
 
-class Taken(NamedTuple):
+class Accepted(NamedTuple):
     """A request that was accepted.
 
     Attributes:
@@ -88,13 +88,13 @@ class Intake:
         if reason := self._spool.full(size):
             raise too_busy(reason)
 
-    def take(
+    def accept(
         self,
         kind: Kind,
         encoding: Encoding,
         body: bytes,
         attributes: Mapping[str, str] = _NO_ATTRIBUTES,
-    ) -> Taken:
+    ) -> Accepted:
         """Check and redact a request, and append it to the spool.
 
         Args:
@@ -120,12 +120,12 @@ class Intake:
         if not contents.valid:
             done: Future[None] = Future()
             done.set_result(None)
-            return Taken(contents, done)
+            return Accepted(contents, done)
         try:
             durable = self._spool.append(Record(kind, encoding, time.time_ns(), body))
         except SpoolFull as error:
             raise too_busy(str(error)) from None
-        return Taken(contents, durable)
+        return Accepted(contents, durable)
 
 
 def _parsed(kind: Kind, encoding: Encoding, body: bytes) -> Any:

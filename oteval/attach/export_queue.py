@@ -283,8 +283,7 @@ class ExportQueue:
 
     def _count_sent(self, batch: Sequence[QueueEntry], result: ExportResult) -> None:
         spans = sum(entry.spans for entry in batch)
-        request = batch[0].request
-        rejected, reason = result.rejected(request.kind, request.encoding)
+        rejected, reason = result.rejected(batch[0].request.kind)
         self.sent += max(0, spans - rejected)
         if rejected:
             if not self.rejected:

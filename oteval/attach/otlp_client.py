@@ -60,13 +60,15 @@ class ExportResult(NamedTuple):
         status: The HTTP status; 0 if the endpoint could not be reached.
         reason: The status in words, or why the endpoint could not be reached.
         retry_after: Seconds that the endpoint asks to wait; 0 if it does not.
-        body: The response body, in the encoding of the request.
+        body: The response body.
+        encoding: The encoding of the body, ``protobuf`` or ``json``.
     """
 
     status: int
     reason: str = ""
     retry_after: float = 0.0
     body: bytes = b""
+    encoding: str = "protobuf"
 
     @property
     def is_accepted(self) -> bool:
@@ -83,12 +85,11 @@ class ExportResult(NamedTuple):
         """Whether the endpoint failed, because of its state or because of this request."""
         return self.status == _INTERNAL_ERROR
 
-    def rejected(self, signal: str, encoding: str = "protobuf") -> tuple[int, str]:
+    def rejected(self, signal: str) -> tuple[int, str]:
         """Return how many items an accepted request lost by OTLP's ``partial_success``, and why.
 
         Args:
             signal: ``traces``, ``logs`` or ``metrics``.
-            encoding: ``protobuf`` or ``json``.
 
         Returns:
             The number of spans, log records or data points, and the endpoint's message. A body
@@ -96,7 +97,7 @@ class ExportResult(NamedTuple):
         """
         response = _RESPONSES[signal]()
         try:
-            if encoding == "json":
+            if self.encoding == "json":
                 json_format.Parse(self.body or b"{}", response, ignore_unknown_fields=True)
             else:
                 response.ParseFromString(self.body)
@@ -193,7 +194,7 @@ class HttpClient:
         if result.status == 0 and is_reused:
             # The endpoint may just have closed the idle connection.
             result = self._request(signal, body, headers)
-        return result
+        return result._replace(encoding=encoding)
 
     def close(self) -> None:
         """Close the connection."""

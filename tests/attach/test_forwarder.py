@@ -343,7 +343,7 @@ def test_rejected_spans_are_counted(
 def test_any_response_body_is_accepted(body: bytes, encoding: str) -> None:
     """A body that is not a partial success rejects nothing and raises nothing."""
     for kind in ("traces", "logs", "metrics"):
-        assert ExportResult(200, body=body).rejected(kind, encoding)[0] >= 0
+        assert ExportResult(200, body=body, encoding=encoding).rejected(kind)[0] >= 0
 
 
 def test_refused_requests_are_resent_on_demand(bench: Bench, downstream: Downstream) -> None:

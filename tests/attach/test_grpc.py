@@ -19,7 +19,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from oteval.attach import Forwarder
 from oteval.attach.grpc_client import GrpcClient
@@ -38,11 +41,13 @@ class Collector:
         url: Its URL.
         requests: The method, metadata and body of each accepted request.
         answers: The codes of the next responses, each with the delay it asks for (s).
+        response: The body of each accepted request's response.
     """
 
     url: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     answers: list[tuple[grpc.StatusCode, float | None]] = field(default_factory=list)
+    response: bytes = b""
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -58,7 +63,7 @@ class _Handler(grpc.GenericRpcHandler):
                 context.abort(code, "as told")
             known = {key: str(value) for key, value in context.invocation_metadata()}
             self.state.requests.append((details.method, known, body))
-            return b""
+            return self.state.response
 
         return grpc.unary_unary_rpc_method_handler(take)
 
@@ -154,6 +159,21 @@ def test_json_becomes_protobuf(collector: Collector) -> None:
     record = ExportLogsServiceRequest.FromString(collector.requests[1][2])
     assert record.resource_logs[0].scope_logs[0].log_records[0].trace_id.hex() == trace(7)
     assert bad.is_refused
+
+
+@pytest.mark.parametrize("encoding", ["protobuf", "json"])
+def test_a_partial_success_is_read(collector: Collector, encoding: str) -> None:
+    """The response is protobuf, even to a request that was JSON."""
+    response = ExportTraceServiceResponse()
+    response.partial_success.rejected_spans = 2
+    response.partial_success.error_message = "too old"
+    collector.response = response.SerializeToString()
+    client = GrpcClient(collector.url)
+
+    result = client.export("traces", b"{}" if encoding == "json" else request((1, 1)), encoding)
+    client.close()
+
+    assert result.rejected("traces") == (2, "too old")
 
 
 @pytest.mark.parametrize(

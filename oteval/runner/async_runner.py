@@ -72,7 +72,7 @@ class AsyncRunner(Generic[Key, Value]):
                 if isinstance(step, PauseStep):
                     await asyncio.sleep(step.seconds)
                 elif isinstance(step, ReserveStep):
-                    result = await _in_thread(partial(step.budget.reserve, step.expected_cost))
+                    result = await _reserve(step.budget, step.expected_cost)
                 else:
                     result = await self._call(job)
 
@@ -88,6 +88,21 @@ class AsyncRunner(Generic[Key, Value]):
         if returned.error is None and inspect.isawaitable(returned.value):
             return await _finished(returned.value, timeout)
         return returned
+
+
+async def _reserve(budget: DailyBudget, expected_cost: float) -> str:
+    """Return `DailyBudget.reserve`'s result. It may block, so that it runs on a thread."""
+    reserving = _in_thread(partial(budget.reserve, expected_cost))
+
+    def give_back(done: asyncio.Future[str]) -> None:
+        if done.result() == "":
+            budget.settle(None, expected_cost)
+
+    try:
+        return await asyncio.shield(reserving)
+    except asyncio.CancelledError:
+        reserving.add_done_callback(give_back)
+        raise
 
 
 async def run_all(jobs: Iterable[Callable[[], Awaitable[None]]], concurrency: int) -> None:

@@ -184,6 +184,30 @@ async def test_a_cancelled_job_gives_its_reservation_back():
     assert (await runner.run(partial(_async_double, 0), "next")).status == "ok"
 
 
+async def test_a_job_cancelled_before_its_reservation_gives_it_back():
+    """The call that waits for the first cost is cancelled; a later one need not wait for it."""
+    budget = DailyBudget(1.0, lambda _day: (0.0, 0.0))
+    budget.start_day(0)
+    waiting = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    reserve = budget.reserve
+
+    def report(expected_cost: float = 0.0) -> str:
+        loop.call_soon_threadsafe(waiting.set)
+        return reserve(expected_cost)
+
+    assert reserve() == ""  # a first call, whose cost is not known yet
+    budget.reserve = report  # type: ignore[method-assign]
+    runner = AsyncRunner[str, float](budget=budget, cost_of=lambda cost: cost)
+    task = asyncio.create_task(runner.run(partial(_async_double, 0), "cancelled"))
+    await waiting.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    budget.settle(None)
+
+    assert (await runner.run(partial(_async_double, 0), "next")).status == "ok"
+
+
 async def test_jobs_are_taken_as_workers_get_free():
     """No more jobs run at once than allowed, and no more are taken from the iterator."""
     taken = running = most = 0

@@ -18,7 +18,7 @@ from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
 from .run_detection import runs_of
-from .runs import Run
+from .runs import TracedRun
 from .span_reader import attach_logs
 from .tree import order
 from .unread_spans import is_infrastructure
@@ -48,7 +48,7 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
         without messages, whose gaps say why; a trace of nothing but requests and database calls
         gives none.
     """
-    runs = without_duplicates(_runs(_Traces(spans, logs)))
+    runs = without_duplicates(_runs(_TracesById(spans, logs)))
     return trajectories_of(with_lone_tools(runs))
 
 
@@ -60,7 +60,7 @@ def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()
         spans: Its spans, and those of the traces that belong together with it.
         logs: The log records of those traces.
     """
-    traces = _Traces(spans, logs)
+    traces = _TracesById(spans, logs)
     return account_for(
         trace_id,
         traces.spans.get(trace_id, []),
@@ -69,7 +69,7 @@ def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()
     )
 
 
-class _Traces:
+class _TracesById:
     """Spans and log records by trace, the records by span in order of time."""
 
     def __init__(self, spans: Iterable[Span], logs: Iterable[LogRecord]) -> None:
@@ -87,8 +87,8 @@ class _Traces:
         return self._logs.get(trace_id, {})
 
 
-def _runs(traces: _Traces) -> list[Run]:
-    runs: list[Run] = []
+def _runs(traces: _TracesById) -> list[TracedRun]:
+    runs: list[TracedRun] = []
     for trace_id, members in traces.spans.items():
         logs = traces.logs_of(trace_id)
         if not is_infrastructure(members, logs):

@@ -26,28 +26,28 @@ from .detached_tools import lone_keys
 from .duplicates import call_keys
 from .gaps import gap, with_one_missing_parent
 from .message_thread import Entry, Thread, answered, chain_of, spoken, with_dropped_calls
-from .runs import Run, children_of, steps_of
+from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 from .tree import order
 
 __all__ = ["trajectories_of"]
 
 
-def trajectories_of(runs: Sequence[Run]) -> list[Trajectory]:
+def trajectories_of(runs: Sequence[TracedRun]) -> list[Trajectory]:
     """Return the trajectories of some runs, in order of start.
 
     Args:
         runs: All runs of the traces that belong together; traces that share a conversation with
             others are only whole when those are among them.
     """
-    stitcher = _Stitcher()
+    stitcher = _ConversationStitcher()
     for run in sorted(runs, key=lambda run: (*order(run.root.span), run.root.span.trace_id)):
         stitcher.take(run)
     children = children_of(runs)
     return [_finished(builder, stitcher.by_run, children) for builder in stitcher.builders]
 
 
-class _Stitcher:
+class _ConversationStitcher:
     """Takes runs in order of start and hangs each on what it continues."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Stitcher:
         self.last: dict[tuple[str, str], TrajectoryBuilder] = {}
         self.by_chain: dict[tuple[str, str, str], TrajectoryBuilder] = {}
 
-    def take(self, run: Run) -> None:
+    def take(self, run: TracedRun) -> None:
         # One after another: all at once, they would take as much memory as all that was sent.
         inputs = (
             spoken(call.input, call.span.start_ns, by_ids=call.calls_by_id)
@@ -81,7 +81,7 @@ class _Stitcher:
         fill(builder, run, itertools.chain(begun, inputs))
         self._register(builder)
 
-    def _predecessor(self, run: Run, chain: str) -> TrajectoryBuilder | None:
+    def _predecessor(self, run: TracedRun, chain: str) -> TrajectoryBuilder | None:
         """Return the run that another may go on from, by what its first input begins with."""
         service, conversation = run.root.span.service, run.conversation_id
         found = self.by_chain.get((service, conversation, chain)) if chain else None
@@ -101,7 +101,9 @@ class _Stitcher:
             self.by_chain[(service, conversation, builder.chain)] = builder
 
 
-def _begin(run: Run, before: TrajectoryBuilder | None, first: Sequence[Entry]) -> TrajectoryBuilder:
+def _begin(
+    run: TracedRun, before: TrajectoryBuilder | None, first: Sequence[Entry]
+) -> TrajectoryBuilder:
     """Return a new trajectory, on the thread of the run that it goes on from."""
     gaps: list[Gap] = []
     if before is not None:
@@ -121,13 +123,13 @@ def _begin(run: Run, before: TrajectoryBuilder | None, first: Sequence[Entry]) -
     return TrajectoryBuilder([run], Thread(), known=known_before(run, first), gaps=gaps)
 
 
-def _is_before(run: Run, thread: Thread) -> bool:
+def _is_before(run: TracedRun, thread: Thread) -> bool:
     """Return whether a run asked its model before the thread's last message was there."""
     asked = min((call.span.start_ns for call in run.model_calls), default=run.root.span.start_ns)
     return asked < thread.entries[-1].time_ns if thread.entries else False
 
 
-def _only_brings_results(before: TrajectoryBuilder, run: Run, first: Sequence[Entry]) -> bool:
+def _only_brings_results(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
     """Return whether a run below no agent only brings results back to the run before it."""
     if run.agent is not None or before.root.agent is not None or not run.model_calls:
         return False
@@ -140,7 +142,7 @@ def _only_brings_results(before: TrajectoryBuilder, run: Run, first: Sequence[En
 def _finished(
     builder: TrajectoryBuilder,
     by_run: Mapping[int, TrajectoryBuilder],
-    children: Mapping[int, Sequence[Run]],
+    children: Mapping[int, Sequence[TracedRun]],
 ) -> Trajectory:
     """Return the trajectory that a builder came to.
 
@@ -184,17 +186,17 @@ def _finished(
     return builder.trajectory
 
 
-def _trace_ids(runs: Sequence[Run]) -> tuple[str, ...]:
+def _trace_ids(runs: Sequence[TracedRun]) -> tuple[str, ...]:
     found = [run.root.span.trace_id for run in runs]
     again = sorted(trace_id for run in runs for trace_id in run.duplicate_traces)
     return tuple(dict.fromkeys([*found, *again]))
 
 
-def _id(run: Run) -> str:
+def _id(run: TracedRun) -> str:
     return trajectory_id(run.root.span.trace_id, run.root.span.span_id)
 
 
-def _call_keys(runs: Sequence[Run]) -> tuple[int, ...]:
+def _call_keys(runs: Sequence[TracedRun]) -> tuple[int, ...]:
     calls = (call for run in runs for call in run.model_calls)
     keys = dict.fromkeys(key for call in calls for key in call_keys(call))
     keys.update(dict.fromkeys(lone_keys(runs)))
@@ -206,7 +208,7 @@ def _int64(key: str) -> int:
     return int.from_bytes(digest, signed=True)
 
 
-def _tools(runs: Sequence[Run]) -> tuple[Mapping[str, Any], ...]:
+def _tools(runs: Sequence[TracedRun]) -> tuple[Mapping[str, Any], ...]:
     offered = [call.tools for run in runs for call in run.model_calls]
     known = [run.agent.tools for run in runs if run.agent]
     return max([*offered, *known], key=len, default=())
@@ -222,7 +224,7 @@ def _short_attributes(span: Span) -> dict[str, Any]:
     }
 
 
-def _parent_call_id(parent: TrajectoryBuilder, run: Run) -> str:
+def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
     tool = run.parent_tool
     return "" if tool is None else parent.call_ids.get(tool.span.span_id, tool.call_id)
 

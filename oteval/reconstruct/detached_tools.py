@@ -16,23 +16,23 @@ from typing import Any
 from ..jsontext import canonical
 from ..model import ToolCall
 from .operations import ToolRun
-from .runs import Run
+from .runs import TracedRun
 from .tree import order
 
 __all__ = ["lone_keys", "with_lone_tools"]
 
 
 @dataclass(eq=False, slots=True)
-class _Asked:
+class _RequestedCall:
     """A call that a model asked for, and whether a tool run of another trace is taken for it."""
 
     call: ToolCall
-    run: Run
+    run: TracedRun
     start_ns: int
     is_taken: bool = False
 
 
-def with_lone_tools(runs: list[Run]) -> list[Run]:
+def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
     """Return the runs with the tool runs of other traces moved to the runs that asked for them.
 
     Args:
@@ -45,14 +45,14 @@ def with_lone_tools(runs: list[Run]) -> list[Run]:
     agents = [run for run in runs if run.agent and not run.model_calls and run.parent is None]
     gone: set[int] = set()
     for run in sorted(lone, key=lambda run: order(run.root.span)):
-        caller = _caller(run, asked) or _holder(run, agents)
+        caller = _caller(run, asked) or _enclosing_agent(run, agents)
         if caller is not None:
             _move(run, caller)
             gone.add(id(run))
     return [run for run in runs if id(run) not in gone]
 
 
-def lone_keys(runs: Sequence[Run]) -> Iterator[str]:
+def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
     """Yield what a tool run in a trace of its own shares with the run that asked for it.
 
     Args:
@@ -74,7 +74,7 @@ def lone_keys(runs: Sequence[Run]) -> Iterator[str]:
         yield f"holds {runs[0].root.span.service}"
 
 
-def _is_in_trace(tool: ToolRun, run: Run) -> bool:
+def _is_in_trace(tool: ToolRun, run: TracedRun) -> bool:
     return tool.span.trace_id == run.root.span.trace_id
 
 
@@ -90,21 +90,21 @@ def _signature(name: str, arguments: Any) -> str:
     return f"called {name}\0{shown}"
 
 
-def _is_lone(run: Run) -> bool:
+def _is_lone(run: TracedRun) -> bool:
     """Return whether a run is a single tool run and nothing else."""
     nothing = not (run.agent or run.parent or run.model_calls or run.visits or run.has_children)
     return nothing and len(run.tool_runs) == 1 and run.tool_runs[0].span is run.root.span
 
 
-def _asked(runs: Sequence[Run]) -> dict[str, list[_Asked]]:
+def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
     """Return the calls that models asked for, by what a tool run shares with them."""
-    found: dict[str, list[_Asked]] = defaultdict(list)
+    found: dict[str, list[_RequestedCall]] = defaultdict(list)
     for run in runs:
         ran = {tool.name for tool in run.tool_runs}
         for model_call in run.model_calls:
             start_ns = model_call.span.start_ns
             for call in (call for message in model_call.output for call in message.tool_calls):
-                asked = _Asked(call, run, start_ns)
+                asked = _RequestedCall(call, run, start_ns)
                 if call.id:
                     found[f"ran {call.id}"].append(asked)
                 if call.name not in ran:
@@ -112,7 +112,7 @@ def _asked(runs: Sequence[Run]) -> dict[str, list[_Asked]]:
     return found
 
 
-def _caller(lone: Run, asked: Mapping[str, Sequence[_Asked]]) -> Run | None:
+def _caller(lone: TracedRun, asked: Mapping[str, Sequence[_RequestedCall]]) -> TracedRun | None:
     """Return the only run that can have asked for a lone tool run."""
     tool = lone.tool_runs[0]
     found = [
@@ -129,7 +129,7 @@ def _caller(lone: Run, asked: Mapping[str, Sequence[_Asked]]) -> Run | None:
     return found[0].run
 
 
-def _holder(lone: Run, agents: Sequence[Run]) -> Run | None:
+def _enclosing_agent(lone: TracedRun, agents: Sequence[TracedRun]) -> TracedRun | None:
     """Return the only agent without model calls that ran all the time that a tool did."""
     tool = lone.root.span
     found = [
@@ -141,13 +141,13 @@ def _holder(lone: Run, agents: Sequence[Run]) -> Run | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_of_one_process(one: Run, other: Run) -> bool:
+def _is_of_one_process(one: TracedRun, other: TracedRun) -> bool:
     """Return whether one process may have written two runs, in one conversation."""
     ids = {run.conversation_id for run in (one, other) if run.conversation_id}
     return len(ids) < 2 and one.root.span.resource == other.root.span.resource
 
 
-def _move(lone: Run, caller: Run) -> None:
+def _move(lone: TracedRun, caller: TracedRun) -> None:
     """Make a lone tool run one of its caller's."""
     caller.tool_runs = sorted([*caller.tool_runs, *lone.tool_runs], key=lambda t: order(t.span))
     caller.spans.extend(lone.spans)

@@ -19,7 +19,7 @@ from ..model import Gap, Message, Span
 from .gaps import gap
 from .message_thread import key_of
 from .operations import ModelCall, ToolRun
-from .runs import Run
+from .runs import TracedRun
 from .tree import order
 
 __all__ = ["call_keys", "fold_nested", "join_streams", "without_duplicates"]
@@ -51,7 +51,7 @@ def _tool_keys(run: ToolRun) -> Iterator[str]:
         yield f"said {run.name} {canonical(run.arguments)}"
 
 
-def fold_nested(run: Run) -> None:
+def fold_nested(run: TracedRun) -> None:
     """Count model calls inside another model call of a run once.
 
     They are attempts at it, or another instrumentation's account of it. Where one says what the
@@ -133,7 +133,7 @@ def _without_lost_side(call: ModelCall) -> tuple[Gap, ...]:
     return tuple(found for found in call.gaps if found.code != "content_not_captured")
 
 
-def join_streams(run: Run) -> None:
+def join_streams(run: TracedRun) -> None:
     """Make one call of each request without an answer and the instant span that holds the answer.
 
     Some emitters end a streamed call's span when the stream begins, and write the answer on a span
@@ -167,7 +167,7 @@ def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str
     return is_near and (not sent or sent == keys)
 
 
-def _change(run: Run, changes: _Changes) -> None:
+def _change(run: TracedRun, changes: _Changes) -> None:
     """Put calls in the place of others, or take them out, and their gaps with them."""
     lost: set[Gap] = set()
     kept: list[ModelCall] = []
@@ -183,7 +183,7 @@ def _change(run: Run, changes: _Changes) -> None:
         run.gaps = [found for found in run.gaps if found not in lost or found in still]
 
 
-def _note(run: Run, counts: dict[str, int]) -> None:
+def _note(run: TracedRun, counts: dict[str, int]) -> None:
     found = {scope: count for scope, count in sorted(counts.items()) if count}
     if found:
         names = ", ".join(scope or "an unnamed scope" for scope in found)
@@ -192,15 +192,15 @@ def _note(run: Run, counts: dict[str, int]) -> None:
 
 
 @dataclass(eq=False, slots=True)
-class _Member:
+class _Recording:
     """A call in the run that holds it, and the recording of it that is kept."""
 
-    run: Run
+    run: TracedRun
     call: ModelCall | ToolRun
-    same: _Member | None = None
+    same: _Recording | None = None
 
     @property
-    def kept(self) -> _Member:
+    def kept(self) -> _Recording:
         member = self
         while member.same is not None:
             member = member.same
@@ -212,14 +212,14 @@ class _Member:
         return (self.run.agent is None, span.start_ns - span.end_ns, order(span))
 
 
-def without_duplicates(runs: list[Run]) -> list[Run]:
+def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
     """Return the runs with each call in one of them; those with nothing left are taken out.
 
     Args:
         runs: The runs of several traces; they are changed.
     """
-    calls = [_Member(run, call) for run in runs for call in run.model_calls]
-    tools = [_Member(run, tool) for run in runs for tool in run.tool_runs]
+    calls = [_Recording(run, call) for run in runs for call in run.model_calls]
+    tools = [_Recording(run, tool) for run in runs for tool in run.tool_runs]
     if len({member.call.span.scope for member in (*calls, *tools)}) < 2:
         return runs  # nobody records the same call twice
     _find(calls, lambda call: call_keys(call) if isinstance(call, ModelCall) else ())
@@ -231,10 +231,10 @@ def without_duplicates(runs: list[Run]) -> list[Run]:
 
 
 def _find(
-    members: Sequence[_Member], keys_of: Callable[[ModelCall | ToolRun], Iterable[str]]
+    members: Sequence[_Recording], keys_of: Callable[[ModelCall | ToolRun], Iterable[str]]
 ) -> None:
     """Link the recordings of the same call to the one that is kept."""
-    by_key: dict[str, list[_Member]] = defaultdict(list)
+    by_key: dict[str, list[_Recording]] = defaultdict(list)
     for member in members:
         for key in keys_of(member.call):
             by_key[f"{key} {member.call.span.service}"].append(member)
@@ -243,13 +243,13 @@ def _find(
             _link(group)
 
 
-def _find_silent(members: Sequence[_Member]) -> None:
+def _find_silent(members: Sequence[_Recording]) -> None:
     """Link each call that tells nothing but its model to the only call that it can be.
 
     Model clients write such spans by themselves, in traces of their own. A framework's span of the
     same call need not tell the provider's id.
     """
-    groups: dict[str, list[_Member]] = defaultdict(list)
+    groups: dict[str, list[_Recording]] = defaultdict(list)
     for member in members:
         span, call = member.call.span, member.call
         if isinstance(call, ModelCall) and call.model:
@@ -259,14 +259,14 @@ def _find_silent(members: Sequence[_Member]) -> None:
             _link_silent(group)
 
 
-def _is_silent(member: _Member) -> bool:
+def _is_silent(member: _Recording) -> bool:
     call = member.call
     return isinstance(call, ModelCall) and not call.input and not call.output
 
 
-def _link_silent(group: list[_Member]) -> None:
+def _link_silent(group: list[_Recording]) -> None:
     group.sort(key=lambda m: (m.call.span.start_ns, _is_silent(m), order(m.call.span)))
-    running: list[_Member] = []
+    running: list[_Recording] = []
     for member in group:
         span = member.call.span
         running = [other for other in running if other.call.span.end_ns >= span.start_ns]
@@ -278,7 +278,7 @@ def _link_silent(group: list[_Member]) -> None:
                 member.same = around[0].kept
 
 
-def _may_hold(outer: _Member, silent: _Member) -> bool:
+def _may_hold(outer: _Recording, silent: _Recording) -> bool:
     """Return whether a call may be a silent one: of an agent's run, one right beside it.
 
     Where a framework's span of a streamed call is not the current one, its client's is a sibling.
@@ -293,7 +293,7 @@ def _is_around(outer: Span, inner: Span) -> bool:
     return outer.end_ns >= inner.end_ns and outer.scope != inner.scope
 
 
-def _link(group: list[_Member]) -> None:
+def _link(group: list[_Recording]) -> None:
     group.sort(key=lambda m: (m.call.span.start_ns, -m.call.span.end_ns, order(m.call.span)))
     outer = group[0]
     for member in group[1:]:
@@ -301,12 +301,12 @@ def _link(group: list[_Member]) -> None:
         if span.end_ns > around.end_ns:
             outer = member
         elif span.scope != around.scope:
-            kept, double = sorted((member.kept, outer.kept), key=_Member.preference)
+            kept, double = sorted((member.kept, outer.kept), key=_Recording.preference)
             if kept is not double and _may_be_same(kept, double):
                 double.same = kept
 
 
-def _may_be_same(kept: _Member, double: _Member) -> bool:
+def _may_be_same(kept: _Recording, double: _Recording) -> bool:
     """Return whether one process may have recorded both; an agent's run is told in one trace."""
     one, other = kept.call.span, double.call.span
     if one.trace_id == other.trace_id:
@@ -314,13 +314,13 @@ def _may_be_same(kept: _Member, double: _Member) -> bool:
     return double.run.agent is None and one.resource == other.resource
 
 
-def _take_out_calls(doubles: Sequence[_Member]) -> dict[int, Run]:
+def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
     """Take out what is recorded twice, and return which run holds the calls of which."""
-    runs: dict[int, Run] = {}
-    holders: dict[int, Run] = {}
+    runs: dict[int, TracedRun] = {}
+    holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)
     counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    others: dict[int, tuple[_Member, list[ModelCall]]] = {}
+    others: dict[int, tuple[_Recording, list[ModelCall]]] = {}
     for member in doubles:
         kept, call = member.kept, member.call
         assert isinstance(call, ModelCall)
@@ -339,13 +339,13 @@ def _take_out_calls(doubles: Sequence[_Member]) -> dict[int, Run]:
     return holders
 
 
-def _keep_trace(run: Run, call: ModelCall) -> None:
+def _keep_trace(run: TracedRun, call: ModelCall) -> None:
     trace_id = call.span.trace_id
     if trace_id != run.root.span.trace_id:
         run.duplicate_traces[trace_id] = None
 
 
-def _take_out_tools(doubles: Sequence[_Member], runs: Sequence[Run]) -> None:
+def _take_out_tools(doubles: Sequence[_Recording], runs: Sequence[TracedRun]) -> None:
     if not doubles:
         return
     kept_for = {id(member.call): member.kept.call for member in doubles}
@@ -356,7 +356,7 @@ def _take_out_tools(doubles: Sequence[_Member], runs: Sequence[Run]) -> None:
             run.parent_tool = kept
 
 
-def _without_emptied(runs: list[Run], holders: dict[int, Run]) -> list[Run]:
+def _without_emptied(runs: list[TracedRun], holders: dict[int, TracedRun]) -> list[TracedRun]:
     gone = {
         id(run): holders[id(run)]
         for run in runs

@@ -13,7 +13,7 @@ from .detached_tools import with_lone_tools
 from .duplicates import without_duplicates
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun
-from .runs import Run
+from .runs import TracedRun
 from .span_reader import read_span
 from .tree import Node, build
 from .unread_spans import infrastructure_of
@@ -112,7 +112,7 @@ def account_for(
     trace_id: str,
     spans: Sequence[Span],
     logs: Mapping[str, Sequence[LogRecord]],
-    runs: list[Run],
+    runs: list[TracedRun],
 ) -> Explanation:
     """Return what became of each span of a trace.
 
@@ -124,7 +124,7 @@ def account_for(
     """
     kept = with_lone_tools(without_duplicates(runs))
     trajectories = [t for t in trajectories_of(kept) if trace_id in t.trace_ids]
-    book = _Book(trace_id, kept, trajectories)
+    book = _SpanIndex(trace_id, kept, trajectories)
     accounts = []
     for root in build(spans):
         depths = {id(root): 0}
@@ -140,10 +140,12 @@ def account_for(
     return Explanation(trace_id, tuple(accounts), count, tuple(trajectories), hints)
 
 
-class _Book:
+class _SpanIndex:
     """Where each span of a trace came to."""
 
-    def __init__(self, trace_id: str, runs: Sequence[Run], found: Sequence[Trajectory]) -> None:
+    def __init__(
+        self, trace_id: str, runs: Sequence[TracedRun], found: Sequence[Trajectory]
+    ) -> None:
         self.trace_id = trace_id
         self.used: set[str] = set()
         for run in runs:

@@ -23,7 +23,7 @@ from ..model import Gap, LogRecord, Span
 from .duplicates import fold_nested, join_streams
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .runs import Run, Visit
+from .runs import TracedRun, Visit
 from .span_reader import read_span
 from .tree import Node, build, order
 from .unread_spans import foreign_marks
@@ -44,7 +44,7 @@ class _Tool:
 
     node: Node
     operation: ToolRun
-    inner: Run | None = None
+    inner: TracedRun | None = None
     runs: list[ToolRun] = field(default_factory=list)
 
 
@@ -58,13 +58,13 @@ class _Place(NamedTuple):
         node: The outermost node of its graph, or "".
     """
 
-    run: Run
+    run: TracedRun
     tool: _Tool | None = None
     call: ModelCall | None = None
     node: str = ""
 
 
-def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
+def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[TracedRun]:
     """Return the agent runs of one trace, in order of start; there is at least one.
 
     Args:
@@ -82,7 +82,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
     return runs
 
 
-def _without_empty(found: list[Run]) -> list[Run]:
+def _without_empty(found: list[TracedRun]) -> list[TracedRun]:
     """Return the runs without the trees that tell nothing; of only such, one stands for all."""
     first = next((run for run in found if not run.is_empty), found[0])
     kept = []
@@ -97,8 +97,8 @@ def _without_empty(found: list[Run]) -> list[Run]:
     return kept
 
 
-def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[Run]:
-    top = Run(root)
+def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[TracedRun]:
+    top = TracedRun(root)
     found = [top]
     places: dict[int, _Place] = {}
     for node in root.walk():
@@ -122,7 +122,7 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[R
     return without_wrappers(found)
 
 
-def _conversation_of(run: Run) -> str:
+def _conversation_of(run: TracedRun) -> str:
     """Return the conversation's id; some emitters put the id of an answer there."""
     answers = {str(span.attributes.get("gen_ai.response.id")) for span in run.spans}
     for span in (run.root.span, *run.spans):
@@ -132,7 +132,7 @@ def _conversation_of(run: Run) -> str:
     return run.parent.conversation_id if run.parent else ""
 
 
-def _place(node: Node, operation: Operation, above: _Place, found: list[Run]) -> _Place:
+def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRun]) -> _Place:
     """File a operation with its run, and return the place of what is below it."""
     if isinstance(operation, ToolRun):
         return _place_tool(node, operation, above)
@@ -162,7 +162,7 @@ def _place_tool(node: Node, operation: ToolRun, above: _Place) -> _Place:
     return _Place(above.run, _Tool(node, operation), node=above.node)
 
 
-def _place_call(operation: ModelCall, above: _Place, found: list[Run]) -> _Place:
+def _place_call(operation: ModelCall, above: _Place, found: list[TracedRun]) -> _Place:
     run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
     run.model_calls.append(operation)
     run.gaps.extend(operation.gaps)
@@ -179,15 +179,15 @@ def _visit(operation: AgentRun | Wrapper, above: _Place) -> _Place:
     return above if above.node else above._replace(node=operation.node)
 
 
-def _start(node: Node, above: _Place, found: list[Run]) -> Run:
+def _start(node: Node, above: _Place, found: list[TracedRun]) -> TracedRun:
     tool = above.tool.operation if above.tool else None
-    run = Run(node, parent=above.run, parent_tool=tool, node=above.node)
+    run = TracedRun(node, parent=above.run, parent_tool=tool, node=above.node)
     above.run.has_children = True
     found.append(run)
     return run
 
 
-def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
+def _inside_tool(above: _Place, tool: _Tool, found: list[TracedRun]) -> TracedRun:
     """Return the run of a tool that calls models itself."""
     if tool.inner is None:
         if tool.node is above.run.root:
@@ -202,7 +202,7 @@ def _inside_tool(above: _Place, tool: _Tool, found: list[Run]) -> Run:
     return tool.inner
 
 
-def _note_missing_models(run: Run) -> None:
+def _note_missing_models(run: TracedRun) -> None:
     if run.model_calls or (run.has_children and (run.visits or not run.tool_runs)):
         return
     span_id = run.root.span.span_id
@@ -215,7 +215,7 @@ def _note_missing_models(run: Run) -> None:
         run.gaps.append(gap("no_model_spans", span_id))
 
 
-def _marks(run: Run) -> list[str]:
+def _marks(run: TracedRun) -> list[str]:
     return sorted({mark for span in run.unread for mark in foreign_marks(span)})
 
 
@@ -234,7 +234,7 @@ def adopted(roots: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> l
     for orphan in orphans:
         holders = [agent for agent in agents if _holds(agent, orphan)]
         if len(holders) == 1:
-            _hang(orphan, holders[0])
+            _attach_orphan(orphan, holders[0])
             taken.add(id(orphan))
     return [root for root in roots if id(root) not in taken]
 
@@ -258,7 +258,7 @@ def _holds(agent: Node, orphan: Node) -> bool:
     return top is not orphan and one.start_ns <= other.start_ns and other.end_ns <= one.end_ns
 
 
-def _hang(orphan: Node, agent: Node) -> None:
+def _attach_orphan(orphan: Node, agent: Node) -> None:
     """Hang an orphan below an agent; of a stand-in for a missing span, what hung below it."""
     children = orphan.children if orphan.is_stand_in else [orphan]
     if orphan.is_stand_in:
@@ -269,18 +269,18 @@ def _hang(orphan: Node, agent: Node) -> None:
     agent.children.sort(key=lambda node: order(node.span))
 
 
-def without_wrappers(found: Sequence[Run]) -> list[Run]:
+def without_wrappers(found: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the runs with those that only hold others replaced by what they hold.
 
     Args:
         found: The runs of one tree, parents before children; they are changed.
     """
-    children: dict[int, list[Run]] = defaultdict(list)
+    children: dict[int, list[TracedRun]] = defaultdict(list)
     for run in found:
         if run.parent is not None:
             children[id(run.parent)].append(run)
     gone: set[int] = set()
-    kept: list[Run] = []
+    kept: list[TracedRun] = []
     gaps: list[Gap] = []
     for run in found:
         while run.parent is not None and id(run.parent) in gone:
@@ -296,7 +296,7 @@ def without_wrappers(found: Sequence[Run]) -> list[Run]:
     return kept
 
 
-def _hand_down(run: Run, held: Sequence[Run]) -> None:
+def _hand_down(run: TracedRun, held: Sequence[TracedRun]) -> None:
     """Give the one agent that a wrapper holds what only the wrapper knows of it."""
     if run.agent is None or len(held) != 1 or held[0].agent is None:
         return
@@ -310,7 +310,7 @@ def _hand_down(run: Run, held: Sequence[Run]) -> None:
     )
 
 
-def _adds_answer(run: Run, children: dict[int, list[Run]]) -> bool:
+def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
     """Return whether an agent answers what none of the runs below it has said.
 
     Where one of these has not got its answer, the agent's may be just that.
@@ -324,7 +324,7 @@ def _adds_answer(run: Run, children: dict[int, list[Run]]) -> bool:
         stack.extend(children[id(below)])
         if not below.is_wrapper and not _has_answer(below):
             return False
-        if any(told in answer or answer in told for told in map(_plain, _told(below)) if told):
+        if any(told in answer or answer in told for told in map(_plain, _texts_of(below)) if told):
             return False
     return True
 
@@ -334,12 +334,12 @@ def _answer(agent: AgentRun | None) -> str:
     return said[-1] if said else ""
 
 
-def _has_answer(run: Run) -> bool:
+def _has_answer(run: TracedRun) -> bool:
     last = run.model_calls[-1] if run.model_calls else None
     return bool(_answer(run.agent)) or (last is not None and last.whole and bool(last.output))
 
 
-def _told(run: Run) -> Iterator[str]:
+def _texts_of(run: TracedRun) -> Iterator[str]:
     """Yield what was said in a run: answers, arguments of calls, results."""
     yield _answer(run.agent)
     for call in run.model_calls:

@@ -15,7 +15,7 @@ from ..model import Gap, Span
 from .operations import AgentRun, ModelCall, ToolRun
 from .tree import Node, order
 
-__all__ = ["Run", "Visit", "children_of", "steps_of"]
+__all__ = ["TracedRun", "Visit", "children_of", "steps_of"]
 
 
 class Visit(NamedTuple):
@@ -31,7 +31,7 @@ class Visit(NamedTuple):
 
 
 @dataclass(eq=False)
-class Run:
+class TracedRun:
     """The spans of one agent run, read.
 
     Attributes:
@@ -58,7 +58,7 @@ class Run:
 
     root: Node
     agent: AgentRun | None = None
-    parent: Run | None = None
+    parent: TracedRun | None = None
     parent_tool: ToolRun | None = None
     conversation_id: str = ""
     model_calls: list[ModelCall] = field(default_factory=list)
@@ -88,16 +88,18 @@ class Run:
 START = "__start__"
 
 
-def children_of(runs: Sequence[Run]) -> dict[int, list[Run]]:
+def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
     """Return the runs that were started in others, by the id of the one that started them."""
-    found: dict[int, list[Run]] = {}
+    found: dict[int, list[TracedRun]] = {}
     for run in runs:
         if run.parent is not None:
             found.setdefault(id(run.parent), []).append(run)
     return found
 
 
-def steps_of(run: Run, children: Mapping[int, Sequence[Run]]) -> tuple[tuple[str, ...], ...]:
+def steps_of(
+    run: TracedRun, children: Mapping[int, Sequence[TracedRun]]
+) -> tuple[tuple[str, ...], ...]:
     """Return the steps of one run: the nodes of its one turn, or nothing without any name.
 
     Args:
@@ -118,7 +120,7 @@ def steps_of(run: Run, children: Mapping[int, Sequence[Run]]) -> tuple[tuple[str
     return ((START, *nodes),) if own else (tuple(nodes),)
 
 
-def _inside(child: Run, parent: str) -> list[tuple[tuple[int, int, str], str]]:
+def _inside(child: TracedRun, parent: str) -> list[tuple[tuple[int, int, str], str]]:
     """Return the steps of a run as its parent shows them."""
     begin = order(child.root.span)
     if not child.visits:

@@ -28,7 +28,7 @@ _ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
 
 
 @dataclass(slots=True)
-class _Answered:
+class _CallState:
     """An assistant's call with what is known of its execution."""
 
     call: ToolCall
@@ -41,7 +41,7 @@ class _Exchange:
     """A message, and for an assistant's with calls, the results that follow it."""
 
     entry: Entry
-    answers: list[_Answered] = field(default_factory=list)
+    answers: list[_CallState] = field(default_factory=list)
     results: list[Entry] = field(default_factory=list)
 
 
@@ -85,7 +85,7 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
     return Completed(done, gaps[:count], [*unmatched, *gaps[count:]], settled)
 
 
-def _unfilled(answer: _Answered) -> Sequence[Gap]:
+def _unfilled(answer: _CallState) -> Sequence[Gap]:
     """Return the gaps of a tool's span that the messages do not fill."""
     if answer.run is None:
         return ()
@@ -101,14 +101,14 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
         if message.role == "tool" and found and found[-1].answers:
             found[-1].results.append(entry)
             continue
-        answers = [_Answered(call) for call in message.tool_calls]
+        answers = [_CallState(call) for call in message.tool_calls]
         found.append(_Exchange(entry, answers))
     return found
 
 
 def _pair_results(exchange: _Exchange) -> None:
     """Pair the results after a message with its calls: by id, and what is left by order."""
-    by_id: dict[str, deque[_Answered]] = defaultdict(deque)
+    by_id: dict[str, deque[_CallState]] = defaultdict(deque)
     for answer in exchange.answers:
         if answer.call.id:
             by_id[answer.call.id].append(answer)
@@ -124,7 +124,7 @@ def _pair_results(exchange: _Exchange) -> None:
         answer.result = entry
 
 
-def _match_runs(answers: Sequence[_Answered], runs: Sequence[ToolRun]) -> list[ToolRun]:
+def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each call its run, and return the runs that no call asked for."""
     left = list(runs)
     for run_key, call_key in (
@@ -173,12 +173,12 @@ def _call_name(call: ToolCall) -> str:
 
 def _take(
     runs: Sequence[ToolRun],
-    answers: Sequence[_Answered],
+    answers: Sequence[_CallState],
     run_key: Callable[[ToolRun], str],
     call_key: Callable[[ToolCall], str],
 ) -> list[ToolRun]:
     """Give each run to the first free call with the same key, and return the runs left over."""
-    waiting: dict[str, deque[_Answered]] = defaultdict(deque)
+    waiting: dict[str, deque[_CallState]] = defaultdict(deque)
     for answer in answers:
         if answer.run is None:
             waiting[call_key(answer.call)].append(answer)
@@ -205,7 +205,7 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
             gaps.extend(run.gaps)
         else:
             call = ToolCall(run.name, run.arguments, run.call_id)
-            exchange.answers.append(_Answered(call, run=run))
+            exchange.answers.append(_CallState(call, run=run))
     return gaps
 
 
@@ -240,7 +240,7 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
     return rendered
 
 
-def _call(answer: _Answered) -> ToolCall:
+def _call(answer: _CallState) -> ToolCall:
     call, run = answer.call, answer.run
     if run is None:
         return call
@@ -259,7 +259,7 @@ def _is_known(arguments: Any, run: ToolRun) -> bool:
     return run.arguments is None or (arguments is not None and arguments != {})
 
 
-def _result(entry: Entry, answer: _Answered) -> Entry:
+def _result(entry: Entry, answer: _CallState) -> Entry:
     message, run = entry.message, answer.run
     call_id = answer.call.id or message.tool_call_id
     if run is None:

@@ -17,7 +17,7 @@ from .gaps import gap
 from .message_thread import Entry, Overlap, Thread, answered, key_of, spoken, with_dropped_calls
 from .operations import AgentRun, ModelCall, ToolRun
 from .readers.message_forms import SYSTEM_ROLES
-from .runs import Run
+from .runs import TracedRun
 from .tool_results import complete, made_result
 
 __all__ = ["TrajectoryBuilder", "agent_name", "choose", "fill", "known_before"]
@@ -51,7 +51,7 @@ class TrajectoryBuilder:
         trajectory: What became of it.
     """
 
-    runs: list[Run]
+    runs: list[TracedRun]
     thread: Thread
     start: int = 0
     history: TrajectoryBuilder | None = None
@@ -73,7 +73,7 @@ class TrajectoryBuilder:
     trajectory: Trajectory | None = None
 
     @property
-    def root(self) -> Run:
+    def root(self) -> TracedRun:
         """The run that the trajectory is named for."""
         return self.runs[0]
 
@@ -97,12 +97,12 @@ class TrajectoryBuilder:
         return self.thread.entries[self.new_from :]
 
 
-def agent_name(run: Run) -> str:
+def agent_name(run: TracedRun) -> str:
     """Return the name of a run's agent, or ""."""
     return run.agent.name if run.agent else ""
 
 
-def known_before(run: Run, sent: Sequence[Entry]) -> int:
+def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     """Return how many messages of a run's first input were said before it."""
     if run.agent is not None and run.agent.transcript_new_from is not None:
         return run.agent.transcript_new_from
@@ -112,7 +112,7 @@ def known_before(run: Run, sent: Sequence[Entry]) -> int:
     return known
 
 
-def fill(builder: TrajectoryBuilder, run: Run, inputs: Iterable[Sequence[Entry]]) -> None:
+def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sequence[Entry]]) -> None:
     """Work a run into its trajectory.
 
     Args:
@@ -205,7 +205,7 @@ def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     builder.rewrites[place] = builder.choices = changed
 
 
-def _show_system(builder: TrajectoryBuilder, run: Run, call: ModelCall) -> None:
+def _show_system(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> None:
     """Show a system prompt once: at the beginning, and when another agent takes over."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
     texts = [message.content for message in prompts]
@@ -251,7 +251,7 @@ def _rewrite(
     builder.thread, builder.start, builder.history = thread.fork(length), 0, None
 
 
-def _add_inner(builder: TrajectoryBuilder, run: Run, call: ModelCall) -> None:
+def _add_inner(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> None:
     """Add the calls of tools that ran inside of a model call, which shows only its last answer.
 
     A model client that calls tools by itself writes one span around it all.
@@ -321,14 +321,14 @@ def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
         builder.thread.extend([Entry(unknown, "", time_ns, is_open=True, is_guess=is_guess)])
 
 
-def _use_agent(builder: TrajectoryBuilder, run: Run) -> None:
+def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
     """Work in what the agent's span holds."""
     agent = run.agent
     whole = bool(run.model_calls) and all(call.whole and call.input for call in run.model_calls)
     if agent is not None and agent.transcript and not whole:
         _use_transcript(builder, agent)
     elif agent is not None:
-        _use_said(builder, agent)
+        _use_input_and_output(builder, agent)
 
 
 def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
@@ -349,7 +349,7 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     thread.lay_over(told, found, builder.start)
 
 
-def _use_said(builder: TrajectoryBuilder, agent: AgentRun) -> None:
+def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take what the agent was asked and answered, where no model call shows it."""
     tail, span = builder.tail, agent.span
     if not any(entry.message.role == "user" for entry in tail):

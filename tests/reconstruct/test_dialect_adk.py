@@ -11,7 +11,7 @@ import pytest
 
 from oteval.model import LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.dialects.adk import retold
+from oteval.reconstruct.dialects.adk import with_original_turns
 from oteval.reconstruct.readers.gemini import from_contents
 
 from .builders import agent, asks, brief, capture, chat, codes, gives, only, said, span, texts, user
@@ -223,7 +223,7 @@ def test_retold_lines_become_what_they_retell(line: str, role: str, meant: Any, 
 )
 def test_what_cannot_be_told_exactly_stays_a_users_text(message: Any):
     """A message that only looks retold, or whose values cannot be parsed, is left as it is."""
-    assert retold([message]) == [message]
+    assert with_original_turns([message]) == [message]
 
 
 def test_retold_calls_of_one_turn_stay_one_message():

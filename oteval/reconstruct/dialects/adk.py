@@ -33,8 +33,8 @@ from ..readers.spans import (
     integer,
     model_failure,
     result_text,
-    revealed,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, parse_arguments
 from . import genai
@@ -101,17 +101,17 @@ def _call_llm(span: Span) -> ModelCall:
     response = _mapping(attributes.get(RESPONSE))
     config = _mapping(request.get("config"))
     sent = _system(config.get("system_instruction"), span)
-    sent += from_messages(retold(from_contents(_contents(attributes, request))), span)
+    sent += from_messages(with_original_turns(from_contents(_contents(attributes, request))), span)
     received = _received(_answer(attributes, response), span)
     if not span.is_error and response.get("error_code"):
         reason = str(response.get("error_message") or response["error_code"])
         gaps.append(gap("model_call_failed", span.span_id, reason=reason))
-    if not sent and not received and not _is_told(gaps):
+    if not sent and not received and not _is_explained(gaps):
         gaps.append(_no_content(span, (REQUEST, RESPONSE), OLD_SWITCH))
     return ModelCall(
         span,
-        input=revealed(sent, span, OLD_SWITCH, gaps),
-        output=revealed(received, span, OLD_SWITCH, gaps),
+        input=without_placeholders(sent, span, OLD_SWITCH, gaps),
+        output=without_placeholders(received, span, OLD_SWITCH, gaps),
         tools=tool_definitions(definitions(config)),
         model=str(response.get("model_version") or _model(span)),
         usage=usage(attributes, _CACHED),
@@ -156,7 +156,7 @@ def _model(span: Span) -> str:
     return str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or "")
 
 
-def _is_told(gaps: list[Gap]) -> bool:
+def _is_explained(gaps: list[Gap]) -> bool:
     """Return whether the gaps say already why there are no messages."""
     return any(found.code in ("redacted", "content_truncated") for found in gaps)
 
@@ -178,11 +178,11 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
         return _of_events(span, logs)
     call = genai.read_model_call(span, logs, SWITCH)
     content = genai.content_of(span, logs)
-    told = retold(parse(content.get(genai.INPUT)).value)
+    told = with_original_turns(parse(content.get(genai.INPUT)).value)
     if not told:
         return call
     sent = [*genai.read_system(content, span), *from_messages(told, span)]
-    return replace(call, input=revealed(sent, span, SWITCH, []))
+    return replace(call, input=without_placeholders(sent, span, SWITCH, []))
 
 
 def _has_messages(span: Span, logs: Logs) -> bool:
@@ -207,7 +207,7 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
             told += from_contents(content)
         elif not received or not integer(body.get("index")):
             received = _received(content, span)
-    sent += from_messages(retold(told), span)
+    sent += from_messages(with_original_turns(told), span)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
@@ -252,16 +252,18 @@ def _named(tool: ToolRun) -> ToolRun:
     return replace(tool, call_id="") if tool.call_id in _NOTHING else tool
 
 
-def retold(messages: Any) -> list[Any]:
+def with_original_turns(messages: Any) -> list[Any]:
     """Return messages of parts with those that retell another agent's turn told as they were.
 
     Args:
         messages: The parsed list; anything else gives no messages.
     """
-    return [_untold(item) or item for item in (messages if isinstance(messages, list) else [])]
+    return [
+        _original_turn(item) or item for item in (messages if isinstance(messages, list) else [])
+    ]
 
 
-def _untold(item: Any) -> dict[str, Any] | None:
+def _original_turn(item: Any) -> dict[str, Any] | None:
     """Return the message that a user's message retells, or None where it is not that exactly."""
     parts = item.get("parts") if isinstance(item, Mapping) else None
     if not isinstance(parts, list) or len(parts) < 2 or item.get("role") != "user":
@@ -280,7 +282,7 @@ def _untold(item: Any) -> dict[str, Any] | None:
             told.append(part)
             continue
         agent = found["agent"]
-        meant = _meant(found)
+        meant = _quoted_part(found)
         if meant is None:
             return None
         told.append(meant)
@@ -297,7 +299,7 @@ def _text(part: Any) -> str | None:
     return part if isinstance(part, str) else None
 
 
-def _meant(found: re.Match[str]) -> dict[str, Any] | None:
+def _quoted_part(found: re.Match[str]) -> dict[str, Any] | None:
     """Return the part that one line retells, or None where its value is not exact."""
     text = found["quoted"] if found["quoted"] is not None else found["plain"]
     if found["said"]:

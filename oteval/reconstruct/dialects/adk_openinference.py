@@ -59,13 +59,13 @@ def _agent(call: ModelCall) -> AgentRun:
         span,
         name=str(span.attributes.get("gen_ai.agent.name") or span.name.removeprefix(f"{_AGENT} ")),
         transcript=transcript,
-        transcript_new_from=_said_before(transcript),
+        transcript_new_from=_count_before_turn(transcript),
         tools=call.tools,
         gaps=call.gaps,
     )
 
 
-def _said_before(transcript: Sequence[Message]) -> int:
+def _count_before_turn(transcript: Sequence[Message]) -> int:
     """Return how many messages were said before the last that the user asked."""
     said = [message for message in transcript if message.role not in SYSTEM_ROLES]
     asked = [place for place, message in enumerate(said) if message.role == "user"]

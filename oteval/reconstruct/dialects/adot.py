@@ -20,7 +20,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.bedrock import from_blocks, result_of
-from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
 from ..readers.values import hidden, parse, parse_arguments
 from .strands import CACHED, SCOPE, agent_tools, has_failed
 
@@ -33,7 +33,7 @@ _TOOLS = ("execute_tool", "tool")
 _AGENTS = ("invoke_agent", "agent")
 
 
-class _Said(NamedTuple):
+class _RecordedMessage(NamedTuple):
     """One message of a log record.
 
     Attributes:
@@ -68,7 +68,7 @@ def _is_content(body: Any) -> bool:
 def read(span: Span, logs: Logs) -> Operation:
     """Return what the span's operation, in the words of its instrumentation, says it is."""
     operation = _operation(span)
-    said = list(_said(logs))
+    said = list(_recorded_messages(logs))
     if operation in _MODELS:
         return _model_call(span, said)
     if operation in _TOOLS:
@@ -78,7 +78,7 @@ def read(span: Span, logs: Logs) -> Operation:
     return Wrapper(span)
 
 
-def _said(logs: Logs) -> Iterator[_Said]:
+def _recorded_messages(logs: Logs) -> Iterator[_RecordedMessage]:
     for record in logs:
         if not _is_content(record.body):
             continue
@@ -90,21 +90,21 @@ def _said(logs: Logs) -> Iterator[_Said]:
                     yield _one(item, is_output=side == "output")
 
 
-def _one(item: Mapping[str, Any], *, is_output: bool) -> _Said:
+def _one(item: Mapping[str, Any], *, is_output: bool) -> _RecordedMessage:
     role, content = str(item.get("role") or ""), item.get("content")
     if not isinstance(content, Mapping):
-        return _Said(role, content, is_output)
+        return _RecordedMessage(role, content, is_output)
     if "message" in content:
-        return _Said(role, content["message"], is_output)
-    return _Said(role, content.get("content"))
+        return _RecordedMessage(role, content["message"], is_output)
+    return _RecordedMessage(role, content.get("content"))
 
 
-def _messages(said: _Said, span: Span) -> list[Message]:
+def _messages(said: _RecordedMessage, span: Span) -> list[Message]:
     role = "user" if said.role == "tool" else said.role or "user"
     return from_blocks(role, said.value, span)
 
 
-def _content_gaps(span: Span, said: list[_Said], *, is_empty: bool) -> list[Gap]:
+def _content_gaps(span: Span, said: list[_RecordedMessage], *, is_empty: bool) -> list[Gap]:
     gaps = []
     if any(parse(one.value).truncated for one in said):
         gaps.append(gap("content_truncated", span.span_id, key=_BODY))
@@ -114,7 +114,7 @@ def _content_gaps(span: Span, said: list[_Said], *, is_empty: bool) -> list[Gap]
     return gaps
 
 
-def _model_call(span: Span, said: list[_Said]) -> ModelCall:
+def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
     history = [m for one in said if not one.is_answer for m in _messages(one, span)]
     received = [m for one in said if one.is_answer for m in _messages(one, span)]
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
@@ -122,8 +122,8 @@ def _model_call(span: Span, said: list[_Said]) -> ModelCall:
     whole = all(found.code == "model_call_failed" for found in gaps)
     return ModelCall(
         span,
-        input=revealed(_ordered(history), span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
+        input=without_placeholders(_ordered(history), span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(span.attributes, *CACHED),
         # Other instrumentations leave calls of tools in the span's attributes.
@@ -158,7 +158,7 @@ def _ordered(messages: list[Message]) -> list[Message]:
     return [*shown, *(() if is_window else waiting), *told]
 
 
-def _tool(span: Span, said: list[_Said]) -> ToolRun:
+def _tool(span: Span, said: list[_RecordedMessage]) -> ToolRun:
     given = next((one.value for one in said if not one.is_answer), None)
     result = next((one.value for one in said if one.is_answer), None)
     gaps = attribute_gaps(span, (), SWITCH)
@@ -176,14 +176,14 @@ def _tool(span: Span, said: list[_Said]) -> ToolRun:
     )
 
 
-def _agent(span: Span, said: list[_Said]) -> AgentRun:
+def _agent(span: Span, said: list[_RecordedMessage]) -> AgentRun:
     sent = [m for one in said if not one.is_answer for m in _messages(one, span)]
     received = [m for one in said if one.is_answer for m in _messages(one, span)]
     return AgentRun(
         span,
         name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
-        input=revealed(sent, span, SWITCH, []),
-        output=revealed(received, span, SWITCH, []),
+        input=without_placeholders(sent, span, SWITCH, []),
+        output=without_placeholders(received, span, SWITCH, []),
         tools=agent_tools(span),
     )
 

@@ -17,7 +17,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import from_messages
-from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
 from ..readers.values import hidden, parse, parse_arguments, text_of
 
 __all__ = ["DIALECT"]
@@ -63,8 +63,8 @@ def _model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
-        input=revealed(sent, span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
+        input=without_placeholders(sent, span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes, "gen_ai.usage.cached_tokens"),
         whole=not [found for found in gaps if found.code != "model_call_failed"],

@@ -18,8 +18,8 @@ from ...model import Gap, LogRecord, Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.provider_calls import answer_of, said_last
-from ..readers.spans import error_text, integer, uncut
+from ..readers.provider_calls import answer_of, last_message_of
+from ..readers.spans import error_text, integer, parsed_unless_cut
 from ..readers.values import hidden, parse, text_of
 from ..tree import order
 
@@ -123,7 +123,7 @@ def read(span: Span, logs: Logs) -> Operation:
     return _tool(span, logs) if kind == "tool" else Wrapper(span)
 
 
-def _told(logs: Logs, *names: str) -> dict[str, Any]:
+def _attributes_of(logs: Logs, *names: str) -> dict[str, Any]:
     """Return the attributes of the records of some names, the first that has one counting."""
     found: dict[str, Any] = {}
     for name in names:
@@ -136,7 +136,7 @@ def _told(logs: Logs, *names: str) -> dict[str, Any]:
 def _interaction(span: Span, logs: Logs) -> AgentRun:
     prompt = span.attributes.get("user_prompt")
     if prompt is None or hidden(prompt):
-        prompt = _told(logs, "user_prompt").get("prompt", prompt)
+        prompt = _attributes_of(logs, "user_prompt").get("prompt", prompt)
     gaps: list[Gap] = []
     asked = _text(prompt, "user_prompt", span, PROMPTS, gaps)
     if prompt is None:
@@ -167,7 +167,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
     if failed:
         gaps.append(gap("model_call_failed", span.span_id, reason=_reason(attributes, span)))
     is_aside = "compact" in (attributes.get("query_source"), attributes.get("query_source_safe"))
-    body = parse(_told(logs, "api_response_body").get("body"))
+    body = parse(_attributes_of(logs, "api_response_body").get("body"))
     answered = answer_of(body.value, span).messages if not body.truncated else []
     output = answered or (() if failed else _answer(span, logs, gaps, is_aside=is_aside))
     model = attributes.get("model") or attributes.get("gen_ai.request.model")
@@ -186,11 +186,11 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 def _answer(span: Span, logs: Logs, gaps: list[Gap], *, is_aside: bool) -> tuple[Message, ...]:
     """Return the text of an answer; one that only asks for tools has none."""
-    response = _told(logs, "assistant_response").get("response")
+    response = _attributes_of(logs, "assistant_response").get("response")
     if response is not None:
         text = _text(response, "response", span, ANSWERS, gaps)
         return (_message("assistant", text, span),)
-    reference = _told(logs, "api_response_body").get("body_ref")
+    reference = _attributes_of(logs, "api_response_body").get("body_ref")
     if reference is not None:
         gaps.append(gap("content_external", span.span_id, where=reference))
         return ()
@@ -225,8 +225,8 @@ def _usage(attributes: Mapping[str, Any]) -> Usage:
 
 def _tool(span: Span, logs: Logs) -> ToolRun:
     attributes = span.attributes
-    told = _told(logs, "tool_result", *(_PARTS_OF_TOOL))
-    refused = _told(logs, "tool_decision", "tool.blocked_on_user")
+    told = _attributes_of(logs, "tool_result", *(_PARTS_OF_TOOL))
+    refused = _attributes_of(logs, "tool_decision", "tool.blocked_on_user")
     gaps: list[Gap] = []
     rejected = refused.get("decision") == "reject"
     is_no = any(_is_no(record.attributes.get("success")) for record in logs)
@@ -273,7 +273,7 @@ def _arguments(span: Span, told: Mapping[str, Any], gaps: list[Gap]) -> Any:
     if given is None:
         given = span.attributes.get("tool_input", told.get("tool_input"))
     _text(given, "tool_input", span, TOOLS, gaps)
-    value = None if hidden(given) else uncut(given)
+    value = None if hidden(given) else parsed_unless_cut(given)
     if value is None:
         gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
         return {
@@ -308,7 +308,7 @@ def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
     if name not in ("Agent", "Task") and not kind:
         return None
     prompt = given.get("prompt")
-    asked = said_last(prompt, span, "user") if isinstance(prompt, str) else ()
+    asked = last_message_of(prompt, span, "user") if isinstance(prompt, str) else ()
     return AgentRun(span, name=str(kind or name), input=asked)
 
 

@@ -81,12 +81,12 @@ def _agent(agent: AgentRun) -> AgentRun:
         told = from_messages([m for m in messages if isinstance(m, Mapping)], span)
         if told:
             return replace(agent, transcript=tuple(told), transcript_new_from=0)
-    asked = _said("user", value.get("description"), span)
-    answered = _said("assistant", value.get("raw"), span)
+    asked = _text_message("user", value.get("description"), span)
+    answered = _text_message("assistant", value.get("raw"), span)
     return replace(agent, input=asked or agent.input, output=answered or agent.output)
 
 
-def _said(role: str, text: Any, span: Span) -> tuple[Message, ...]:
+def _text_message(role: str, text: Any, span: Span) -> tuple[Message, ...]:
     if not isinstance(text, str) or not text or hidden(text):
         return ()
     return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)

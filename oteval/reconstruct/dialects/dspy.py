@@ -62,7 +62,7 @@ def _model_call(call: ModelCall) -> ModelCall:
     if "trajectory" not in fields and not is_step and not any(map(_STEP.fullmatch, fields)):
         return replace(call, output=tuple(answers[:1]), choices=tuple(answers[1:]))
     prompts = [m for m in call.input if m.role in ("system", "developer")]
-    told = [_said(message) for message in answers]
+    told = [_with_answer(message) for message in answers]
     return replace(
         call,
         input=(*prompts, *_conversation(asked[-1], fields)) if asked else tuple(prompts),
@@ -130,7 +130,7 @@ def _call(source: Message, name: str, arguments: str | None, thought: str | None
     return replace(source, role="assistant", content=thought or None, tool_calls=(call,))
 
 
-def _said(message: Message) -> Message:
+def _with_answer(message: Message) -> Message:
     """Return an answer as the call it asks for, or as the text of its last fields."""
     fields = _fields(message.content or "")
     name = fields.get("next_tool_name")
@@ -171,12 +171,12 @@ def _agent(span: Span) -> AgentRun | None:
     return AgentRun(
         span,
         name=name,
-        input=_spoken(span, "user", asked),
-        output=_spoken(span, "assistant", told),
+        input=_last_spoken(span, "user", asked),
+        output=_last_spoken(span, "assistant", told),
     )
 
 
-def _spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Message, ...]:
+def _last_spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Message, ...]:
     if not fields:
         return ()
     text = _shown(fields)

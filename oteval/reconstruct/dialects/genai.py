@@ -21,8 +21,8 @@ from ..readers.spans import (
     missing_side,
     model_failure,
     result_text,
-    revealed,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, parse_arguments
 
@@ -97,8 +97,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     sent = _with_system(read_system(content, span), sent)
     return ModelCall(
         span,
-        input=revealed(sent, span, switch, gaps),
-        output=revealed(received, span, switch, gaps),
+        input=without_placeholders(sent, span, switch, gaps),
+        output=without_placeholders(received, span, switch, gaps),
         choices=tuple(others),
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),

@@ -20,7 +20,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import EVENT_ROLES, from_event, from_messages, join_neighbours
-from ..readers.spans import attribute_gaps, integer, model_failure, revealed, usage
+from ..readers.spans import attribute_gaps, integer, model_failure, usage, without_placeholders
 from ..readers.values import parse, parse_arguments, text_of
 from .genai import (
     DETAILS_EVENT,
@@ -136,7 +136,7 @@ def read(span: Span, logs: Logs) -> Operation:
     if operation in MODEL_OPERATIONS or (not operation and _asks_model(span, logs)):
         told = prompt_and_completion(span)
         call = model_call(span, emitted(span, logs), SWITCH)
-        return call if told is None or call.input or call.output else _told(call, *told)
+        return call if told is None or call.input or call.output else _with_messages(call, *told)
     return Wrapper(span)
 
 
@@ -177,7 +177,9 @@ def _prompt(value: Any, span: Span) -> list[Message]:
     return from_messages([{"role": role, "content": text.strip()} for role, text in told], span)
 
 
-def _told(call: ModelCall, sent: Sequence[Message], received: Sequence[Message]) -> ModelCall:
+def _with_messages(
+    call: ModelCall, sent: Sequence[Message], received: Sequence[Message]
+) -> ModelCall:
     """Return a model call with the messages of the two old events."""
     gaps = [found for found in call.gaps if found.code != "content_not_captured"]
     missing = [key for key, told in ((PROMPT, sent), (COMPLETION, received)) if not told]
@@ -232,8 +234,8 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     return ModelCall(
         span,
-        input=revealed(sent, span, switch, gaps),
-        output=revealed(received, span, switch, gaps),
+        input=without_placeholders(sent, span, switch, gaps),
+        output=without_placeholders(received, span, switch, gaps),
         choices=tuple(others),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(span.attributes.get("gen_ai.response.id") or ""),
@@ -255,10 +257,10 @@ def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Messag
             received += from_event(name, body, span)
         else:
             others += from_event(name, body, span)
-    return _told_once(join_neighbours(sent)), join_neighbours(received), others
+    return _without_repeated_results(join_neighbours(sent)), join_neighbours(received), others
 
 
-def _told_once(messages: list[Message]) -> list[Message]:
+def _without_repeated_results(messages: list[Message]) -> list[Message]:
     """Return messages with each result once: Bedrock's come as a tool's and as a user's event."""
     found: list[Message] = []
     places: dict[str, int] = {}
@@ -289,14 +291,14 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     for span in spans:
         if str(span.attributes.get("gen_ai.operation.name")) in MODEL_OPERATIONS:
             calls[span.trace_id].append(span)
-    return [_hung(record, calls) for record in logs]
+    return [_with_span(record, calls) for record in logs]
 
 
 def _is_content(record: LogRecord) -> bool:
     return record.event_name in EVENT_ROLES or record.event_name == DETAILS_EVENT
 
 
-def _hung(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
+def _with_span(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
     """Return a record on its trace's one model call, or on the only one that was running then."""
     if record.span_id or not _is_content(record):
         return record

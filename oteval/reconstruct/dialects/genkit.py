@@ -160,12 +160,12 @@ def _flow(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=str(_field(span, "name") or span.name),
-        input=tuple(_said("user", asked, span)),
-        output=tuple(_said("assistant", answered, span)),
+        input=tuple(_messages_of("user", asked, span)),
+        output=tuple(_messages_of("assistant", answered, span)),
     )
 
 
-def _said(role: str, value: Any, span: Span) -> list[Message]:
+def _messages_of(role: str, value: Any, span: Span) -> list[Message]:
     """Return what a flow's input or output says: its text, or the one field that holds it."""
     if isinstance(value, Mapping):
         texts = [value[key] for key in _QUESTIONS if isinstance(value.get(key), str)]

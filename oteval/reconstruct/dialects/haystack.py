@@ -25,11 +25,11 @@ from ..readers.spans import (
     integer,
     model_failure,
     result_text,
-    revealed,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, parse_arguments
 
-__all__ = ["DIALECT", "definitions", "messages_of", "said_before"]
+__all__ = ["DIALECT", "count_before_turn", "definitions", "messages_of"]
 
 _DEFINITION = ("name", "description", "parameters")
 SWITCH = "set HAYSTACK_CONTENT_TRACING_ENABLED=true"
@@ -66,12 +66,12 @@ def _agent(span: Span) -> AgentRun:
         input=tuple(asked),
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
-        transcript_new_from=said_before(asked) if AGENT_INPUT in span.attributes else None,
+        transcript_new_from=count_before_turn(asked) if AGENT_INPUT in span.attributes else None,
         tools=tuple(definitions(_listed(parse(span.attributes.get(AGENT_TOOLS)).value))),
     )
 
 
-def said_before(asked: Sequence[Message]) -> int:
+def count_before_turn(asked: Sequence[Message]) -> int:
     """Return how many messages, prompts left out, a run was given up to the last answer or result.
 
     What comes after them is what the run was asked.
@@ -96,9 +96,11 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
     meta = _meta(replies, _items(span, answered, "meta"))
     return ModelCall(
         span,
-        input=revealed(sent, span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
-        choices=revealed(messages_of(replies[1:], span, "assistant"), span, SWITCH, gaps),
+        input=without_placeholders(sent, span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
+        choices=without_placeholders(
+            messages_of(replies[1:], span, "assistant"), span, SWITCH, gaps
+        ),
         tools=tuple(definitions(_items(span, asked, "tools"))),
         model=str(meta.get("model") or ""),
         usage=_usage(meta.get("usage")),

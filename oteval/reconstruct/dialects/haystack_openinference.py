@@ -22,7 +22,7 @@ from ..readers.python_reprs import object_of
 from ..readers.spans import attribute_gaps, has_prefix
 from ..readers.values import parse
 from . import openinference
-from .haystack import messages_of, said_before
+from .haystack import count_before_turn, messages_of
 from .openinference import SWITCH
 
 __all__ = ["DIALECT"]
@@ -105,10 +105,10 @@ def _agent(span: Span) -> AgentRun | None:
     return AgentRun(
         span,
         name=name,
-        input=tuple(asked[said_before(asked) :]) or tuple(asked[-1:]),
+        input=tuple(asked[count_before_turn(asked) :]) or tuple(asked[-1:]),
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
-        transcript_new_from=said_before(asked),
+        transcript_new_from=count_before_turn(asked),
         gaps=tuple(attribute_gaps(span, (INPUT, OUTPUT), SWITCH)),
     )
 

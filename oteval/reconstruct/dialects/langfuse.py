@@ -16,7 +16,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.langchain import tool_message
-from ..readers.provider_calls import answer_of, request_of, said_last
+from ..readers.provider_calls import answer_of, last_message_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     call_arguments,
@@ -24,8 +24,8 @@ from ..readers.spans import (
     integer,
     not_captured,
     only_argument,
-    revealed,
-    uncut,
+    parsed_unless_cut,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, text_of
 
@@ -91,8 +91,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps += not_captured(span, found, SWITCH, gaps)
     return ModelCall(
         span,
-        input=revealed(asked.messages, span, SWITCH, gaps),
-        output=revealed(answered.messages, span, SWITCH, gaps),
+        input=without_placeholders(asked.messages, span, SWITCH, gaps),
+        output=without_placeholders(answered.messages, span, SWITCH, gaps),
         choices=answered.choices,
         tools=asked.tools,
         model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
@@ -128,13 +128,13 @@ def _tool(span: Span) -> ToolRun:
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     returned = _shown(span, OUTPUT)
-    said = tool_message(uncut(returned))
+    said = tool_message(parsed_unless_cut(returned))
     failed = _is_error(span) or (said or {}).get("status") == "error"
     return ToolRun(
         span,
         name=span.name,
         call_id=str((said or {}).get("tool_call_id") or parse(attributes.get(CALL_ID)).value or ""),
-        arguments=call_arguments(uncut(_shown(span, INPUT))),
+        arguments=call_arguments(parsed_unless_cut(_shown(span, INPUT))),
         result=_result(span, returned if said is None else said.get("content")),
         is_error=failed,
         gaps=tuple(gaps),
@@ -154,8 +154,8 @@ def _agent(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=span.name,
-        input=said_last(asked, span, "user"),
-        output=said_last(
+        input=last_message_of(asked, span, "user"),
+        output=last_message_of(
             told if isinstance(told, (Mapping, list)) else answered, span, "assistant"
         ),
     )

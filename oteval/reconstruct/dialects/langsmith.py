@@ -26,9 +26,9 @@ from ..readers.spans import (
     integer,
     model_failure,
     not_captured,
-    revealed,
-    uncut,
+    parsed_unless_cut,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, text_of
 
@@ -77,8 +77,8 @@ def _model_call(span: Span) -> ModelCall:
     told = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
     return ModelCall(
         span,
-        input=revealed(asked.messages, span, SWITCH, gaps),
-        output=revealed(answered.messages, span, SWITCH, gaps),
+        input=without_placeholders(asked.messages, span, SWITCH, gaps),
+        output=without_placeholders(answered.messages, span, SWITCH, gaps),
         choices=answered.choices,
         tools=offered or asked.tools,
         model=told or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
@@ -100,7 +100,7 @@ def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     arguments, returned = (
-        None if hidden(attributes.get(key)) else uncut(attributes.get(key))
+        None if hidden(attributes.get(key)) else parsed_unless_cut(attributes.get(key))
         for key in (INPUT, OUTPUT)
     )
     if not arguments and not returned and not span.is_error:

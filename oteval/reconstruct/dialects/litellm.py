@@ -26,8 +26,8 @@ from ..readers.spans import (
     integer,
     missing_side,
     model_failure,
-    revealed,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, nested, parse
 
@@ -79,9 +79,9 @@ def _model_call(span: Span, kind: str) -> ModelCall:
     gaps += _missing(span, sent, received, kind)
     return ModelCall(
         span,
-        input=revealed(from_messages(sent, span), span, SWITCH, gaps),
-        output=revealed(from_messages(answer, span, "assistant"), span, SWITCH, gaps),
-        choices=revealed(from_messages(others, span, "assistant"), span, SWITCH, gaps),
+        input=without_placeholders(from_messages(sent, span), span, SWITCH, gaps),
+        output=without_placeholders(from_messages(answer, span, "assistant"), span, SWITCH, gaps),
+        choices=without_placeholders(from_messages(others, span, "assistant"), span, SWITCH, gaps),
         tools=_definitions(attributes),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),

@@ -16,16 +16,16 @@ from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.langchain import model_of, tool_message
 from ..readers.messages import tool_definitions
-from ..readers.provider_calls import answer_of, request_of, said_last
+from ..readers.provider_calls import answer_of, last_message_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     integer,
     model_failure,
     not_captured,
     only_argument,
+    parsed_unless_cut,
     result_text,
-    revealed,
-    uncut,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse
 
@@ -71,8 +71,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps += not_captured(span, found, SWITCH, gaps)
     return ModelCall(
         span,
-        input=revealed(asked.messages, span, SWITCH, gaps),
-        output=revealed(answered.messages, span, SWITCH, gaps),
+        input=without_placeholders(asked.messages, span, SWITCH, gaps),
+        output=without_placeholders(answered.messages, span, SWITCH, gaps),
         choices=answered.choices,
         tools=asked.tools or tool_definitions(_decoded(attributes.get(TOOLS))),
         model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),
@@ -100,8 +100,8 @@ def _tool(span: Span) -> ToolRun:
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     returned = _decoded(attributes.get(OUTPUT))
-    said = tool_message(uncut(returned))
-    given = uncut(attributes.get(INPUT))
+    said = tool_message(parsed_unless_cut(returned))
+    given = parsed_unless_cut(attributes.get(INPUT))
     return ToolRun(
         span,
         name=span.name,
@@ -119,8 +119,8 @@ def _agent(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=span.name,
-        input=said_last(asked, span, "user"),
-        output=said_last(answered, span, "assistant"),
+        input=last_message_of(asked, span, "user"),
+        output=last_message_of(answered, span, "assistant"),
     )
 
 

@@ -24,8 +24,8 @@ from ..readers.spans import (
     has_prefix,
     model_failure,
     result_text,
-    revealed,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, parse_arguments, text_of
 
@@ -122,8 +122,8 @@ def _model_call(span: Span) -> ModelCall:
     losses = {"redacted", "attributes_dropped", "content_not_captured"}
     return ModelCall(
         span,
-        input=revealed(sent, span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
+        input=without_placeholders(sent, span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
         choices=tuple(others),
         tools=tool_definitions(tool_schemas(span)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
@@ -238,13 +238,13 @@ def _agent(span: Span, metadata: Mapping[str, Any], node: str) -> AgentRun:
     return AgentRun(
         span,
         name=str(name or metadata.get("lc_agent_name") or span.name),
-        input=tuple(_spoken(span, INPUT, "user")),
-        output=tuple(_spoken(span, OUTPUT, "assistant")),
+        input=tuple(_last_spoken(span, INPUT, "user")),
+        output=tuple(_last_spoken(span, OUTPUT, "assistant")),
         node=node,
     )
 
 
-def _spoken(span: Span, key: str, role: str) -> list[Message]:
+def _last_spoken(span: Span, key: str, role: str) -> list[Message]:
     """Return the last thing that an agent's input or output says."""
     value = span.attributes.get(key)
     if not isinstance(value, str) or hidden(value):

@@ -151,7 +151,7 @@ def _results(
 ) -> list[Message]:
     """Return the results that a text tells: of several calls, only that they are there."""
     text = _CALL_ID.sub("", message.content or "")
-    if not calls and _tells_failed_call(text, before):
+    if not calls and _shows_failed_call(text, before):
         return [replace(message, role="tool", content=text, is_error=True)]
     if not calls:
         return [replace(message, role="user")]
@@ -164,7 +164,7 @@ def _results(
     ]
 
 
-def _tells_failed_call(text: str, before: Sequence[Message]) -> bool:
+def _shows_failed_call(text: str, before: Sequence[Message]) -> bool:
     """Return whether an error is of calls that the framework's memory dropped.
 
     A text that is not a call at all fails too, but stays in the memory.

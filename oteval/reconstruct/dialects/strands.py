@@ -21,7 +21,7 @@ from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.bedrock import from_blocks, result_of
 from ..readers.messages import EVENT_ROLES, from_messages, tool_definitions
-from ..readers.spans import attribute_gaps, model_failure, result_text, revealed, usage
+from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
 from ..readers.values import hidden, parse, parse_arguments, text_of
 from . import genai
 
@@ -106,7 +106,9 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         )
     sent, received = _split(span, events)
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span) + _event_gaps(span, events)
-    sent, received = (list(revealed(found, span, SWITCH, gaps)) for found in (sent, received))
+    sent, received = (
+        list(without_placeholders(found, span, SWITCH, gaps)) for found in (sent, received)
+    )
     return ModelCall(
         span,
         input=tuple(sent),
@@ -163,7 +165,9 @@ def _detailed_result(span: Span, logs: Logs) -> str | None:
 def _agent(span: Span, logs: Logs) -> AgentRun:
     agent = genai.read_agent(span, logs)
     sent, received = _split(span, _events(span))
-    sent, received = (list(revealed(found, span, SWITCH, [])) for found in (sent, received))
+    sent, received = (
+        list(without_placeholders(found, span, SWITCH, [])) for found in (sent, received)
+    )
     return replace(
         agent,
         input=agent.input or tuple(sent),

@@ -18,7 +18,7 @@ from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.langchain import tool_message
 from ..readers.messages import choices, from_messages, join_neighbours, tool_definitions
-from ..readers.provider_calls import said_last
+from ..readers.provider_calls import last_message_of
 from ..readers.python_reprs import printed_fields
 from ..readers.spans import (
     attribute_gaps,
@@ -26,10 +26,10 @@ from ..readers.spans import (
     missing_side,
     model_failure,
     only_argument,
+    parsed_unless_cut,
     result_text,
-    revealed,
-    uncut,
     usage,
+    without_placeholders,
 )
 from ..readers.values import nested, parse
 from . import genai
@@ -110,8 +110,8 @@ def _agent(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=_agent_name(span),
-        input=tuple(_spoken("user", only_argument(asked), span)),
-        output=tuple(_spoken("assistant", answered, span)),
+        input=tuple(_last_spoken("user", only_argument(asked), span)),
+        output=tuple(_last_spoken("assistant", answered, span)),
     )
 
 
@@ -121,8 +121,8 @@ def _crew_task(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=str(span.attributes.get("crewai.task.agent") or ""),
-        input=tuple(_spoken("user", asked, span)),
-        output=tuple(_spoken("assistant", answered, span)),
+        input=tuple(_last_spoken("user", asked, span)),
+        output=tuple(_last_spoken("assistant", answered, span)),
     )
 
 
@@ -138,12 +138,12 @@ def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
     return AgentRun(
         span,
         name=_agent_name(span),
-        input=said_last(only_argument(inputs), span, "user"),
-        output=said_last(only_argument(outputs), span, "assistant"),
+        input=last_message_of(only_argument(inputs), span, "user"),
+        output=last_message_of(only_argument(outputs), span, "assistant"),
     )
 
 
-def _spoken(role: str, value: Any, span: Span) -> list[Message]:
+def _last_spoken(role: str, value: Any, span: Span) -> list[Message]:
     if not isinstance(value, str) or not value:
         return []
     return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
@@ -157,7 +157,7 @@ def _tool(span: Span) -> ToolRun:
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     if INPUT not in attributes and OUTPUT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    returned = uncut(attributes.get(OUTPUT))
+    returned = parsed_unless_cut(attributes.get(OUTPUT))
     said = tool_message(returned) or _of_agno(span, returned)
     call_id = (
         attributes.get("gen_ai.tool.call.id")
@@ -177,7 +177,7 @@ def _tool(span: Span) -> ToolRun:
 
 def _arguments(value: Any) -> Any:
     """Return a tool's arguments, as a decorated function's or as LangChain's callback has them."""
-    found = uncut(value)
+    found = parsed_unless_cut(value)
     if not isinstance(found, Mapping) or "input_str" not in found:
         return call_arguments(found)
     inputs = found.get("inputs")
@@ -186,7 +186,7 @@ def _arguments(value: Any) -> Any:
 
 def _callback_id(value: Any) -> Any:
     """Return the call's id that LangChain's callback is told of; a failed tool has no other."""
-    found = uncut(value)
+    found = parsed_unless_cut(value)
     named = found.get("kwargs") if isinstance(found, Mapping) and "input_str" in found else None
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
 
@@ -220,8 +220,8 @@ def _old_model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
-        input=revealed(sent, span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
+        input=without_placeholders(sent, span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
         choices=tuple(from_messages(others, span, "assistant")),
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),

@@ -25,8 +25,8 @@ from ..readers.spans import (
     missing_side,
     model_failure,
     result_text,
-    revealed,
     usage,
+    without_placeholders,
 )
 from ..readers.values import hidden, parse, parse_arguments, text_of
 from . import genai
@@ -106,8 +106,8 @@ def _model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_unreadable", span.span_id, key=MESSAGES, reason="no messages"))
     return ModelCall(
         span,
-        input=revealed(sent, span, SWITCH, gaps),
-        output=revealed(received, span, SWITCH, gaps),
+        input=without_placeholders(sent, span, SWITCH, gaps),
+        output=without_placeholders(received, span, SWITCH, gaps),
         tools=_definitions(attributes.get(TOOLS)),
         model=str(semconv.first(attributes, MODEL) or ""),
         response_id=str(semconv.first(attributes, RESPONSE_ID) or ""),

@@ -21,7 +21,7 @@ from .parts import (
     is_explicit,
     is_fragment,
     is_reasoning,
-    is_said_by_model,
+    is_written_by_model,
     read_call,
     read_parts,
     read_result,
@@ -66,7 +66,7 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     usual = _usual_messages(items, span)
     if len(usual) == len(items):
         return join_neighbours(usual)
-    collector = _Collector(span, role, usual)
+    collector = _MessageCollector(span, role, usual)
     for item in items[len(usual) :]:
         collector.add(item)
     return collector.finish()
@@ -83,14 +83,14 @@ def _usual_messages(items: Sequence[Any], span: Span) -> list[Message]:
     return found
 
 
-class _Collector:
+class _MessageCollector:
     """Makes messages of the items of one list; neighbouring loose parts share a message."""
 
     def __init__(self, span: Span, role: str, messages: list[Message]) -> None:
         self.span = span
         self.role = role
         self.messages = messages
-        self.loose: _Body | None = None
+        self.loose: _MessageBody | None = None
         self.knows_any = bool(messages)
 
     def add(self, item: Any) -> None:
@@ -119,7 +119,7 @@ class _Collector:
         self.knows_any = True
         if self.loose is None or self.loose.role != role:
             self._flush()
-            self.loose = _Body(role, "", self.span)
+            self.loose = _MessageBody(role, "", self.span)
         self.loose.add(item)
 
     def _role_of(self, item: str | Mapping[str, Any]) -> str:
@@ -127,7 +127,7 @@ class _Collector:
         part = next(iter(read_parts(item)), None)
         if isinstance(part, Result):
             return "tool"
-        if isinstance(part, ToolCall) or (isinstance(item, dict) and is_said_by_model(item)):
+        if isinstance(part, ToolCall) or (isinstance(item, dict) and is_written_by_model(item)):
             return "assistant"
         if isinstance(part, dict) and unknown_kind(part):
             return ""
@@ -141,7 +141,7 @@ class _Collector:
             last = self.messages[-1]
             self.messages[-1] = replace(last, parts=(*last.parts, part))
         else:
-            self.loose = _Body(self.role, "", self.span)
+            self.loose = _MessageBody(self.role, "", self.span)
             self.loose.parts.append(part)
 
     def _flush(self) -> None:
@@ -182,7 +182,7 @@ def _ends_with_calls(item: Mapping[str, Any]) -> bool:
 
 def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
     role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
-    body = _Body(role, name if isinstance(name, str) else "", span)
+    body = _MessageBody(role, name if isinstance(name, str) else "", span)
     if item.get("tool_calls"):
         body.add_calls(item["tool_calls"])
     if isinstance(parts, str):
@@ -200,7 +200,7 @@ def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
     return body.messages()
 
 
-class _Body:
+class _MessageBody:
     """Collects what one emitted message holds; a message of results becomes several."""
 
     __slots__ = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...model import Message, Span
 from .messages import from_messages
-from .provider_calls import Answer, answer_of, request_of
+from .provider_calls import ModelAnswer, answer_of, request_of
 from .python_reprs import object_of
 from .spans import only_argument
 from .values import hidden, parse, text_of
@@ -56,7 +56,7 @@ def _only(span: Span) -> Any:
     return found if isinstance(found, str) else span.attributes[INPUT]
 
 
-def answer(span: Span) -> Answer:
+def answer(span: Span) -> ModelAnswer:
     """Return the answer, and other choices, that a span's raw response holds."""
     value = _value(span, OUTPUT)
     if isinstance(value, Mapping):
@@ -64,7 +64,7 @@ def answer(span: Span) -> Answer:
         return found if found.messages else _as_written(span)
     if isinstance(value, list) and value:
         return _listed(value, span)
-    return Answer(_plain(value, span, "assistant"))
+    return ModelAnswer(_plain(value, span, "assistant"))
 
 
 def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -85,26 +85,26 @@ def _is_full(candidate: Any) -> bool:
     return isinstance(candidate, Mapping) and bool(candidate.get("content"))
 
 
-def _listed(value: list[Any], span: Span) -> Answer:
+def _listed(value: list[Any], span: Span) -> ModelAnswer:
     """Return what a list says: texts that are choices, calls, or messages."""
     if all(isinstance(item, str) for item in value):
-        said = [_said(text, span) for text in value]
+        said = [_messages_of_text(text, span) for text in value]
         first = next(iter(said), [])
-        return Answer(first, tuple(message for other in said[1:] for message in other[:1]))
+        return ModelAnswer(first, tuple(message for other in said[1:] for message in other[:1]))
     calls = [item for item in value if isinstance(item, Mapping) and "arguments" in item]
     if len(calls) == len(value) and not any("type" in call for call in calls):
         asked = [{"role": "assistant", "tool_calls": calls}]
-        return Answer(from_messages(asked, span))
+        return ModelAnswer(from_messages(asked, span))
     found = answer_of(value, span)
     told = [message for message in found.messages if message.role in ("assistant", "tool")]
-    return Answer(told, found.choices) if told else _as_written(span)
+    return ModelAnswer(told, found.choices) if told else _as_written(span)
 
 
-def _as_written(span: Span) -> Answer:
-    return Answer(_plain(span.attributes[OUTPUT], span, "assistant"))
+def _as_written(span: Span) -> ModelAnswer:
+    return ModelAnswer(_plain(span.attributes[OUTPUT], span, "assistant"))
 
 
-def _said(text: str, span: Span) -> list[Message]:
+def _messages_of_text(text: str, span: Span) -> list[Message]:
     item = _item(text)
     return _plain(text, span, "assistant") if item == text else from_messages([item], span)
 

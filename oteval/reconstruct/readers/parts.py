@@ -22,7 +22,7 @@ __all__ = [
     "is_explicit",
     "is_fragment",
     "is_reasoning",
-    "is_said_by_model",
+    "is_written_by_model",
     "read_call",
     "read_parts",
     "read_result",
@@ -152,7 +152,7 @@ def is_reasoning(part: Mapping[str, Any]) -> bool:
     return "reason" in kind or "think" in kind
 
 
-def is_said_by_model(part: Mapping[str, Any]) -> bool:
+def is_written_by_model(part: Mapping[str, Any]) -> bool:
     """Return whether only a model writes parts of a part's kind."""
     kind = _kind(part)
     return (

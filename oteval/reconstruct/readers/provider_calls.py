@@ -14,13 +14,13 @@ from .langchain import generations, messages
 from .messages import from_messages, tool_definitions
 from .values import Parsed, hidden, parse
 
-__all__ = ["Answer", "Request", "answer_of", "request_of", "said_last"]
+__all__ = ["ModelAnswer", "ModelRequest", "answer_of", "last_message_of", "request_of"]
 
 _SYSTEM = ("system", "instructions")
 _MESSAGES = ("messages", "input", "choices", "generations", "output", "content", "tool_calls")
 
 
-class Request(NamedTuple):
+class ModelRequest(NamedTuple):
     """What a model was asked.
 
     Attributes:
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     is_delta: bool = False
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What a model answered.
 
     Attributes:
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     model: str = ""
 
 
-def request_of(value: Any, span: Span) -> Request:
+def request_of(value: Any, span: Span) -> ModelRequest:
     """Return the request that an attribute holds.
 
     Args:
@@ -61,17 +61,17 @@ def request_of(value: Any, span: Span) -> Request:
     value = parsed.value
     if not isinstance(value, Mapping):
         found, offered = _without_tools(value)
-        return Request(messages(found, span) if found else [], offered)
-    said = _uncut(_asked(value, span), parsed)
+        return ModelRequest(messages(found, span) if found else [], offered)
+    said = _without_cut_message(_asked(value, span), parsed)
     system = next((value[key] for key in _SYSTEM if value.get(key)), None)
     if system is not None and not any(m.role == "system" for m in said):
         said = [*from_messages([{"role": "system", "content": system}], span), *said]
-    return Request(
+    return ModelRequest(
         said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
     )
 
 
-def _uncut(said: list[Message], parsed: Parsed) -> list[Message]:
+def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
     """Return messages without the last, where that is what a cut goes through."""
     cut_key = next(reversed(parsed.value), "") if parsed.truncated else ""
     return said[:-1] if cut_key in _MESSAGES else said
@@ -104,7 +104,7 @@ def _definition(item: Any) -> Mapping[str, Any] | None:
     return found if is_one else None
 
 
-def answer_of(value: Any, span: Span) -> Answer:
+def answer_of(value: Any, span: Span) -> ModelAnswer:
     """Return the response that an attribute holds.
 
     Args:
@@ -115,12 +115,12 @@ def answer_of(value: Any, span: Span) -> Answer:
     value = _only_response(parsed.value)
     if not isinstance(value, Mapping):
         said = messages(value, span, "assistant")
-        return Answer(said if value else [])
+        return ModelAnswer(said if value else [])
     answers = generations(value, span) or _choices(value.get("choices"), span)
     if not answers:
-        answers = [_said(value, span)]
-    answers[-1] = _uncut(answers[-1], parsed)
-    return Answer(
+        answers = [_answer_messages(value, span)]
+    answers[-1] = _without_cut_message(answers[-1], parsed)
+    return ModelAnswer(
         answers[0],
         tuple(message for answer in answers[1:] for message in answer[:1]),
         _text(value.get("id")),
@@ -141,13 +141,13 @@ def _choices(found: Any, span: Span) -> list[list[Message]]:
     return [messages([item], span, "assistant") for item in said if item]
 
 
-def _said(value: Mapping[str, Any], span: Span) -> list[Message]:
+def _answer_messages(value: Mapping[str, Any], span: Span) -> list[Message]:
     for key in ("output", "message", "output_text"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
             return messages(found, span, "assistant")
         if isinstance(found, Mapping):
-            return _said(found, span) or messages([found], span, "assistant")
+            return _answer_messages(found, span) or messages([found], span, "assistant")
         if isinstance(found, str) and found:
             return messages([found], span, "assistant")
     found = value.get("messages")
@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def said_last(value: Any, span: Span, role: str) -> tuple[Message, ...]:
+def last_message_of(value: Any, span: Span, role: str) -> tuple[Message, ...]:
     """Return what a role said last, in one text, a message, or a list of messages.
 
     Args:

@@ -23,10 +23,10 @@ __all__ = [
     "model_failure",
     "not_captured",
     "only_argument",
+    "parsed_unless_cut",
     "result_text",
-    "revealed",
-    "uncut",
     "usage",
+    "without_placeholders",
 ]
 
 # More than any count can be; sums of it still are 64-bit numbers.
@@ -87,7 +87,7 @@ def model_failure(span: Span) -> list[Gap]:
     return [gap("model_call_failed", span.span_id, reason=error_text(span))]
 
 
-def revealed(
+def without_placeholders(
     messages: Sequence[Message], span: Span, switch: str, gaps: list[Gap]
 ) -> tuple[Message, ...]:
     """Return messages with None for content that is a placeholder, noting the gap.
@@ -169,7 +169,7 @@ def missing_side(span: Span, switch: str, *, sent: object, received: object) -> 
     return [gap("content_not_captured", span.span_id, missing=missing, switch=switch)]
 
 
-def uncut(value: Any) -> Any:
+def parsed_unless_cut(value: Any) -> Any:
     """Return the value that an attribute means; text of JSON that was cut stays text."""
     found = parse(value)
     return value if found.truncated else found.value

@@ -87,7 +87,7 @@ def _full_id(store: Store, prefix: str) -> str:
     Raises:
         NotFound: No trace, or more than one, has the prefix.
     """
-    found = store.deletion.traces_named(prefix)
+    found = store.deletion.find_traces(prefix)
     if prefix in found:
         return prefix
     if len(found) == 1:

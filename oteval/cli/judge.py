@@ -147,7 +147,7 @@ def _run_of(store: Store, name: str) -> str:
     Raises:
         NotFound: Several runs match.
     """
-    found = store.trajectories.beginning(name)
+    found = store.trajectories.ids_with_prefix(name)
     if len(found) > 1:
         raise NotFound(f"{name!r} is ambiguous: {listed(found)}")
     return found[0] if found else ""

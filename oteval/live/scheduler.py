@@ -207,7 +207,7 @@ class Scheduler:
                 if self._draws(queue, one.trace_id):
                     wanted[one.trajectory_id, key] = one
         starts = {name: one.start_ns for (name, _), one in wanted.items()}
-        known = self._store.trajectories.at(starts)
+        known = self._store.trajectories.starting_at(starts)
         queues = self._pending.queues
         return {
             one.trace_id

@@ -218,7 +218,7 @@ class ScoringLoop:
             self._cached = {}
             return False
         starts = {evaluation.trajectory_id: evaluation.start_ns for evaluation in due}
-        trajectories = self._store.trajectories.at(starts, self._cached)
+        trajectories = self._store.trajectories.starting_at(starts, self._cached)
         # The next evaluations probably belong to the same conversations.
         self._cached = _with_histories(trajectories) if has_more else {}
         evaluators = self._scheduler.evaluators

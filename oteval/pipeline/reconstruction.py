@@ -139,10 +139,10 @@ def explain(store: Store, name: str) -> Explanation:
 
 def _resolve_trace(store: Store, name: str) -> str:
     """Return the id of the only trace that a name of a run, trace or span stands for."""
-    traces = store.spans.traces_of(name)
+    traces = store.spans.find_traces(name)
     if traces == [name]:
         return name
-    runs = store.trajectories.of(store.trajectories.beginning(name)[:6]).values()
+    runs = store.trajectories.of(store.trajectories.ids_with_prefix(name)[:6]).values()
     found = dict.fromkeys([*traces, *(run.root_span.trace_id for run in runs)])
     if not found:
         raise NotFound(f"no trace, span or trajectory {name!r}; oteval trajectories lists them")

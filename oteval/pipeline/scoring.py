@@ -319,7 +319,7 @@ def _with_given(
         yield from ((trajectory, {}) for trajectory in trajectories)
         return
     for page in _pages(trajectories, _GIVEN_PAGE):
-        found = store.scores.given([trajectory.id for trajectory in page], versions)
+        found = store.scores.of_versions([trajectory.id for trajectory in page], versions)
         revs = {trajectory.id: trajectory.rev for trajectory in page}
         verdicts = {
             key: score

@@ -89,8 +89,8 @@ class Deletion:
         ).fetchall()
         return [trace_id for (trace_id,) in rows]
 
-    def traces_named(self, beginning: str) -> list[str]:
-        """Return up to ten traces, archived ones included, with an id that begins with a text.
+    def find_traces(self, beginning: str) -> list[str]:
+        """Return up to ten traces, archived ones included, whose id begins with a text.
 
         More than one means that the beginning is ambiguous.
         """

@@ -25,7 +25,7 @@ from .remote_client import frame, notice_path, packed_table, read_frame, unpacke
 __all__ = ["DatabaseServer", "QuestionHandler"]
 
 QuestionHandler = Callable[[Mapping[str, Any]], bytes]
-"""Answers a question that is not SQL, such as for the current metrics."""
+"""Answers a question that is not SQL, for instance for the metrics of a running server."""
 
 _log = logging.getLogger(__name__)
 # The path of a Unix socket may have 107 bytes.

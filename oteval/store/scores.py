@@ -67,7 +67,7 @@ class Scores:
         Attributes, conditions and exclusions of the selection are not applied.
         """
         clause, values = condition_of(selection)
-        # The subquery keeps columns apart that both tables have.
+        # Both tables have columns of the same names, so the condition is in a subquery.
         batches = reader(
             self._connection,
             f"""
@@ -131,7 +131,7 @@ class Scores:
             found[row[column]].append(score_of(row))
         return found
 
-    def given(
+    def of_versions(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
     ) -> dict[tuple[str, str, str], Score]:
         """Return the current scores that some versions of evaluators gave some trajectories.

@@ -35,8 +35,8 @@ __all__ = ["SpanBatch", "Spans", "WriteResult"]
 _MAX_CONFLICTS = 20
 _MAX_REPEATED = 1000
 
-# Only stored spans of the same time can be the same span: DuckDB skips all row groups of other
-# times, so that loading stays linear.
+# A duplicate begins when its original does. With this condition DuckDB skips the row groups of
+# other times, so that loading stays linear.
 _SAME_TIME = (
     "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
 )
@@ -341,8 +341,8 @@ class Spans:
         """Return those of some traces that have archived rows in missing files."""
         return self._archive.unreachable(trace_ids)
 
-    def traces_of(self, name: str) -> list[str]:
-        """Return up to 5 traces with an id, or a span with an id, that begins with a text."""
+    def find_traces(self, name: str) -> list[str]:
+        """Return up to 5 traces whose id, or the id of one of their spans, begins with a text."""
         rows = self._connection.execute(
             "SELECT trace_id FROM spans "
             "WHERE starts_with(trace_id, $name) OR starts_with(span_id, $name) "

@@ -214,7 +214,7 @@ class Trajectories:
         found = self._with_history(names)
         return {name: found[name] for name in names if name in found}
 
-    def at(
+    def starting_at(
         self, starts: Mapping[str, int], known: Mapping[str, Trajectory] | None = None
     ) -> dict[str, Trajectory]:
         """Return current trajectories by id, as `of` does, reading only rows of their times.
@@ -325,7 +325,7 @@ class Trajectories:
                 raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
         raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
 
-    def beginning(self, name: str) -> list[str]:
+    def ids_with_prefix(self, name: str) -> list[str]:
         """Return the ids of current trajectories that begin with a text, by start."""
         return self._ids_where(_NAMED_BY[0], name)
 

@@ -123,7 +123,7 @@ def test_old_days_move_and_stay_readable(path: Path):
         assert whole(store) == before
         assert hot(store) == 60
         assert store.spans.of_traces([trace]) == spans
-        assert store.spans.traces_of(trace) == [trace]
+        assert store.spans.find_traces(trace) == [trace]
         assert len(explain(store, trace).accounts) == 3
 
 

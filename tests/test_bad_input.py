@@ -1,4 +1,4 @@
-"""Bad input, end to end: a clear line or gap for each, and the good rest is stored."""
+"""Bad input, end to end: each is reported by a line or a gap, and everything else is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOOD_RUNS = 3
 
 
 def trajectories(oteval: Run) -> list[dict[str, Any]]:
-    """Return what `oteval trajectories --json` prints."""
+    """Return the output of `oteval trajectories --json`, parsed."""
     done = oteval("trajectories", "--json")
     assert done.status == 0, done.err
     return done.rows
@@ -53,7 +53,7 @@ def good_line() -> str:
 
 
 def truncated(path: Path) -> None:
-    """Write two good documents, the second cut in the middle."""
+    """Write two good documents, of which the second is truncated in the middle."""
     path.write_text(good_line() + "\n" + good_line()[: len(good_line()) // 2])
 
 
@@ -81,10 +81,10 @@ def zero_spans(path: Path) -> None:
         (zero_spans, 0, ""),
     ],
 )
-def test_a_bad_part_is_named_and_the_good_rest_is_stored(
+def test_a_bad_part_is_reported_and_the_rest_is_stored(
     tmp_path: Path, oteval: Run, write: Callable[[Path], None], status: int, message: str
 ) -> None:
-    """A bad line, a cut and an empty request cost nothing but themselves, and are said."""
+    """A bad line, a truncated document and an empty request affect nothing else."""
     write(tmp_path / "bad.json")
 
     done = oteval("ingest", "bad.json")
@@ -109,7 +109,7 @@ def test_a_bad_part_is_named_and_the_good_rest_is_stored(
 def test_an_unreadable_file_is_one_line_and_the_others_are_stored(
     tmp_path: Path, oteval: Run, name: str, content: bytes | None, message: str
 ) -> None:
-    """A file that cannot be read at all is named with what to do, exits 2, and stops nothing."""
+    """An unreadable file is reported with exit status 2, and the others are still loaded."""
     if content is None:
         (tmp_path / name).mkdir()
     elif content != b"-":
@@ -138,10 +138,10 @@ CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
         ([span(1, name="GET /")], "no_model_spans"),
     ],
 )
-def test_an_odd_trace_has_the_gap_that_says_so(
+def test_a_malformed_trace_has_a_gap(
     tmp_path: Path, oteval: Run, spans: list[dict[str, Any]], code: str
 ) -> None:
-    """Whatever shape a trace has, it gives a trajectory with the right gap beside the good ones."""
+    """A malformed trace gives a trajectory with the right gap, and the others are unaffected."""
     (tmp_path / "odd.json").write_text(request(*spans) + "\n" + good_line() + "\n")
 
     done = oteval("ingest", "odd.json")
@@ -153,8 +153,8 @@ def test_an_odd_trace_has_the_gap_that_says_so(
     assert len(runs) == GOOD_RUNS + 1
 
 
-def test_duplicate_span_ids_keep_the_first_and_are_named(tmp_path: Path, oteval: Run) -> None:
-    """A span id that comes again with other content is counted and named, and the first stays."""
+def test_of_duplicate_span_ids_the_first_is_kept(tmp_path: Path, oteval: Run) -> None:
+    """A repeated span id with other content is counted and reported, and the first span is kept."""
     second = {**span(1, name="second", **CHAT)}
     lines = [request(span(1, name="first", **CHAT), second), good_line()]
     (tmp_path / "twice.json").write_text("\n".join(lines) + "\n")
@@ -167,7 +167,7 @@ def test_duplicate_span_ids_keep_the_first_and_are_named(tmp_path: Path, oteval:
 
 
 def test_arguments_that_are_not_json_are_kept_as_text(tmp_path: Path, oteval: Run) -> None:
-    """A tool call with broken arguments is kept with the text it came with."""
+    """A tool call with invalid arguments keeps their text."""
     answer = [
         {
             "role": "assistant",

@@ -1,4 +1,4 @@
-"""Big files, decoded in parts by several processes, give what reading them in one go gives."""
+"""Large files that several processes decode in parts give the same as one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("genai_openai_chat", "openinference_chat", "v2_legacy_chat.logs", "lang
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let files of some kilobytes count as big."""
+    """Lower the sizes, so that small files are decoded in parts."""
     monkeypatch.setattr(loader, "PARALLEL_SIZE", 10_000)
     monkeypatch.setattr(loader, "PART_SIZE", 20_000)
 
@@ -28,7 +28,7 @@ def lines() -> list[str]:
 
 
 def rows(path: Path) -> tuple[list[object], list[str]]:
-    """Load a file; return what is stored and the problems told."""
+    """Load a file; return the stored content and the problems."""
     with Store() as store:
         report = load(store, [path])
         traces = [batch.column("trace_id").to_pylist() for batch in store.spans.export()]
@@ -39,8 +39,10 @@ def rows(path: Path) -> tuple[list[object], list[str]]:
         return [counts, stored, file.written.conflicts], [str(p) for p in file.problems]
 
 
-def test_parts_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spans, log records, duplicates and lines of problems are those of reading in one go."""
+def test_parts_give_the_same_as_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spans, log records, duplicates and the lines of problems are the same."""
     path = tmp_path / "big.jsonl"
     good = lines()
     path.write_text("\n".join([*good, "{broken", good[0], '{"resourceSpans": [1]}', *good]) + "\n")
@@ -56,7 +58,7 @@ def test_parts_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_parts_begin_only_before_requests(tmp_path: Path) -> None:
-    """Whatever the size asked for, parts cover the file and each begins with a request."""
+    """Parts cover the whole file, and each begins with a request."""
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
 
@@ -69,8 +71,8 @@ def test_parts_begin_only_before_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]" * 20_000, b'{"resourceSpans": [\n' * 9_000])
-def test_what_cannot_be_cut_is_not(tmp_path: Path, content: bytes) -> None:
-    """A file that is no JSON lines, or too small, has no parts."""
+def test_other_files_have_no_parts(tmp_path: Path, content: bytes) -> None:
+    """A file that is not JSON lines, or too small, has no parts."""
     path = tmp_path / "file"
     path.write_bytes(content.replace(b"\n", b"\n "))
 
@@ -78,10 +80,8 @@ def test_what_cannot_be_cut_is_not(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_process_that_dies_is_an_error_and_what_came_before_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When a decoding process ends before its time, the file is reported as not wholly read."""
+def test_a_process_that_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a decoding process ends unexpectedly, the file is reported as incomplete."""
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
     monkeypatch.setattr("oteval.child_process.sys.executable", "/bin/true")

@@ -37,7 +37,7 @@ def nested(depth: int) -> str:
 
 
 @given(values)
-def test_what_is_written_is_read_back(value: Any):
+def test_written_values_are_read_back(value: Any):
     """`restore` inverts `dumps`, whatever the size of the integers."""
     assert restore(dumps(value)) == value == loads(json.dumps(value))
 
@@ -83,13 +83,13 @@ def test_a_call_hash_fits_a_column():
 
 
 @pytest.mark.parametrize("text", ["", "{", "nul", "[1,]", '"\\x"', "1" * 5000])
-def test_what_is_no_json_is_a_value_error(text: str):
+def test_invalid_json_is_a_value_error(text: str):
     """Broken text, and numbers without end, raise ValueError alone."""
     with pytest.raises(ValueError, match=r".*"):
         loads(text)
 
 
-def test_what_emitters_write_beyond_the_standard_is_read():
+def test_nonstandard_json_of_emitters_is_read():
     """NaN and the infinities are read, as are integers of any size."""
     nan, infinite, big = loads("[NaN, -Infinity, 123456789012345678901234567890]")
 
@@ -123,15 +123,15 @@ def test_text_nested_too_deep_is_refused(depth: int, start: str):
 
 
 def test_text_nested_as_deep_as_allowed_can_be_handled():
-    """A value at the limit can be written, hashed and read back."""
+    """A value at the limit of nesting is written, hashed and read back."""
     value = loads(nested(254))
 
     assert restore(dumps({"wrapped": [value]})) == {"wrapped": [value]}
     assert call_hash("f", value) == call_hash("f", loads(nested(254)))
 
 
-def test_for_the_world_outside_lone_surrogates_become_the_replacement_character():
-    """Half a character, as cut-off text has it, can be written as UTF-8 and as strict JSON."""
+def test_lone_surrogates_become_the_replacement_character():
+    """Half a character, as in truncated text, is written as UTF-8 and as standard JSON."""
     assert loads('{"a\\udfff": "x\\ud83d"}') == {"a\ufffd": "x\ufffd"}
     assert loads('"\\ud83d\\ude00"') == "😀"
     assert dumps("\ud83d") == '"\ufffd"'
@@ -152,14 +152,14 @@ def test_a_lone_surrogate_equals_only_itself(one: str, two: str):
 
 
 def test_two_halves_of_a_pair_are_their_character():
-    """JSON text cannot tell a character from its two escapes, and so nothing here does."""
+    """A character equals its two escapes, which JSON text cannot distinguish."""
     assert canonical("\ud83d\ude00") == canonical("😀") == canonical(json.loads('"\\ud83d\\ude00"'))
 
 
 @pytest.mark.parametrize("one", [math.nan, math.inf, -math.inf, None, "NaN", 0])
 @pytest.mark.parametrize("two", [math.nan, math.inf, -math.inf, None, "NaN", 0])
-def test_what_is_not_finite_equals_only_itself(one: Any, two: Any):
-    """NaN and the infinities are values like others, and none of them is null."""
+def test_non_finite_numbers_equal_only_themselves(one: Any, two: Any):
+    """NaN and the infinities are distinct values, and different from null."""
     assert (canonical({"a": one}) == canonical({"a": two})) is (repr(one) == repr(two))
 
 
@@ -174,22 +174,22 @@ odd = st.recursive(
 
 
 @given(odd)
-def test_what_is_written_exactly_is_read_back_exactly(value: Any):
-    """`restore` inverts `dumps_exact` for all that Python's values hold, in text that is UTF-8."""
+def test_exact_text_is_read_back_exactly(value: Any):
+    """`restore` inverts `dumps_exact` for all Python values, and the text is UTF-8."""
     text = dumps_exact(value)
 
     assert canonical(restore(text)) == canonical(value) == canonical(loads_exact(text))
     assert text.encode()
 
 
-def test_an_integer_too_long_for_decimal_text_is_compared_all_the_same():
-    """Python writes no more than 4,300 digits; such integers are compared, shown and hashed."""
+def test_integers_too_long_for_decimal_text_are_compared():
+    """Integers of more than 4,300 digits are compared, shown and hashed."""
     assert canonical(10**5000) != canonical(10**5000 + 1)
     assert dumps({"a": 10**5000}) != dumps({"a": 10**5000 + 1})
 
 
-def test_values_beside_a_whole_float_have_the_text_they_have_alone():
-    """What JSON lacks, such as a date, has one text, whatever stands next to it."""
+def test_the_text_of_a_value_does_not_depend_on_its_neighbours():
+    """A value that JSON lacks, such as a date, has the same text next to a whole float."""
     when = datetime(2026, 5, 1, tzinfo=UTC)
 
     assert canonical({"at": when, "n": 1.0}) == canonical({"at": when, "n": 1})
@@ -200,22 +200,22 @@ def test_values_beside_a_whole_float_have_the_text_they_have_alone():
 @example({"a": 1e45})
 @example({"a": 4e20, "b": 10**30})
 @example({"a": {"b": 1.0}})
-def test_the_canonical_text_of_an_objects_text_is_that_of_the_object(value: dict[str, Any]):
-    """Reading and writing in one step comes to the same, or leaves it to `canonical`."""
+def test_canonical_object_equals_canonical(value: dict[str, Any]):
+    """`canonical_object` gives the text of `canonical`, or None."""
     text = json.dumps(value)
 
     assert canonical_object(text) in (None, canonical(loads(text)))
 
 
 @pytest.mark.parametrize("text", ["[1]", "1", "{", '{"a":' * 300 + "1" + "}" * 300])
-def test_what_is_no_plain_object_is_left_to_canonical(text: str):
+def test_canonical_object_returns_none_for_other_text(text: str):
     """Other values, broken text and depth give None, never an exception."""
     assert canonical_object(text) is None
 
 
 @given(st.dictionaries(st.sampled_from("abc"), values, max_size=3), st.data())
-def test_equal_objects_tells_what_canonical_texts_tell(one: dict[str, Any], data: st.DataObject):
-    """The quick comparison of values objects never says other than the canonical texts do."""
+def test_equal_objects_agrees_with_canonical_texts(one: dict[str, Any], data: st.DataObject):
+    """The fast comparison never differs from the canonical texts."""
     two = data.draw(st.just(one) | st.dictionaries(st.sampled_from("abc"), values, max_size=3))
     texts = [json.dumps(value) for value in (one, dict(reversed(two.items())))]
 

@@ -1,4 +1,4 @@
-"""What a process may use of its machine, or of its container."""
+"""The resources that a process may use, of its machine or its container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GB = 1 << 30
 
 
 def written(root: Path, files: dict[str, str]) -> Path:
-    """Return a folder that stands for the file system of a machine."""
+    """Return a folder that represents the file system of a machine."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,8 +23,8 @@ def written(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_without_control_groups_it_is_the_machines(tmp_path: Path) -> None:
-    """All memory and every processor the process may run on."""
+def test_without_control_groups_the_limits_are_the_machines(tmp_path: Path) -> None:
+    """All memory, and all processors on which the process may run."""
     assert machine.memory(tmp_path) == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert machine.processors(tmp_path) == len(os.sched_getaffinity(0))
 
@@ -62,15 +62,15 @@ def test_without_control_groups_it_is_the_machines(tmp_path: Path) -> None:
     ],
 )
 def test_limits_of_control_groups(tmp_path: Path, files: dict[str, str]) -> None:
-    """The least of the limits above a process holds; half a processor is one."""
+    """The smallest limit of the enclosing groups applies; half a processor counts as one."""
     root = written(tmp_path, files)
 
     assert machine.memory(root) == GB
     assert machine.processors(root) == 1
 
 
-def test_no_limit_is_none(tmp_path: Path) -> None:
-    """A group without limits, as version 1 writes that, leaves the machine's figures."""
+def test_groups_without_limits(tmp_path: Path) -> None:
+    """For groups without limits, in the notation of version 1, the machine's limits apply."""
     root = written(
         tmp_path,
         {
@@ -86,7 +86,7 @@ def test_no_limit_is_none(tmp_path: Path) -> None:
 
 
 def test_a_real_control_group() -> None:
-    """A process in a group with 2 GB is told so."""
+    """A process in a group with 2 GB gets that limit."""
     group = Path("/sys/fs/cgroup/memory/oteval-test-machine")
     try:
         group.mkdir()
@@ -105,8 +105,8 @@ def test_a_real_control_group() -> None:
     assert int(said.stdout) == 2 * GB
 
 
-def test_every_module_is_imported_without_what_only_linux_has() -> None:
-    """Where there is no fdatasync and no affinity, as on macOS, nothing fails for that."""
+def test_all_modules_are_importable_without_linux_functions() -> None:
+    """All modules are importable without fdatasync and affinity, as on macOS."""
     script = """
 import importlib, os, pkgutil
 for name in ("fdatasync", "sched_getaffinity"):

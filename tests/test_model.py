@@ -24,7 +24,7 @@ def said(text: str, role: str = "assistant") -> Message:
 
 
 def line(length: int, **fields: Any) -> Trajectory:
-    """Return the last of so many turns of a question and an answer each."""
+    """Return the last of `count` turns, each with a question and an answer."""
     found = None
     for i in range(length):
         tail = (said(f"q{i}", "user"), said(f"a{i}"))
@@ -37,13 +37,13 @@ def line(length: int, **fields: Any) -> Trajectory:
 
 @pytest.mark.parametrize("status", ["error", "not_evaluated"])
 @pytest.mark.parametrize("verdict", [{"score": 0.0}, {"score": 1.0}, {"passed": False}])
-def test_what_was_not_evaluated_has_no_verdict(status: Any, verdict: dict[str, Any]):
+def test_a_failed_evaluation_has_no_verdict(status: Any, verdict: dict[str, Any]):
     """An error is never a 0, and not evaluated is never a pass."""
     with pytest.raises(ValueError, match=status):
         Score("t", "trace", "span", "e", "v", status=status, **verdict)
 
 
-def test_an_evaluated_score_says_all_it_knows():
+def test_the_json_form_of_a_score():
     """The object of ``oteval score --json`` has every field, and None for what is empty."""
     full = Score(
         *("t", "trace", "span", "e", "v"),
@@ -77,8 +77,8 @@ def test_an_evaluated_score_says_all_it_knows():
     ("arguments", "text"),
     [({"b": 1, "a": "é"}, '{"b":1,"a":"é"}'), ({}, "{}"), ("no json", "no json"), (None, "")],
 )
-def test_a_calls_arguments_are_json_text(arguments: Any, text: str):
-    """OpenAI's form holds arguments as text; what is not known is empty, unlike no arguments."""
+def test_the_arguments_of_a_call_are_json_text(arguments: Any, text: str):
+    """OpenAI's format has arguments as text; unknown ones are "", unlike no arguments."""
     assert ToolCall("look", arguments, "k").as_dict() == {
         "id": "k",
         "type": "function",
@@ -116,8 +116,8 @@ def test_a_calls_arguments_are_json_text(arguments: Any, text: str):
         ),
     ],
 )
-def test_a_message_has_openais_shape(message: Message, shape: dict[str, Any]):
-    """Only fields that say something are there."""
+def test_a_message_in_openais_format(message: Message, shape: dict[str, Any]):
+    """Empty fields are omitted."""
     assert message.as_dict() == shape
 
 
@@ -157,7 +157,7 @@ def test_a_trajectory_is_one_json_object():
 
 
 def test_a_rewrite_is_one_json_object():
-    """What was replaced is told with the place and the span."""
+    """The JSON form has the replaced messages, the place and the span."""
     assert Rewrite(2, (said("a"),), "s").as_dict() == {
         "at": 2,
         "span_id": "s",
@@ -165,8 +165,8 @@ def test_a_rewrite_is_one_json_object():
     }
 
 
-def test_messages_are_those_of_all_turns_and_own_messages_those_of_one():
-    """A turn's messages reach back over its history; its own do not."""
+def test_messages_include_previous_turns_and_own_messages_do_not():
+    """`messages` includes the history, `own_messages` only the turn itself."""
     third = line(3)
 
     assert [m.content for m in third.messages] == ["q0", "a0", "q1", "a1", "q2", "a2"]
@@ -174,30 +174,30 @@ def test_messages_are_those_of_all_turns_and_own_messages_those_of_one():
 
 
 def test_own_messages_may_begin_inside_the_tail():
-    """Where a run's input alone tells of earlier turns, they are in its tail and not its own."""
+    """Earlier turns that are known only from a run's input are in its tail, but not its own."""
     found = Trajectory("t", SpanRef("t", "s"), tail=(said("old"), said("new")), new_from=1)
 
     assert [m.content for m in found.own_messages] == ["new"]
 
 
 def test_own_messages_may_begin_before_the_tail():
-    """Where a run's own messages reach into its history, they are still all there."""
+    """Own messages that begin in the history are complete."""
     first = Trajectory("t1", SpanRef("t", "1"), tail=(said("a"), said("b")))
     second = Trajectory("t2", SpanRef("t", "2"), tail=(said("c"),), new_from=1, history=first)
 
     assert [m.content for m in second.own_messages] == ["b", "c"]
 
 
-def test_a_long_conversation_is_no_recursion():
-    """Five thousand turns are read one after another, not one inside the other."""
+def test_a_long_conversation_needs_no_recursion():
+    """Five thousand turns are read iteratively."""
     last = line(5000)
 
     assert len(last.messages) == 10_000
     assert [m.content for m in last.own_messages] == ["q4999", "a4999"]
 
 
-def test_own_messages_hold_no_history_in_memory():
-    """Reading a run's own messages leaves the whole conversation unbuilt."""
+def test_own_messages_do_not_build_the_history():
+    """Reading own messages does not compute the messages of the whole conversation."""
     last = line(3)
 
     assert last.own_messages
@@ -210,16 +210,16 @@ def test_usages_add_up():
     assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
 
 
-def test_a_trajectorys_id_hangs_on_its_root_span_alone():
-    """Sixteen hex digits, the same each time, another for another span."""
+def test_a_trajectory_id_depends_on_its_root_span_only():
+    """The id has 16 hex digits, is stable, and differs for different spans."""
     name = trajectory_id("t", "s")
 
     assert name == trajectory_id("t", "s") == "75dcdb8f1b6889a4"
     assert name not in (trajectory_id("t", "r"), trajectory_id("u", "s"))
 
 
-def test_a_references_fingerprint_is_its_contents():
-    """Name, source and the form of the messages do not count; the messages do."""
+def test_the_fingerprint_of_a_reference_depends_on_its_messages():
+    """Name, source and format of the messages are irrelevant."""
     message = Message("user", "q")
     one = Reference("a", (message,))
 

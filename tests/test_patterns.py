@@ -1,4 +1,4 @@
-"""Patterns of users: Python's syntax and meaning, RE2's linear time."""
+"""Users' patterns: the syntax and meaning of Python, in the linear time of RE2."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TEXT = "abxyÉéA١² \n\t.@-_]5[41\x00\x08{},\u2028\u00a0BC#\x0b\x1c٣字"
 
 @pytest.mark.parametrize("text", SAME)
 def test_patterns_match_as_python_does(text: str) -> None:
-    """The first match in random texts stands where Python's own engine finds it."""
+    """The first match in random texts is the one that Python's `re` finds."""
     chance = random.Random(text)
     pattern = Pattern(text)
     with warnings.catch_warnings():
@@ -76,7 +76,7 @@ def test_patterns_match_as_python_does(text: str) -> None:
 
 @pytest.mark.parametrize("text", EVIL)
 def test_patterns_that_backtrack_for_hours_take_no_time(text: str) -> None:
-    """A condition over 100,000 characters that Python would not finish is decided."""
+    """A condition on 100,000 characters that `re` would not finish is decided."""
     pattern = compile_pattern(text)
     begun = time.process_time()
 
@@ -89,7 +89,7 @@ def test_patterns_that_backtrack_for_hours_take_no_time(text: str) -> None:
     "text", [r"(?=a)", r"(?<!a)b", r"(a)\1", "(a", r"\N{BULLET}", "x" * 10_001]
 )
 def test_patterns_that_need_backtracking_are_errors(text: str) -> None:
-    """Conditions, rules and evaluators name the pattern that cannot be used, in one line."""
+    """Conditions, rules and evaluators name the unsupported pattern in one line."""
     with pytest.raises(PatternError):
         Pattern(text)
     with pytest.raises(ConfigError):
@@ -102,15 +102,15 @@ def test_patterns_that_need_backtracking_are_errors(text: str) -> None:
         create_trajectory_match_evaluator(tool_args_match_overrides={"a": {"regex": {"x": text}}})
 
 
-def test_conditions_on_text_that_no_utf8_can_hold() -> None:
-    """Half of a surrogate pair in a run's data does not end the search."""
+def test_conditions_on_lone_surrogates() -> None:
+    """A lone surrogate in a run's data does not fail the search."""
     condition = parse_condition("agent~^sh.p$")
 
     assert condition.holds(Trajectory("t", SpanRef("t", "s"), agent="sh\ud800p"))
 
 
 def test_patterns_are_values() -> None:
-    """Equal by text and flags, and the same after a round through pickle."""
+    """Patterns are equal by text and flags, also after pickling."""
     pattern = compile_pattern(re.compile("é", re.IGNORECASE))
 
     assert pickle.loads(pickle.dumps(pattern)) == pattern == Pattern("é", re.IGNORECASE)

@@ -48,8 +48,8 @@ RUN = Trajectory(
         *(" agent = desk ", "seconds>1.4", "seconds<1.6"),
     ],
 )
-def test_a_condition_that_holds(text: str):
-    """Each field and operator finds what is there; of several values, any of them."""
+def test_conditions_that_are_true(text: str):
+    """Each field and operator matches the values of a trajectory, or any of several."""
     assert parse_condition(text).holds(RUN)
 
 
@@ -61,14 +61,14 @@ def test_a_condition_that_holds(text: str):
         *("attributes.beta=1", "attributes.tier=gold", "agent~^esk", "agent=", "seconds<=1"),
     ],
 )
-def test_a_condition_that_does_not_hold(text: str):
-    """What is not so is not found, and what cannot be compared holds for nothing."""
+def test_conditions_that_are_false(text: str):
+    """Other values do not match, and values that cannot be compared never do."""
     assert not parse_condition(text).holds(RUN)
 
 
 @pytest.mark.parametrize("operator", ["=", "!=", "~", ">", "<", ">=", "<="])
 def test_a_condition_has_three_parts(operator: str):
-    """Operators of two characters are not taken for one of one."""
+    """An operator of two characters is not read as one of a single character."""
     assert parse_condition(f"turn{operator}1") == Condition("turn", operator, "1")
 
 
@@ -82,8 +82,8 @@ def test_a_condition_has_three_parts(operator: str):
         ("errors>many", "> compares with a number"),
     ],
 )
-def test_what_is_no_condition_says_what_would_be(text: str, message: str):
-    """The error names the text and what to write."""
+def test_an_invalid_condition_is_an_error(text: str, message: str):
+    """The error names the text and the remedy."""
     with pytest.raises(ConfigError) as caught:
         parse_condition(text)
 
@@ -91,8 +91,8 @@ def test_what_is_no_condition_says_what_would_be(text: str, message: str):
     assert message in str(caught.value)
 
 
-def test_every_field_can_be_asked_about():
-    """No field fails on a trajectory that has nothing."""
+def test_every_field_works_on_an_empty_trajectory():
+    """No field fails on a trajectory without any data."""
     empty = Trajectory("x", SpanRef("t", "s"))
 
     for name in FIELDS:
@@ -117,8 +117,8 @@ def test_every_field_can_be_asked_about():
         {"limit": 0},
     ],
 )
-def test_a_selection_holds_what_it_names(fields: dict[str, Any]):
-    """Of several values any counts; an empty field, and the limit, restrict nothing."""
+def test_a_selection_matches(fields: dict[str, Any]):
+    """One of several values must match; empty fields and the limit are ignored."""
     assert Selection(**fields).matches(RUN)
 
 
@@ -138,13 +138,13 @@ def test_a_selection_holds_what_it_names(fields: dict[str, Any]):
         {"agents": ("desk",), "services": ("other",)},
     ],
 )
-def test_a_selection_leaves_out_what_fails_any_part(fields: dict[str, Any]):
-    """All that is given must hold."""
+def test_a_selection_does_not_match_if_one_field_fails(fields: dict[str, Any]):
+    """All fields must match."""
     assert not Selection(**fields).matches(RUN)
 
 
-def test_only_columns_can_be_asked_in_the_store():
-    """What no column of the store holds is left to Python."""
+def test_only_columns_are_filtered_in_the_store():
+    """Filters on anything but a column of the store need Python."""
     assert not EVERYTHING.needs_python
     assert not Selection(ids=("a",), agents=("a",), since_ns=1).needs_python
     assert Selection(attributes={"a": ("b",)}).needs_python

@@ -15,14 +15,14 @@ HOSTILE = "a\x1b[2J\x07\x7f\x85\x9b31m\u202eevil\u2066\u2069\u200f\u061c\u2028\U
 SEEN = set("\x1b\x07\x7f\x85\x9b\u202e\u2066\u2069\u200f\u061c\u2028\U000e0041")
 
 
-def test_text_shows_its_control_characters() -> None:
-    """Each is written as an escape; newlines and tabs stay."""
+def test_control_characters_in_text_are_escaped() -> None:
+    """Control characters are escaped; newlines and tabs are kept."""
     assert SEEN.isdisjoint(printable(HOSTILE))
     assert printable("a\tb\nc é 字 😀") == "a\tb\nc é 字 😀"
 
 
 def test_json_keeps_its_value() -> None:
-    """What is printed reads as the same value, with nothing that acts on a terminal."""
+    """The printed JSON has the same value, without control characters."""
     text = printable_json(json.dumps({HOSTILE: [HOSTILE]}, ensure_ascii=False))
 
     assert SEEN.isdisjoint(text)
@@ -42,10 +42,8 @@ def test_json_keeps_its_value() -> None:
     ],
     ids=" ".join,
 )
-def test_no_command_prints_what_acts_on_a_terminal(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    """A run whose every text is hostile, through the commands that show it."""
+def test_no_command_prints_control_characters(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """All commands that show a run are safe for one whose every text is hostile."""
     said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": HOSTILE}]}])
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
@@ -94,17 +92,17 @@ def test_no_command_prints_what_acts_on_a_terminal(
         (1200, "span", "1,200 spans"),
     ],
 )
-def test_counts_are_in_the_right_number(number: int, noun: str, expected: str):
-    """One of a thing is singular, any other count is plural."""
+def test_nouns_agree_with_their_counts(number: int, noun: str, expected: str):
+    """The noun is singular for 1 and plural for any other count."""
     assert counted(number, noun) == expected
 
 
-def test_a_plural_can_be_given():
-    """An irregular plural is the caller's."""
+def test_an_irregular_plural():
+    """The caller can give an irregular plural."""
     assert counted(2, "person", "people") == "2 people"
 
 
 def test_long_lists_end_with_a_count():
-    """Names beyond the first few are counted."""
+    """The names beyond the first five are counted."""
     assert listed(["a", "b"]) == "a, b"
     assert listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

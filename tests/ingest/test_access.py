@@ -1,4 +1,4 @@
-"""Tokens by name: what senders are bound to, their rates, rotation, and the log of refusals."""
+"""Tokens by name: attributes and rates of senders, rotation, and the log of refusals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def resources(running: _Running) -> list[dict[str, Any]]:
 
 
 def test_a_token_sets_its_attributes(start: Callable[[Access], _Running]):
-    """Whatever service and tenant a sender claims, over every protocol the token's are stored."""
+    """The token's service and tenant replace those that the sender claims, in every protocol."""
     running = start(Access([SHOP]))
     request = ExportTraceServiceRequest.FromString(traces(1))
     claimed = request.resource_spans[0].resource.attributes
@@ -88,7 +88,7 @@ def test_a_token_sets_its_attributes(start: Callable[[Access], _Running]):
 
 
 def test_a_token_has_its_own_rate(start: Callable[[Access], _Running]):
-    """Beyond it a sender is told when to come again; others are not held up."""
+    """Beyond its rate a sender is asked to retry later; others are unaffected."""
     running = start(Access([SHOP, SLOW]))
 
     first = running.post(traces(1), authorization="Bearer slow-token")
@@ -107,8 +107,8 @@ def test_a_token_has_its_own_rate(start: Callable[[Access], _Running]):
     assert info.retry_delay.seconds > 0
 
 
-def test_a_rate_holds_in_the_long_run():
-    """With 2 requests a second, 10 seconds let 20 pass beyond the burst."""
+def test_a_rate_is_kept_on_average():
+    """At 2 requests per second, 10 seconds permit 20 requests in addition to the burst."""
     clock = Clock()
     access = Access([Token("t", digest_of("t"), requests_per_second=2)], clock)
 
@@ -131,7 +131,7 @@ def test_a_rate_holds_in_the_long_run():
 def test_refusals_name_the_peer_and_do_not_flood_the_log(
     start: Callable[[Access], _Running], caplog: pytest.LogCaptureFixture
 ):
-    """A peer with a wrong token is warned about once a minute, not once a request."""
+    """A peer with a wrong token is logged once a minute, not once per request."""
     clock = Clock()
     running = start(Access([SHOP], clock))
 
@@ -166,7 +166,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_tokens_are_rotated_without_a_restart(file: Path):
-    """A new file is in force at the next look; one that is wrong changes nothing."""
+    """A new file takes effect at the next check; an invalid one changes nothing."""
     access = Access.of(ingest="always")
     rules = TokenRules(str(file), access)
     access.admit_sender("Bearer shop-token-0123456789")
@@ -188,7 +188,7 @@ def test_tokens_are_rotated_without_a_restart(file: Path):
 
 @pytest.mark.parametrize("left", ["shop", "grafana"])
 def test_a_new_file_does_not_let_everybody_in(file: Path, left: str):
-    """A file without a token that may send, or read, does not open what a token was needed for."""
+    """A file without any token for a permission does not open it to everybody."""
     access = Access()
     rules = TokenRules(str(file), access)
 
@@ -219,8 +219,8 @@ def test_a_new_file_does_not_let_everybody_in(file: Path, left: str):
         ),
     ],
 )
-def test_a_wrong_file_is_named_without_its_secrets(tmp_path: Path, text: str, message: str):
-    """The error names the file and the line, and shows no token."""
+def test_the_error_about_a_file_shows_no_secrets(tmp_path: Path, text: str, message: str):
+    """The error names the file and the line, but no token."""
     path = tmp_path / "t.yaml"
     path.write_text(text)
     path.chmod(0o600)
@@ -233,7 +233,7 @@ def test_a_wrong_file_is_named_without_its_secrets(tmp_path: Path, text: str, me
 
 
 def test_a_file_that_others_can_read_is_refused(file: Path):
-    """As ssh does with keys."""
+    """A file with tokens must not be readable by others, like the private keys of ssh."""
     file.chmod(0o644)
 
     with pytest.raises(ConfigError, match="chmod 600"):

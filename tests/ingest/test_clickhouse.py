@@ -1,4 +1,4 @@
-"""Rows of ClickHouse's otel tables give the spans and log records that went into them."""
+"""Rows of ClickHouse's otel tables give the original spans and log records."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ FORMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form(tmp_path: Path, form: str) -> None:
-    """Whichever version wrote the table and in whichever format it comes, the span is the same."""
+    """The span is the same for all versions of the table, and in all formats."""
     batches, told = load(tmp_path, FORMS[form])
 
     assert spans(batches) == [FULL]
@@ -110,7 +110,7 @@ def test_every_form(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("data", [lines([log_row(LOG)]), parquet([log_row(LOG)])])
 def test_log_records(tmp_path: Path, data: bytes) -> None:
-    """A log record comes back with its body an object again."""
+    """The body of a log record is an object again."""
     batches, told = load(tmp_path, data)
 
     assert [log for batch in batches for log in batch.logs] == [LOG]
@@ -118,7 +118,7 @@ def test_log_records(tmp_path: Path, data: bytes) -> None:
 
 
 def test_the_name_of_an_event_in_old_tables() -> None:
-    """Tables without a column for it have the event's name among the attributes."""
+    """Tables without a column for the event's name have it among the attributes."""
     row = log_row(LOG)
     del row["EventName"]
 
@@ -130,7 +130,7 @@ def test_the_name_of_an_event_in_old_tables() -> None:
     [("", None), ("text", "text"), ("{cut", "{cut"), ('["a"]', ["a"]), ("12", "12")],
 )
 def test_bodies(body: str, expected: Any) -> None:
-    """Only objects and lists are read back from a body; a number may be what was said."""
+    """Only objects and lists in a body are parsed; a number may have been text."""
     (log,) = decode(log_row(LOG) | {"Body": body}).logs
 
     assert log.body == expected
@@ -154,22 +154,22 @@ def test_bodies(body: str, expected: Any) -> None:
     ],
 )
 def test_times(text: Any, expected: int) -> None:
-    """Every way in which ClickHouse writes times is read, to the nanosecond."""
+    """All formats of times in ClickHouse are read, to the nanosecond."""
     decoded = decode(ROW | {"Timestamp": text, "Duration": 0})
 
     assert decoded.spans[0].start_ns == expected
     assert decoded.problems == []
 
 
-def test_the_service_is_known_from_its_column_too() -> None:
-    """A row whose resource lacks the service's name has it from the column."""
+def test_the_service_may_be_only_in_its_column() -> None:
+    """A row whose resource lacks the service takes it from the column."""
     (span,) = decode(ROW | {"ResourceAttributes": {"a": "b"}}).spans
 
     assert span.resource == {"a": "b", "service.name": "svc"}
 
 
-def test_nothing_in_a_column_of_the_type_json() -> None:
-    """A path that is null in a row is no attribute of it."""
+def test_nulls_in_a_json_column() -> None:
+    """A path that is null in a row is not an attribute."""
     (span,) = decode(ROW | {"SpanAttributes": {"a": {"b": None, "c": 1}}}).spans
 
     assert span.attributes == {"a.c": 1}
@@ -177,7 +177,7 @@ def test_nothing_in_a_column_of_the_type_json() -> None:
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_units_of_times_in_parquet(tmp_path: Path, unit: str) -> None:
-    """A time is the same whichever precision its column has."""
+    """A time is the same in columns of all precisions."""
     table = pq.read_table(io.BytesIO(parquet([ROW])))
     place = table.schema.get_field_index("Timestamp")
     column = table["Timestamp"].cast(pa.timestamp(unit, "UTC"), safe=False)
@@ -208,8 +208,8 @@ def test_units_of_times_in_parquet(tmp_path: Path, unit: str) -> None:
         ({"Links": [{}]}, "a link without valid ids; left out"),
     ],
 )
-def test_what_is_wrong_is_told(fields: dict[str, Any], reason: str) -> None:
-    """A field of a wrong shape is one problem that names the span and the column."""
+def test_invalid_fields_are_reported(fields: dict[str, Any], reason: str) -> None:
+    """An invalid field is one problem that names the span and the column."""
     decoded = decode(ROW | fields)
 
     assert len(decoded.problems) == 1
@@ -218,8 +218,8 @@ def test_what_is_wrong_is_told(fields: dict[str, Any], reason: str) -> None:
     assert len(decoded.spans) == ("skipped" not in reason)
 
 
-def test_a_bad_row_of_a_parquet_file_is_named(tmp_path: Path) -> None:
-    """The row's number is told, and every other row is read, over all row groups."""
+def test_a_bad_row_of_a_parquet_file_is_reported(tmp_path: Path) -> None:
+    """The row is reported by its number, and all other rows are read, in all row groups."""
     rows = [trace_row(replace(FULL, span_id=f"{n:016x}")) for n in range(1, 20)]
     rows[11]["TraceId"] = "none"
 
@@ -231,8 +231,8 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
-    """A line that is cut is told with its number, and the rows around it are read."""
+def test_a_bad_line_is_reported(tmp_path: Path) -> None:
+    """A truncated line is reported by its number, and the rows around it are read."""
     rows = [trace_row(replace(FULL, span_id=f"{n:016x}")) for n in range(1, 4)]
     first, second, third = lines(rows).splitlines()
 
@@ -244,7 +244,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 
 
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
-    """ClickHouse's text may be any bytes; those that are no UTF-8 are replaced."""
+    """ClickHouse's text may be any bytes; those that are not UTF-8 are replaced."""
     table = pq.read_table(io.BytesIO(parquet([ROW, ROW], binary=True)))
     names = pa.array([b"a\xff", b"b"], pa.binary())
     place = table.schema.get_field_index("SpanName")
@@ -260,7 +260,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_damaged_parquet_files(tmp_path: Path) -> None:
-    """A damaged row group is told with its rows and the others are read; no footer, no file."""
+    """A damaged row group is reported, and the others are read; without a footer nothing is."""
     rows = [trace_row(replace(FULL, span_id=f"{n:016x}")) for n in range(1, 31)]
     rows[29]["TraceId"] = "none"
     whole = parquet(rows, row_group=10)
@@ -280,7 +280,7 @@ def test_damaged_parquet_files(tmp_path: Path) -> None:
 
 
 def test_another_parquet_file_is_refused(tmp_path: Path) -> None:
-    """A table of something else is one error that names its columns."""
+    """Another table is one error that names its columns."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1], "b": [2]}), sink)
 
@@ -289,7 +289,7 @@ def test_another_parquet_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
-    """A table without rows holds nothing, which is no error."""
+    """A table without rows is not an error."""
     table = pq.read_table(io.BytesIO(parquet([ROW]))).slice(0, 0)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
@@ -297,10 +297,8 @@ def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
     assert load(tmp_path, bytes(sink.getvalue())) == ([], [])
 
 
-def test_parquet_that_cannot_be_read_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From a pipe, or compressed, a Parquet file is copied to where it can be."""
+def test_parquet_from_a_pipe_or_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Parquet file that is not seekable is read from a temporary copy."""
 
     class Pipe(io.BytesIO):
         def seekable(self) -> bool:
@@ -319,7 +317,7 @@ def test_parquet_that_cannot_be_read_anywhere(
 
 @pytest.mark.slow
 def test_progress_and_memory_of_parquet(tmp_path: Path) -> None:
-    """One row group of many rows is read some rows at a time, and the bytes read only grow."""
+    """One row group of many rows is read in parts, and the bytes read never decrease."""
     random = Random(1)
     texts = [random.randbytes(1000).hex() for _ in range(20_000)]
     rows = [trace_row(replace(FULL, attributes={"a": value})) for value in texts]
@@ -362,7 +360,7 @@ junk = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*ROW, "Events", "Links"]), junk, max_size=6))
 def test_arbitrary_fields_never_raise(fields: dict[str, Any]) -> None:
-    """Whatever stands in a row, it is read or told."""
+    """Arbitrary values in a row are read or reported."""
     decoded = decode(ROW | fields)
 
     assert len(decoded.spans) == 1 or decoded.problems
@@ -373,5 +371,5 @@ def test_arbitrary_fields_never_raise(fields: dict[str, Any]) -> None:
 
 @given(st.dictionaries(st.sampled_from([*log_row(LOG)]), junk, max_size=6))
 def test_arbitrary_fields_of_logs_never_raise(fields: dict[str, Any]) -> None:
-    """The same holds for log records, none of which is ever left out."""
+    """The same is true for log records, of which none is ever left out."""
     assert len(decode(log_row(LOG) | fields).logs) == 1

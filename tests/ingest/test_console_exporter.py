@@ -1,4 +1,4 @@
-"""What OpenTelemetry's Python SDK prints to the console is read like what it exports."""
+"""The output of the Python SDK's console exporters gives the same spans as its OTLP export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Format = Callable[[ReadableSpan], str]
 
 
 def emitted(form: Format | None = None) -> tuple[str, list[Span]]:
-    """Return what the console exporter prints of some spans, and the spans."""
+    """Return the output of the console exporter for some spans, and the spans."""
     out, memory = io.StringIO(), InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "shop", "n": 1}))
     options = {} if form is None else {"formatter": form}
@@ -45,14 +45,14 @@ def emitted(form: Format | None = None) -> tuple[str, list[Span]]:
 
 
 def kept(span: Span) -> Span:
-    """Return a span as far as the console exporter prints it: its times are microseconds."""
+    """Return a span without the information that the console exporter omits."""
     events = tuple(replace(event, time_ns=printed(event.time_ns)) for event in span.events)
     start_ns, end_ns = printed(span.start_ns), printed(span.end_ns)
     return replace(span, scope="", flags=0, events=events, start_ns=start_ns, end_ns=end_ns)
 
 
 def printed(time_ns: int) -> int:
-    """Return a time rounded as the SDK rounds it."""
+    """Return a time rounded to microseconds like in the SDK."""
     when = datetime.fromisoformat(ns_to_iso_str(time_ns))
     return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
 
@@ -67,8 +67,8 @@ def spans_of(path: Path) -> tuple[list[Span], list[str]]:
 @pytest.mark.parametrize(
     "form", [None, lambda span: span.to_json(indent=None) + "\n", lambda span: span.to_json()]
 )
-def test_spans_are_read_as_they_were_printed(tmp_path: Path, form: Format | None):
-    """Over several lines, one a line or one behind the other: every field printed is read."""
+def test_printed_spans_are_read(tmp_path: Path, form: Format | None):
+    """All printed fields are read: from several lines, one line each, or all on one line."""
     text, spans = emitted(form)
     path = tmp_path / "out.txt"
     path.write_text(text)
@@ -76,8 +76,8 @@ def test_spans_are_read_as_they_were_printed(tmp_path: Path, form: Format | None
     assert spans_of(path) == ([kept(span) for span in spans], [])
 
 
-def test_what_a_program_prints_between_its_spans_is_named_and_skipped(tmp_path: Path):
-    """Standard output with other lines in it loses no span."""
+def test_other_output_between_spans_is_reported_and_skipped(tmp_path: Path):
+    """Other lines in standard output cause no loss of spans."""
     text, spans = emitted()
     parts = text.split("\n}\n")
     path = tmp_path / "out.txt"
@@ -90,8 +90,8 @@ def test_what_a_program_prints_between_its_spans_is_named_and_skipped(tmp_path: 
     assert all("not valid JSON" in problem for problem in problems)
 
 
-def test_log_records_are_read_too(tmp_path: Path):
-    """What the console exporter of log records prints keeps body, ids and attributes."""
+def test_printed_log_records_are_read(tmp_path: Path):
+    """Printed log records keep their body, ids and attributes."""
     record = {
         "body": {"content": "hi"},
         "severity_number": 9,
@@ -130,8 +130,8 @@ def test_log_records_are_read_too(tmp_path: Path):
         ({"events": [{"name": 1}, 2]}, "of events are not objects"),
     ],
 )
-def test_a_field_of_another_shape_is_named(tmp_path: Path, changes: dict[str, Any], problem: str):
-    """The span is kept, the field takes its default, and the problem says so."""
+def test_an_invalid_field_is_reported(tmp_path: Path, changes: dict[str, Any], problem: str):
+    """The span is kept with a default value, and the field is reported."""
     text, spans = emitted(lambda span: span.to_json(indent=None) + "\n")
     line = {**json.loads(text.splitlines()[0]), **changes}
     path = tmp_path / "out.jsonl"
@@ -144,7 +144,7 @@ def test_a_field_of_another_shape_is_named(tmp_path: Path, changes: dict[str, An
 
 
 def test_a_span_without_ids_is_skipped(tmp_path: Path):
-    """There is nothing to store it by; a file of nothing else is refused."""
+    """Such a span cannot be stored, and a file without any other is refused."""
     text, _ = emitted(lambda span: span.to_json(indent=None) + "\n")
     lines = [json.loads(line) for line in text.splitlines()]
     path = tmp_path / "out.jsonl"
@@ -159,8 +159,8 @@ def test_a_span_without_ids_is_skipped(tmp_path: Path):
         list(read(path))
 
 
-def test_older_versions_print_the_resource_plainly(tmp_path: Path):
-    """A resource without a key for its attributes is its attributes."""
+def test_older_versions_print_the_resource_at_the_top_level(tmp_path: Path):
+    """A resource without the key ``attributes`` is the attributes themselves."""
     text, _ = emitted(lambda span: span.to_json(indent=None) + "\n")
     line = {**json.loads(text.splitlines()[0]), "resource": {"service.name": "old"}}
     path = tmp_path / "out.jsonl"

@@ -1,4 +1,4 @@
-"""The same agents come out of every container that their spans were put into."""
+"""Every container gives the same agents for the same spans."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def zstd(data: bytes) -> bytes:
 
 
 def of_traces(traces: Any, name: str) -> Files:
-    """Return a container of spans, with the capture's log records as they are."""
+    """Return a container of spans, with the log records of the capture unchanged."""
     logs = requests(name)[1]
     return [orjson.dumps(traces), *([orjson.dumps(logs)] if logs else [])]
 
@@ -147,7 +147,7 @@ def put_and_read(
 
 
 def plain(value: Any, *, times: bool) -> Any:
-    """Return what a trajectory says, less its attributes, whose types a container may lose."""
+    """Return a trajectory without its attributes, whose types a container may lose."""
     if isinstance(value, list):
         return [plain(item, times=times) for item in value]
     if not isinstance(value, dict):
@@ -168,8 +168,8 @@ def told(found: list[Trajectory], *, times: bool) -> Any:
 
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("container", EXACT)
-def test_containers_that_hold_everything(tmp_path: Path, container: str, name: str) -> None:
-    """Tempo's and the Collector's files give the very spans and log records."""
+def test_lossless_containers(tmp_path: Path, container: str, name: str) -> None:
+    """Files of Tempo and the Collector give identical spans and log records."""
     spans, logs, found, found_logs = put_and_read(tmp_path, name, EXACT[container])
 
     assert found == spans
@@ -179,7 +179,7 @@ def test_containers_that_hold_everything(tmp_path: Path, container: str, name: s
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("container", JAEGER)
 def test_agents_from_jaeger(tmp_path: Path, container: str, name: str) -> None:
-    """Reconstructing what was in Jaeger gives what reconstructing the original gives."""
+    """Spans from Jaeger give the same trajectories as the original spans."""
     spans, logs, found, found_logs = put_and_read(tmp_path, name, JAEGER[container])
 
     before = told(reconstruct(spans, logs), times=False)
@@ -189,7 +189,7 @@ def test_agents_from_jaeger(tmp_path: Path, container: str, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CAPTURES if name not in WITH_COUNTS])
 @pytest.mark.parametrize("container", CLICKHOUSE)
 def test_agents_from_clickhouse(tmp_path: Path, container: str, name: str) -> None:
-    """Reconstructing what was in ClickHouse gives what reconstructing the original gives."""
+    """Spans from ClickHouse give the same trajectories as the original spans."""
     spans, logs, found, found_logs = put_and_read(tmp_path, name, CLICKHOUSE[container])
 
     assert [(item.start_ns, item.end_ns) for item in found] == [
@@ -199,8 +199,8 @@ def test_agents_from_clickhouse(tmp_path: Path, container: str, name: str) -> No
     assert told(reconstruct(found, found_logs), times=True) == before
 
 
-def test_what_was_dropped_is_not_known_to_clickhouse(tmp_path: Path) -> None:
-    """Of a span whose attributes were dropped there is all but the number of them."""
+def test_clickhouse_loses_the_number_of_dropped_attributes(tmp_path: Path) -> None:
+    """A span with dropped attributes is the same except for their number."""
     name = WITH_COUNTS[0]
 
     spans, _, found, _ = put_and_read(tmp_path, name, CLICKHOUSE["clickhouse_lines"])
@@ -217,7 +217,7 @@ def test_what_was_dropped_is_not_known_to_clickhouse(tmp_path: Path) -> None:
 def test_containers_value_by_value(
     tmp_path: Path, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Walking through a container gives the spans that parsing it as one gives."""
+    """Reading a container value by value gives the same spans as parsing it whole."""
     make = {**EXACT, **JAEGER, **CLICKHOUSE}[container]
     _, _, whole, whole_logs = put_and_read(tmp_path, "google_adk_native", make)
     monkeypatch.setattr(json_documents, "LONG_LINE", 100)
@@ -227,8 +227,8 @@ def test_containers_value_by_value(
     assert (found, found_logs) == (whole, whole_logs)
 
 
-def test_a_part_of_a_trace_is_told(tmp_path: Path) -> None:
-    """What Tempo says to be missing is told, whichever way its answer is read."""
+def test_a_partial_trace_is_reported(tmp_path: Path) -> None:
+    """A partial response of Tempo is reported, whether it is parsed whole or in parts."""
     answer = {"trace": request(span()), "status": "PARTIAL", "message": "trace too large"}
     for option in (0, PRETTY):
         file = tmp_path / "x"
@@ -243,7 +243,7 @@ def test_a_part_of_a_trace_is_told(tmp_path: Path) -> None:
 
 
 def test_containers_in_one_file(tmp_path: Path) -> None:
-    """What a line holds is told by its keys, line by line."""
+    """The format of each line is recognised by its keys."""
     spans, logs = capture("google_adk_native")
     otlp = (TRACES / "google_adk_native.json").read_bytes().replace(b"\n", b"")
     file = tmp_path / "x"
@@ -271,7 +271,7 @@ def test_containers_in_one_file(tmp_path: Path) -> None:
         [1, {"a": 2}],
     ],
 )
-def test_what_is_no_container_is_refused(document: Any) -> None:
-    """An object that only looks like one of the containers is said to be none."""
+def test_other_objects_are_refused(document: Any) -> None:
+    """An object that only resembles a container is refused."""
     with pytest.raises(ValueError, match="is not an OTLP request"):
         decode(document)

@@ -1,4 +1,4 @@
-"""The exporter that docs/files.md shows writes files that oteval reads."""
+"""oteval reads the files of the exporter in docs/files.md."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oteval.ingest.sdk_objects import span_of
 from ..make import ROOT
 
 
-def test_the_exporter_of_the_page_writes_what_is_read(tmp_path: Path):
-    """Spans of several exports to one file come back as they were."""
+def test_files_of_the_documented_exporter_are_read(tmp_path: Path):
+    """Spans of several exports to one file are unchanged."""
     page = (ROOT / "docs" / "files.md").read_text()
     (code,) = (
         block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "class" in block

@@ -1,4 +1,4 @@
-"""Jaeger's JSON gives the spans that went into it, less what it cannot hold."""
+"""Jaeger's JSON gives the original spans, except for information that it cannot represent."""
 
 from __future__ import annotations
 
@@ -143,21 +143,21 @@ def test_old_names_of_the_scope_and_of_events() -> None:
     ],
 )
 def test_the_status(tags: list[Any], expected: tuple[int, str]) -> None:
-    """A span failed if its error tag is true or its status code says so; no error is lost."""
+    """A span has failed if its error tag is true or its status code is ERROR."""
     found = only(trace(span(tags=tags)))
 
     assert (found.status_code, found.status_message) == expected
 
 
 def test_a_description_without_a_status_stays() -> None:
-    """Only the description of a status is taken from the tags."""
+    """Only the description of a status is removed from the tags."""
     found = only(trace(span(tags=[tag("otel.status_description", "why")])))
 
     assert found.status_message == ""
     assert found.attributes == {"otel.status_description": "why"}
 
 
-def test_fields_that_are_cut_to_what_a_span_can_hold() -> None:
+def test_fields_are_limited_to_the_range_of_a_span() -> None:
     """No span ends after the last time there is; only the flag "sampled" is OpenTelemetry's."""
     last = (2**63 - 1) // 1000
 
@@ -166,8 +166,8 @@ def test_fields_that_are_cut_to_what_a_span_can_hold() -> None:
     assert (found.end_ns, found.flags) == (2**63 - 1, 1)
 
 
-def test_an_error_tag_that_is_no_flag_stays() -> None:
-    """An attribute of the name that tells something else is kept as it is."""
+def test_an_error_tag_with_another_value_is_kept() -> None:
+    """An attribute named error that is not a boolean stays as it is."""
     assert only(trace(span(tags=[tag("error", "disk full")]))).attributes == {"error": "disk full"}
 
 
@@ -192,7 +192,7 @@ def test_references() -> None:
 
 
 def test_the_parent_of_the_oldest_versions() -> None:
-    """A field of its own named the parent before there were references."""
+    """Before Jaeger had references, a separate field named the parent."""
     assert only(trace(span(parentSpanID="7"))).parent_id == f"{7:016}"
 
 
@@ -211,7 +211,7 @@ def test_the_parent_of_the_oldest_versions() -> None:
     ],
 )
 def test_types_of_tags(kind: str, value: Any, expected: Any) -> None:
-    """A tag has the type that it says, however the value is written."""
+    """A tag's value is converted to its declared type."""
     found = only(trace(span(tags=[{"key": "a", "type": kind, "value": value}])))
 
     assert found.attributes == {"a": expected}
@@ -225,8 +225,8 @@ def test_types_of_tags(kind: str, value: Any, expected: Any) -> None:
         *[("string", 5), ("binary", "?"), ("float64", 10**400), ("int64", True)],
     ],
 )
-def test_a_tag_of_another_type_is_told_and_kept(kind: str, value: Any) -> None:
-    """What does not fit its type is a problem that names it, and the value stays."""
+def test_a_tag_of_another_type_is_reported_and_kept(kind: str, value: Any) -> None:
+    """A value that does not match its type is reported and kept."""
     decoded = decode(trace(span(tags=[{"key": "a", "type": kind, "value": value}])))
 
     assert decoded.spans[0].attributes == {"a": value}
@@ -238,7 +238,7 @@ def test_a_tag_of_another_type_is_told_and_kept(kind: str, value: Any) -> None:
     "wrong",
     [{"traceID": "xyz"}, {"traceID": "0"}, {"spanID": ""}, {"spanID": "1" * 17}, {"spanID": 5}],
 )
-def test_a_span_without_ids_is_told_and_skipped(wrong: dict[str, Any]) -> None:
+def test_a_span_without_ids_is_reported_and_skipped(wrong: dict[str, Any]) -> None:
     """Such a span is one problem, and the others of its trace are read."""
     decoded = decode(trace(span(**wrong), span(spanID="3")))
 
@@ -248,7 +248,7 @@ def test_a_span_without_ids_is_told_and_skipped(wrong: dict[str, Any]) -> None:
 
 
 def test_a_process_that_is_not_there() -> None:
-    """The spans are read without a service, and how many they are is told once."""
+    """The spans are read without a service, and their number is reported once."""
     decoded = decode(trace(span(processID="p9"), span(spanID="3", processID=None)))
 
     assert [item.service for item in decoded.spans] == ["", ""]
@@ -257,8 +257,8 @@ def test_a_process_that_is_not_there() -> None:
     ]
 
 
-def test_errors_of_the_api_are_told(tmp_path: Path) -> None:
-    """What the answer itself says is missing is a problem, whichever way it is read."""
+def test_errors_of_the_api_are_reported(tmp_path: Path) -> None:
+    """An error in the response is a problem, whether it is parsed whole or in parts."""
     answer = {"data": None, "errors": [{"code": 404, "msg": "trace not found"}]}
     told = "Jaeger answered with an error ('trace not found')"
 
@@ -270,7 +270,7 @@ def test_errors_of_the_api_are_told(tmp_path: Path) -> None:
 
 
 def test_an_answer_without_traces() -> None:
-    """A query that found nothing is no error."""
+    """A query without results is not an error."""
     assert decode({"data": [], "total": 0, "errors": None}).problems == []
 
 
@@ -304,8 +304,8 @@ def test_truncation_keeps_the_spans_before_the_cut(tmp_path: Path) -> None:
     ],
     ids=["answer", "trace", "document"],
 )
-def test_a_line_that_was_cut_costs_no_other(tmp_path: Path, make: Any) -> None:
-    """Wherever an answer is cut within its line, the answer of the next line is read."""
+def test_a_truncated_line_does_not_affect_the_next(tmp_path: Path, make: Any) -> None:
+    """If a response is truncated anywhere in its line, the response in the next line is read."""
     one, two = (orjson.dumps(make(span(spanID=n))) for n in ("4", "5"))
 
     for cut in range(1, len(one)):
@@ -316,7 +316,7 @@ def test_a_line_that_was_cut_costs_no_other(tmp_path: Path, make: Any) -> None:
 
 
 def test_memory_does_not_grow_with_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spans of one huge trace, whose processes come last, wait on disk."""
+    """The spans of one huge trace wait on disk for the processes, which follow them."""
     monkeypatch.setattr(json_documents, "LONG_LINE", 1 << 20)
     monkeypatch.setattr(json_documents, "_MEMORY", 1 << 20)
     # A temporary file of its own, in which memory is not counted, is what holds them.
@@ -370,7 +370,7 @@ FIELDS += ["logs", "processID", "process", "flags", "parentSpanID", "warnings", 
 def test_arbitrary_fields_never_raise(
     fields: dict[str, Any], outer: dict[str, Any], data: Any
 ) -> None:
-    """Whatever stands in a span, a trace or an answer, it is read or told."""
+    """Arbitrary values in a span, a trace or a response are read or reported."""
     valid = decode(trace(span(**fields)))
     assert len(valid.spans) == 1 or valid.problems
     for document in (
@@ -390,7 +390,7 @@ def test_arbitrary_fields_never_raise(
 
 
 def test_lines_of_traces(tmp_path: Path) -> None:
-    """A trace a line is read line by line, and a bad one costs only itself."""
+    """Traces, one per line, are read line by line; a damaged one does not affect the others."""
     data = lines([trace(span(spanID=str(n))) for n in (1, 2, 3)])
     first, second, third = data.splitlines()
 

@@ -150,7 +150,7 @@ def test_json_and_protobuf_give_equal_spans(
 def test_json_and_protobuf_give_equal_logs(
     sent: Any, hex_ids: bool, snake: bool, numbers: bool
 ) -> None:
-    """The same holds for log records."""
+    """Log records give the same result."""
     document = as_json(sent, hex_ids=hex_ids, snake=snake, numbers=numbers)
 
     from_json = decode_json(document)
@@ -163,7 +163,7 @@ def test_json_and_protobuf_give_equal_logs(
 @settings(max_examples=100, deadline=None)
 @given(trace_requests)
 def test_sniffing_knows_traces(sent: Any) -> None:
-    """A message with traces is read as such also where nothing says so."""
+    """A message with traces is recognised by its content."""
     data = sent.SerializeToString()
 
     assert decode_protobuf(data) == decode_protobuf_traces(data)
@@ -172,7 +172,7 @@ def test_sniffing_knows_traces(sent: Any) -> None:
 @settings(max_examples=100, deadline=None)
 @given(log_requests)
 def test_sniffing_knows_logs(sent: Any) -> None:
-    """A message with log records is read as such also where nothing says so."""
+    """A message with log records is recognised by its content."""
     data = sent.SerializeToString()
 
     assert decode_protobuf(data).logs == decode_protobuf_logs(data).logs
@@ -209,7 +209,7 @@ def test_arbitrary_json_is_an_input_error_at_worst(document: Any) -> None:
 
 @given(_json)
 def test_a_span_with_arbitrary_fields_spoils_no_other(junk: Any) -> None:
-    """Whatever the fields of one span hold, the span after it comes through."""
+    """Arbitrary fields of one span never affect the next span."""
     bad = dict.fromkeys(span() | {"attributes": 0, "events": 0, "links": 0, "status": 0}, junk)
 
     decoded = decode_json(request(bad, span(2)))
@@ -258,7 +258,7 @@ def test_a_span_without_valid_ids_is_not_stored(fields: dict[str, Any]) -> None:
 
 
 def test_a_protobuf_span_without_valid_ids_is_not_stored() -> None:
-    """The same holds in protobuf."""
+    """Protobuf gives the same result."""
     sent = ExportTraceServiceRequest.FromString(message(1, 2, 3))
     spans = sent.resource_spans[0].scope_spans[0].spans
     spans[0].trace_id = b"\1" * 8
@@ -283,7 +283,7 @@ def test_no_parent(parent: str | None) -> None:
 
 
 def test_a_bad_parent_is_a_problem() -> None:
-    """A parent id that is none is left out and told."""
+    """An invalid parent id is left out and reported."""
     decoded = decode_json(request(span(parentSpanId="xyz")))
 
     assert decoded.spans[0].parent_id == ""
@@ -355,7 +355,7 @@ def test_an_attribute_of_a_wrong_shape(value: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("item", [None, 5, "a", {}, {"key": 5}, {"key": ""}, {"value": {}}])
 def test_an_attribute_without_a_key(item: Any) -> None:
-    """What has no key is left out and told."""
+    """An attribute without a key is left out and reported."""
     decoded = decode_json(request(span(attributes=[item])))
 
     assert decoded.spans[0].attributes == {}
@@ -425,7 +425,7 @@ def test_enumerations_by_name() -> None:
     assert (decoded.spans[0].kind, decoded.spans[0].status_code) == (3, 2)
 
 
-def test_null_stands_for_nothing() -> None:
+def test_null_is_a_missing_value() -> None:
     """A null is as good as an absent field everywhere in a span."""
     nulls = dict.fromkeys(["name", "kind", "attributes", "events", "links", "status", "flags"])
 
@@ -465,7 +465,7 @@ def test_tempos_batches() -> None:
 
 
 def test_a_list_of_requests() -> None:
-    """A list gives the spans of all, and tells which element is none."""
+    """A list gives the spans of all requests, and reports the element that is not a request."""
     decoded = decode_json([request(span(1)), {"foo": 1}, request(span(2))])
 
     assert len(decoded.spans) == 2
@@ -484,22 +484,22 @@ def test_an_empty_message_is_fine() -> None:
     assert decode_protobuf(b"") == Decoded()
 
 
-def test_metrics_are_told() -> None:
-    """Metrics are not stored, and that is said."""
+def test_metrics_are_reported() -> None:
+    """Metrics are not stored, which is reported."""
     decoded = decode_json({"resourceMetrics": [{}]})
 
     assert decoded.problems == ["metrics are not stored"]
 
 
 @pytest.mark.parametrize("document", [None, 5, "x", True, {"data": [1]}, [5], [{"data": 1}]])
-def test_what_is_no_request_is_refused(document: Any) -> None:
-    """Anything else is an InputError that says what it is."""
+def test_other_documents_are_refused(document: Any) -> None:
+    """Any other document is an InputError that describes it."""
     with pytest.raises(InputError, match="is not an OTLP request"):
         decode_json(document)
 
 
-def test_bytes_that_are_no_message_are_refused() -> None:
-    """Bytes that no OTLP message can be are an InputError, whichever way they are read."""
+def test_other_bytes_are_refused() -> None:
+    """Bytes that are not an OTLP message are an InputError in every decoder."""
     for decode in (decode_protobuf, decode_protobuf_logs, decode_protobuf_traces):
         with pytest.raises(InputError, match="not an OTLP protobuf request"):
             decode(b"\xff\xff\xff")
@@ -523,7 +523,7 @@ def test_the_event_name_may_be_an_attribute() -> None:
 
 
 def test_a_log_record_without_a_span_is_kept() -> None:
-    """Log records need no ids; ids that are none are left out and told."""
+    """Log records need no ids; invalid ids are left out and reported."""
     decoded = decode_json(log_request(traceId="xyz", spanId="0" * 16, body={"oops": 1}))
 
     assert decoded.logs == [LogRecord(scope="lib")]
@@ -534,7 +534,7 @@ def test_a_log_record_without_a_span_is_kept() -> None:
 
 
 def test_resource_and_scope_are_shared() -> None:
-    """All spans of a scope hold the same dicts, so that they cost memory once."""
+    """All spans of a scope share their resource and scope, which take memory once."""
     first, second = decode_json(request(span(1), span(2))).spans
     third, fourth = decode_protobuf(message(1, 2)).spans
 
@@ -543,8 +543,8 @@ def test_resource_and_scope_are_shared() -> None:
     assert third.resource is fourth.resource
 
 
-def test_a_bad_resource_attribute_is_told_once() -> None:
-    """What is wrong with a resource is no problem of each of its spans."""
+def test_a_bad_resource_attribute_is_reported_once() -> None:
+    """A problem of a resource is not repeated for each of its spans."""
     document = request(span(1), span(2))
     document["resourceSpans"][0]["resource"]["attributes"].append({"key": "a", "value": {"x": 1}})
 
@@ -561,13 +561,13 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
     assert parse_json(rb'{"\ud83d": ["a\ud83d", "\ud83d\ude00", 1]}') == {"�": ["a�", "😀", 1]}
 
 
-def test_parse_json_refuses_what_is_too_deep() -> None:
+def test_parse_json_refuses_deep_nesting() -> None:
     """JSON nested beyond the stack is a ValueError like other bad JSON."""
     with pytest.raises(ValueError, match="nested"):
         parse_json(b"[" * 100_000 + b"]" * 100_000)
 
 
-def test_logs_are_told_from_spans() -> None:
+def test_logs_are_distinguished_from_spans() -> None:
     """The two have the same outer shape, and the records decide."""
     assert len(decode_protobuf(log_message(1, 2)).logs) == 2
     assert len(decode_protobuf(message(1, 2)).spans) == 2
@@ -579,7 +579,7 @@ def test_logs_are_told_from_spans() -> None:
     ids=lambda p: p.stem,
 )
 def test_captures_decode_without_problems(path: Path) -> None:
-    """What real instrumentation wrote is read whole."""
+    """Captures of real instrumentations are decoded without a problem."""
     decoded = decode_json(parse_json(path.read_bytes()))
 
     assert decoded.spans or decoded.logs

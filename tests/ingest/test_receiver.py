@@ -1,4 +1,4 @@
-"""The receiver on real sockets: proper answers to proper and to hostile requests."""
+"""The receiver on real sockets: correct responses to valid and to hostile requests."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_json_and_logs_and_metrics(running: _Running) -> None:
 
 @pytest.mark.parametrize("name", ["gzip", "deflate"])
 def test_compressed_requests_are_spooled_decompressed(running: _Running, name: str) -> None:
-    """What is in the spool is what the sender meant."""
+    """The spool contains the request as the sender meant it."""
     body = traces(50)
     packed = gzip.compress(body) if name == "gzip" else zlib.compress(body)
 
@@ -176,8 +176,8 @@ def test_grpc_compressed_and_plain(running: _Running) -> None:
     assert [r.payload for r in running.spooled()] == [body, body]
 
 
-def test_spans_without_ids_are_told(running: _Running) -> None:
-    """The good are taken, the others counted with a reason: partial success."""
+def test_spans_without_ids_are_reported(running: _Running) -> None:
+    """Valid spans are accepted, the others counted with a reason: a partial success."""
     request = ExportTraceServiceRequest.FromString(traces(3))
     request.resource_spans[0].scope_spans[0].spans[1].span_id = b"x"
 
@@ -312,7 +312,7 @@ def test_headers_that_never_end(running: _Running, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_body_that_never_ends(running: _Running) -> None:
-    """Who sends too slowly is told so."""
+    """A sender that is too slow gets a response."""
     with socket.create_connection(("127.0.0.1", running.port)) as one:
         head = f"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\n"
         one.sendall(f"{head}content-length: 1000\r\n\r\n".encode() + b"\x0a")
@@ -363,8 +363,8 @@ def test_a_full_spool_asks_to_come_again(tmp_path: Path) -> None:
     assert info.retry_delay.seconds == 1
 
 
-def test_what_is_redacted_is_never_written(running: _Running) -> None:
-    """Values by key and text by pattern are gone from the spool in both encodings."""
+def test_redacted_values_are_never_written(running: _Running) -> None:
+    """Values by key and text by pattern are redacted in the spool, in both encodings."""
     running.intake.redactor = Redactor(
         [RedactionRule(("user.*",)), RedactionRule((), r"\d{4}-\d{4}", "[card]")]
     )
@@ -402,7 +402,7 @@ def test_methods_and_paths_that_are_not_there(running: _Running) -> None:
 
 
 def test_requests_are_counted_by_outcome(running: _Running) -> None:
-    """What metrics are made of names the reason of a refusal."""
+    """The observer gets the reason of a refusal, for metrics."""
     running.post(traces(1))
     running.post(b"\xff")
     time.sleep(0.05)

@@ -43,7 +43,7 @@ BODY = st.recursive(
     remote=st.booleans(),
     state=st.booleans(),
 )
-def test_a_span_is_what_the_exporter_would_have_sent(
+def test_a_span_equals_the_exported_one(
     name: str,
     attributes: dict[str, Any],
     event: dict[str, Any],
@@ -53,7 +53,7 @@ def test_a_span_is_what_the_exporter_would_have_sent(
     remote: bool,
     state: bool,
 ):
-    """For any span, directly and over OTLP protobuf come to the same."""
+    """Any span is the same after conversion as after OTLP protobuf."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(
         resource=Resource(resource),
@@ -79,7 +79,7 @@ def test_a_span_is_what_the_exporter_would_have_sent(
 
 
 def test_a_root_span_without_scope_or_state_is_too():
-    """The plainest of spans comes to the same."""
+    """A span with default values is also the same."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -100,7 +100,7 @@ def test_a_root_span_without_scope_or_state_is_too():
     time_ns=st.none() | st.integers(1, 2**62),
     inside=st.booleans(),
 )
-def test_a_log_record_is_what_the_exporter_would_have_sent(
+def test_a_log_record_equals_the_exported_one(
     body: Any,
     attributes: dict[str, Any],
     severity: SeverityNumber | None,
@@ -108,7 +108,7 @@ def test_a_log_record_is_what_the_exporter_would_have_sent(
     time_ns: int | None,
     inside: bool,
 ):
-    """For any log record, directly and over OTLP protobuf come to the same."""
+    """Any log record is the same after conversion as after OTLP protobuf."""
     exporter = InMemoryLogRecordExporter()
     provider = LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))

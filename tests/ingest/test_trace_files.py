@@ -1,4 +1,4 @@
-"""Files in every form are read, whatever their name, and the good parts of bad ones too."""
+"""Files of every format are read, whatever their name, and so are the valid parts of bad ones."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ COMPRESSED = {
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form(tmp_path: Path, form: str, compression: str) -> None:
-    """Every form gives the same spans with every compression, and no problem."""
+    """Every format gives the same spans with every compression, without a problem."""
     got = load(tmp_path, COMPRESSED[compression](FORMS[form]))
 
     assert got == ([1, 2, 3], [])
@@ -113,7 +113,7 @@ def test_every_form(tmp_path: Path, form: str, compression: str) -> None:
 def test_every_form_value_by_value(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Documents too long for one line are walked, and give the same."""
+    """Documents that are read value by value give the same spans."""
     monkeypatch.setattr(json_documents, "LONG_LINE", 10)
 
     got = load(tmp_path, FORMS[form])
@@ -123,7 +123,7 @@ def test_every_form_value_by_value(
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 def test_captures_value_by_value_are_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walking through a capture gives what parsing it as one gives, without problems."""
+    """Reading a capture value by value gives the same spans as parsing it whole."""
     document = orjson.loads(path.read_bytes())
     whole = decode_json(document)
     monkeypatch.setattr(json_documents, "_BATCH", 3)
@@ -152,7 +152,7 @@ def test_logs_of_every_form(tmp_path: Path) -> None:
 
 
 def test_spans_and_logs_in_one_document(tmp_path: Path) -> None:
-    """One document may hold both."""
+    """One document may contain both."""
     file = tmp_path / "both.json"
     file.write_bytes(orjson.dumps(request(span()) | log_request(timeUnixNano=5), option=PRETTY))
 
@@ -182,7 +182,7 @@ def test_progress(tmp_path: Path) -> None:
     assert file_size(tmp_path / "missing") is None
 
 
-def test_batches_are_of_the_size_asked_for(tmp_path: Path) -> None:
+def test_batches_have_the_requested_size(tmp_path: Path) -> None:
     """Lines are gathered until a batch is large enough; a larger document stays whole."""
     file = tmp_path / "a"
     file.write_bytes(b"\n".join([line(1, 2), line(3), line(4), line(*range(5, 15)), line(15)]))
@@ -191,7 +191,7 @@ def test_batches_are_of_the_size_asked_for(tmp_path: Path) -> None:
 
 
 def test_garbage_among_good_lines(tmp_path: Path) -> None:
-    """Each bad line is one problem that names it, and every good one is read."""
+    """Each bad line is one problem with its number, and every valid line is read."""
     data = b"\n".join(
         [b"hello", line(1), b'{"a": ', line(2), b"\xff\xfe", line(3), b'{"a": 1, "b": 2}', b"7"]
     )
@@ -210,7 +210,7 @@ def test_garbage_among_good_lines(tmp_path: Path) -> None:
 
 
 def test_a_line_with_bytes_that_are_not_utf8(tmp_path: Path) -> None:
-    """A good line with such bytes keeps its spans, and the problem says what became of them."""
+    """The spans of such a line are kept, and the replacement of the bytes is reported."""
     data = line(1) + b"\n" + line(2).replace(b'"n"', b'"\xe9\xff"') + b"\n" + line(3)
 
     file = tmp_path / "a.jsonl"
@@ -226,7 +226,7 @@ def test_a_line_with_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 def test_a_character_on_the_edge_of_a_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Characters of several bytes come through wherever the file is cut into chunks."""
+    """Characters of several bytes are read correctly across the chunks of a file."""
     monkeypatch.setattr("oteval.ingest.compression._CHUNK", 7)
     file = tmp_path / "a.json"
     text = "é漢😀" * 20
@@ -238,8 +238,8 @@ def test_a_character_on_the_edge_of_a_chunk(
     assert not problems(read(file))
 
 
-def test_metrics_are_told(tmp_path: Path) -> None:
-    """A line of metrics is a problem of its own, pretty-printed or not."""
+def test_metrics_are_reported(tmp_path: Path) -> None:
+    """A line of metrics is one problem, pretty-printed or not."""
     metrics = {"resourceMetrics": [{"resource": {}}]}
 
     for option in (0, PRETTY):
@@ -250,7 +250,7 @@ def test_metrics_are_told(tmp_path: Path) -> None:
 
 
 def test_a_bad_span_is_a_problem_of_its_line(tmp_path: Path) -> None:
-    """What the decoder leaves out is told with file and line."""
+    """A problem of the decoder is reported with file and line."""
     bad = orjson.dumps(request(span(1, traceId="x")))
 
     got, told = load(tmp_path, line(1) + b"\n" + bad)
@@ -259,8 +259,8 @@ def test_a_bad_span_is_a_problem_of_its_line(tmp_path: Path) -> None:
     assert told == ["traces.jsonl:2: span 'n': traceId 'x' is not a trace id in hex; span skipped"]
 
 
-def test_a_truncated_document_keeps_the_spans_before_the_cut(tmp_path: Path) -> None:
-    """Of a cut document everything whole is read, and the problem says where it is cut."""
+def test_a_truncated_document_keeps_its_complete_spans(tmp_path: Path) -> None:
+    """The complete spans of a truncated document are read, and the place is reported."""
     compact, indented = line(1, 2, 3), pretty(1, 2, 3)
 
     assert load(tmp_path, compact[:-50]) == (
@@ -278,7 +278,7 @@ def test_a_truncated_document_keeps_the_spans_before_the_cut(tmp_path: Path) -> 
 
 
 def test_a_document_damaged_in_the_middle(tmp_path: Path) -> None:
-    """After the damage, reading goes on at the next document, and the gap is told in lines."""
+    """Reading continues with the next document, and the skipped lines are reported."""
     damaged = (
         pretty(2, 3, 4)
         .replace(b'"name": "n"', b'"name" "n"', 2)
@@ -294,7 +294,7 @@ def test_a_document_damaged_in_the_middle(tmp_path: Path) -> None:
 
 
 def test_a_resource_after_its_spans(tmp_path: Path) -> None:
-    """Spans know their resource and scope also where these are written after them."""
+    """Spans have their resource and scope even if these are written after them."""
     document = request(span(1))
     group = document["resourceSpans"][0]
     scoped = group["scopeSpans"][0]
@@ -307,8 +307,8 @@ def test_a_resource_after_its_spans(tmp_path: Path) -> None:
     assert (batch.spans[0].service, batch.spans[0].scope) == ("svc", "lib")
 
 
-def test_odd_shapes_value_by_value(tmp_path: Path) -> None:
-    """Shapes that are not OTLP's are told in pretty-printed documents as they are in lines."""
+def test_invalid_objects_value_by_value(tmp_path: Path) -> None:
+    """Invalid objects are reported in pretty-printed documents as in lines."""
     document = {
         "resourceSpans": [7, {"scopeSpans": 5}, {"resource": {}, "scopeSpans": [8, {}]}],
         "resourceLogs": None,
@@ -325,7 +325,7 @@ def test_odd_shapes_value_by_value(tmp_path: Path) -> None:
 
 
 def test_numbers_and_surrogates_value_by_value(tmp_path: Path) -> None:
-    """Halves of surrogate pairs are replaced in pretty-printed documents too."""
+    """Lone surrogates are also replaced in pretty-printed documents."""
     file = tmp_path / "a.json"
     file.write_bytes(pretty(1).replace(b'"n"', rb'"\ud83d"'))
 
@@ -357,8 +357,8 @@ def test_a_long_line_of_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert told == ["traces.jsonl:2: not valid JSON (Expecting value at column 1); line skipped"]
 
 
-def test_a_stream_with_a_torn_tail(tmp_path: Path) -> None:
-    """Whole messages are read, and of the cut one the whole spans; the offset is told."""
+def test_a_truncated_stream(tmp_path: Path) -> None:
+    """Complete messages and complete spans are read, and the offset is reported."""
     whole = framed(message(1))
 
     got, told = load(tmp_path, whole + framed(message(2, 3))[:-5])
@@ -370,8 +370,8 @@ def test_a_stream_with_a_torn_tail(tmp_path: Path) -> None:
     ]
 
 
-def test_a_message_with_a_torn_tail(tmp_path: Path) -> None:
-    """The same holds for a file that is one message."""
+def test_a_truncated_message(tmp_path: Path) -> None:
+    """The same is true for a file that is one message."""
     got, told = load(tmp_path, message(1, 2, 3)[:-5])
 
     assert got == [1, 2]
@@ -382,7 +382,7 @@ def test_a_message_with_a_torn_tail(tmp_path: Path) -> None:
 
 
 def test_bad_messages_in_a_stream(tmp_path: Path) -> None:
-    """A message that cannot be read is skipped; a length that cannot be ends the file."""
+    """An invalid message is skipped; an invalid length ends the file."""
     start = framed(message(1), b"\xff\xff", message(2), zstd(message(3))[:9])
 
     got, told = load(tmp_path, start + framed(message(4)) + b"\xff" * 20)
@@ -394,10 +394,8 @@ def test_bad_messages_in_a_stream(tmp_path: Path) -> None:
     assert "of 4294967295 bytes" in told[2]
 
 
-def test_a_message_that_unpacks_to_too_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A small compressed message cannot fill the memory."""
+def test_a_decompression_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small compressed message cannot exhaust the memory."""
     monkeypatch.setattr(protobuf_stream, "MAX_MESSAGE", 1 << 20)
 
     got, told = load(tmp_path, framed(message(1), zstd(bytes(2 << 20))))
@@ -407,7 +405,7 @@ def test_a_message_that_unpacks_to_too_much(
 
 
 def test_garbage_after_a_message(tmp_path: Path) -> None:
-    """What follows a message and is no entry of it is told."""
+    """Bytes after a message that are not an entry are reported."""
     got, told = load(tmp_path, message(1) + b"garbage")
 
     assert got == [1]
@@ -417,7 +415,7 @@ def test_garbage_after_a_message(tmp_path: Path) -> None:
 
 
 def test_broken_gzip(tmp_path: Path) -> None:
-    """What could be decompressed is used, to the byte before the damage."""
+    """The data up to the first damaged byte is used."""
     packed = gzip.compress(b"\n".join([line(1), line(2), b""]))
     wrong_sum = packed[:-8] + b"\0" * 4 + packed[-4:]
 
@@ -438,7 +436,7 @@ def test_broken_gzip(tmp_path: Path) -> None:
 
 
 def test_broken_zstd(tmp_path: Path) -> None:
-    """What could be decompressed of a cut or damaged zstd stream is used."""
+    """The data before the damage of a zstd stream is used."""
     packed = zstd(b"\n".join(line(n) for n in range(1, 1000)))
 
     for data, reason in [
@@ -453,7 +451,7 @@ def test_broken_zstd(tmp_path: Path) -> None:
 
 
 def test_nothing_left_of_a_compressed_file(tmp_path: Path) -> None:
-    """A compressed file of which nothing comes is an InputError that says why."""
+    """A compressed file without any readable data is an InputError with the reason."""
     file = tmp_path / "a.gz"
     file.write_bytes(gzip.compress(line(1))[:10])
 
@@ -498,14 +496,14 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    """A directory is an InputError that says what to give instead."""
+    """A directory is an InputError with the remedy."""
     with pytest.raises(InputError, match=r"is a directory; name its files, such as .*/\*\.json"):
         list(read(tmp_path))
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may read all")
 def test_a_file_without_permission(tmp_path: Path) -> None:
-    """A file that may not be read is an InputError that says so."""
+    """A file without read permission is an InputError with the reason."""
     file = tmp_path / "a.json"
     file.write_bytes(line(1))
     file.chmod(0)
@@ -549,7 +547,7 @@ def test_very_many_bad_lines_come_in_batches(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Reading a file, in lines, as one document or in messages, holds a part of it at a time."""
+    """Only a part of a file is in memory: of lines, of one document, and of messages."""
     text = "x" * 2000
     spans = [span(n, name=text) for n in range(1, 33)]
     one = orjson.dumps(request(*spans))
@@ -613,7 +611,7 @@ def _empty(parts: list[bytes | None]) -> bool:
 @in_a_file
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_an_input_error_at_worst(tmp_path: Path, data: bytes) -> None:
-    """No file, whatever it holds, raises anything but InputError."""
+    """No content of a file raises anything but InputError."""
     for content in (
         data,
         b"\x1f\x8b" + data,
@@ -640,7 +638,7 @@ TRUNCATED = {
 
 @pytest.mark.parametrize("form", TRUNCATED)
 def test_truncation_at_any_byte(tmp_path: Path, form: str) -> None:
-    """A file cut anywhere gives the first of its spans, and says that it is cut."""
+    """A file truncated anywhere gives its first spans, and reports the truncation."""
     data = TRUNCATED[form]
     boundaries = {len(data)}
     if form == "lines":

@@ -18,8 +18,8 @@ from ..make import asks, call, keep, run, score, span
 FILES = ["logs.parquet", "scores.parquet", "spans.parquet", "trajectories.parquet"]
 
 
-def test_lines_hold_trajectories_with_their_scores(store: Store):
-    """A line is what `trajectories --json` prints with the scores beside it."""
+def test_lines_are_trajectories_with_their_scores(store: Store):
+    """A line is the output of `trajectories --json` with the scores added."""
     keep(store, run(1, asks(call("f", {}))), run(2, agent="b"))
     store.scores.write([score(1), score(1, evaluator="other", status="error", comment="why")])
     out = io.StringIO()
@@ -37,8 +37,8 @@ def test_lines_hold_trajectories_with_their_scores(store: Store):
     assert second["scores"] == []
 
 
-def test_lines_go_by_the_selection_and_by_pages(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """Filters apply, and more than a page is written whole."""
+def test_lines_are_filtered_and_paged(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Filters apply, and more than one page is written completely."""
     monkeypatch.setattr("oteval.pipeline.exporter._PAGE", 2)
     keep(store, *(run(number) for number in range(1, 8)))
     out = io.StringIO()
@@ -47,8 +47,8 @@ def test_lines_go_by_the_selection_and_by_pages(store: Store, monkeypatch: pytes
     assert [json.loads(line)["start_ns"] for line in out.getvalue().splitlines()] == [3, 4, 5, 6, 7]
 
 
-def test_parquet_holds_every_row(store: Store, chat_file: Path, tmp_path: Path):
-    """Spans, logs, trajectories and scores are read back as the store has them."""
+def test_parquet_contains_every_row(store: Store, chat_file: Path, tmp_path: Path):
+    """Spans, logs, trajectories and scores are read back unchanged."""
     load(store, [chat_file])
     refresh(store)
     store.spans.write([], [LogRecord("a" * 32, body={"x": 1})])
@@ -68,7 +68,7 @@ def test_parquet_holds_every_row(store: Store, chat_file: Path, tmp_path: Path):
 
 
 def test_parquet_of_nothing_has_the_columns(store: Store, tmp_path: Path):
-    """A table without rows is a file with its schema, and replaces what stood there before."""
+    """A table without rows is a file with its schema, and replaces an older file."""
     store.spans.write([span(1, 1)])
     export_parquet(store, tmp_path)
 
@@ -82,7 +82,7 @@ def test_parquet_of_nothing_has_the_columns(store: Store, tmp_path: Path):
 
 
 def test_a_folder_that_cannot_be_written_is_named(store: Store, tmp_path: Path):
-    """A file in place of the folder is an error with its path."""
+    """A file instead of the folder is an error with its path."""
     (tmp_path / "file").write_text("")
 
     with pytest.raises(InputError, match="file: cannot be written: File exists"):

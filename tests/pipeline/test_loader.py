@@ -20,13 +20,13 @@ Lines = Callable[[int], Path]
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make batches small, so that a file takes several."""
+    """Make batches so small that a file has several."""
     monkeypatch.setattr(loader, "CHUNK", 2)
     monkeypatch.setattr(loader, "BATCH", 3)
 
 
-def test_a_load_counts_what_became_of_each_file(store: Store, chat_file: Path):
-    """Spans, records, new and known ones are counted by file, and summed up."""
+def test_the_report_counts_by_file(store: Store, chat_file: Path):
+    """Spans and records, new and known, are counted by file and in total."""
     logs = TRACES / "v2_legacy_chat.logs.json"
 
     report = load(store, [chat_file, logs, chat_file])
@@ -41,8 +41,8 @@ def test_a_load_counts_what_became_of_each_file(store: Store, chat_file: Path):
     assert report.bad == 0
 
 
-def test_a_large_file_is_stored_in_parts(store: Store, lines: Lines, small: None):
-    """Batches that do not divide evenly lose and double nothing."""
+def test_a_file_is_stored_in_batches(store: Store, lines: Lines, small: None):
+    """Batches of uneven size neither lose nor duplicate spans."""
     report = load(store, [lines(20)])
 
     assert (report.read, report.stored, store.spans.count()) == (20, 20, (20, 0))
@@ -53,7 +53,7 @@ def test_a_large_file_is_stored_in_parts(store: Store, lines: Lines, small: None
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(
     store: Store, chat_file: Path, tmp_path: Path
 ):
-    """The error of one file is in its report; the files around it are stored."""
+    """The error of one file is in its report; the other files are stored."""
     paths = [TRACES / "httpx_only.json", tmp_path / "none.json", tmp_path, chat_file]
 
     report = load(store, paths)
@@ -64,8 +64,8 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(
     assert store.spans.count()[0] == report.read == report.stored
 
 
-def test_bad_lines_are_told_and_the_rest_is_kept(store: Store, lines: Lines):
-    """A broken line is a problem with its number, and the lines around it are stored."""
+def test_bad_lines_are_reported_and_the_rest_is_kept(store: Store, lines: Lines):
+    """A damaged line is a problem with its number, and the lines around it are stored."""
     path = lines(4)
     good = path.read_text().splitlines()
     path.write_text("\n".join([good[0], "{broken", good[1], "null?", *good[2:]]) + "\n")
@@ -77,8 +77,8 @@ def test_bad_lines_are_told_and_the_rest_is_kept(store: Store, lines: Lines):
     assert (file.problem_count, report.bad, report.stored, file.error) == (2, 2, 4, "")
 
 
-def test_a_thousand_problems_are_kept_and_all_are_counted(store: Store, lines: Lines):
-    """The list of problems does not grow with the file, their count does."""
+def test_a_thousand_problems_are_listed_and_all_are_counted(store: Store, lines: Lines):
+    """The list of problems is limited, and their count is not."""
     path = lines(1)
     path.write_text(path.read_text() + "{broken\n" * 1500)
 
@@ -88,7 +88,7 @@ def test_a_thousand_problems_are_kept_and_all_are_counted(store: Store, lines: L
 
 
 def test_standard_input_is_a_dash(store: Store, chat_file: Path, monkeypatch: pytest.MonkeyPatch):
-    """The path "-" reads standard input, whose size is not known."""
+    """The path "-" reads standard input, whose size is unknown."""
     stdin = SimpleNamespace(buffer=io.BytesIO(chat_file.read_bytes()))
     monkeypatch.setattr("sys.stdin", stdin)
     sizes: list[int | None] = []
@@ -100,7 +100,7 @@ def test_standard_input_is_a_dash(store: Store, chat_file: Path, monkeypatch: py
 
 
 def test_progress_counts_bytes_up_to_the_size(store: Store, lines: Lines, small: None):
-    """The bytes read only grow, and end at the file's size."""
+    """The bytes read never decrease, and end at the file's size."""
     path = lines(20)
     seen: list[tuple[int, int | None]] = []
 
@@ -111,8 +111,8 @@ def test_progress_counts_bytes_up_to_the_size(store: Store, lines: Lines, small:
     assert seen[-1] == (path.stat().st_size, path.stat().st_size)
 
 
-def test_ctrl_c_keeps_what_came_before(store: Store, lines: Lines, small: None):
-    """What was read when it was stopped is stored, and a second load brings the rest."""
+def test_ctrl_c_keeps_earlier_spans(store: Store, lines: Lines, small: None):
+    """Spans read before the interruption are stored, and a second load adds the others."""
     path = lines(20)
     calls: list[int] = []
 
@@ -130,10 +130,10 @@ def test_ctrl_c_keeps_what_came_before(store: Store, lines: Lines, small: None):
     assert (report.stored, report.duplicate) == (20 - kept, kept)
 
 
-def test_a_fault_in_the_middle_keeps_what_came_before(
+def test_an_error_in_the_middle_keeps_earlier_spans(
     store: Store, monkeypatch: pytest.MonkeyPatch, lines: Lines, small: None
 ):
-    """An error while a file is read is its error, and the spans before it are counted."""
+    """An error during reading is reported for the file, and the spans before it are counted."""
     read = loader.read
 
     def failing(path: str, **options: Any):
@@ -150,10 +150,8 @@ def test_a_fault_in_the_middle_keeps_what_came_before(
     assert file.spans == file.written.stored == store.spans.count()[0] == 6
 
 
-def test_a_span_that_cannot_be_stored_is_its_own_error(
-    store: Store, monkeypatch: pytest.MonkeyPatch, lines: Lines
-):
-    """The first exception is the one that is seen, not one of cleaning up after it."""
+def test_the_first_error_is_raised(store: Store, monkeypatch: pytest.MonkeyPatch, lines: Lines):
+    """The first exception is raised, not one from the cleanup after it."""
 
     def broken(*_: object) -> None:
         raise RuntimeError("the first")
@@ -164,7 +162,7 @@ def test_a_span_that_cannot_be_stored_is_its_own_error(
         load(store, [lines(2)])
 
 
-def test_refreshing_twice_does_nothing(store: Store, chat_file: Path):
+def test_a_second_refresh_does_nothing(store: Store, chat_file: Path):
     """The second refresh has nothing to do and changes no revision."""
     load(store, [chat_file])
 
@@ -173,8 +171,8 @@ def test_refreshing_twice_does_nothing(store: Store, chat_file: Path):
     assert {t.rev for t in store.trajectories.read()} == {1}
 
 
-def test_refreshing_tells_its_progress(store: Store, lines: Lines):
-    """The number of traces done ends at the number to do."""
+def test_refresh_reports_progress(store: Store, lines: Lines):
+    """The number of completed traces ends at their total."""
     load(store, [lines(5)])
     seen: list[tuple[int, int]] = []
 
@@ -183,8 +181,8 @@ def test_refreshing_tells_its_progress(store: Store, lines: Lines):
     assert seen == [(5, 5)]
 
 
-def test_a_file_given_twice_gives_the_same_trajectories(store: Store, chat_file: Path):
-    """Loading again makes the traces neither pending nor different."""
+def test_loading_a_file_twice_changes_no_trajectory(store: Store, chat_file: Path):
+    """After loading a file again, its traces are neither pending nor different."""
     load(store, [chat_file])
     refresh(store)
     before = [told(t) for t in store.trajectories.read()]
@@ -199,7 +197,7 @@ def test_a_file_given_twice_gives_the_same_trajectories(store: Store, chat_file:
     "value", ['{"a":' * 600 + "1" + "}" * 600, "[" * 90_000 + "]" * 90_000, '"\\ud83d"', "1" * 5000]
 )
 def test_hostile_arguments_are_reconstructed(store: Store, tmp_path: Path, value: str):
-    """Arguments nested too deep, cut characters and endless numbers give a trajectory."""
+    """Deeply nested arguments, truncated characters and huge numbers give a trajectory."""
     call = f'{{"type": "tool_call", "id": "1", "name": "f", "arguments": {value}}}'
     attributes = {
         "gen_ai.operation.name": "chat",
@@ -219,10 +217,10 @@ def test_hostile_arguments_are_reconstructed(store: Store, tmp_path: Path, value
     assert len(list(store.trajectories.read())) == 1
 
 
-def test_a_trace_that_cannot_be_reconstructed_keeps_no_other_from_it(
+def test_a_failed_reconstruction_does_not_affect_other_traces(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    """One trace on which oteval itself fails has the gap that says so; the others are whole."""
+    """A trace on which oteval itself fails has a gap; the others are complete."""
     load(store, [TRACES / "genai_openai_chat.json", TRACES / "httpx_only.json"])
     real = reconstruction.reconstruct
     bad = next(iter(store.spans.export().read_all()["trace_id"].to_pylist()))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ...errors import ConfigError, JudgeError
+from ..factories import with_options_of
 from ..observed import observed
 from ..openai_client import model_name, open_client
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
@@ -77,52 +78,26 @@ def create_embedding_similarity_evaluator(
     return evaluator
 
 
-def create_async_embedding_similarity_evaluator(
-    *,
-    model: str = "openai:text-embedding-3-small",
-    algorithm: Algorithm = "cosine",
-    embeddings: Any = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    timeout: float = _TIMEOUT,
-    max_retries: int = 2,
-) -> SimpleAsyncEvaluator:
-    """Create the awaitable form of `create_embedding_similarity_evaluator`.
+@with_options_of(create_embedding_similarity_evaluator)
+def create_async_embedding_similarity_evaluator(**options: Any) -> SimpleAsyncEvaluator:
+    """Create a coroutine function that scores by the similarity of embeddings.
 
-    The request runs in a thread, so that the event loop goes on.
+    Requests run in a thread, so that the event loop is not blocked.
 
     Args:
-        model: ``openai:NAME``, at any OpenAI-compatible server.
-        algorithm: ``cosine`` (-1 to 1) or ``dot_product``.
-        embeddings: In place of a model: LangChain's ``Embeddings`` or a function.
-        base_url: The server's address; else ``OPENAI_BASE_URL``.
-        api_key: The server's key; else ``OPENAI_API_KEY``.
-        timeout: Seconds to wait for an answer.
-        max_retries: How often the client repeats a failed request.
+        **options: The options of `create_embedding_similarity_evaluator`.
 
     Returns:
         A coroutine function with the key ``embedding_similarity``.
 
     Raises:
-        ConfigError: An argument is wrong.
+        ConfigError: An option is wrong.
     """
-    evaluate = create_embedding_similarity_evaluator(
-        model=model,
-        algorithm=algorithm,
-        embeddings=embeddings,
-        base_url=base_url,
-        api_key=api_key,
-        timeout=timeout,
-        max_retries=max_retries,
-    )
+    evaluate = create_embedding_similarity_evaluator(**options)
 
-    async def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
-    ) -> EvaluatorResult | list[EvaluatorResult]:
+    async def evaluator(**case: Any) -> EvaluatorResult | list[EvaluatorResult]:
         """Compare outputs with the reference."""
-        return await asyncio.to_thread(
-            evaluate, outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
-        )
+        return await asyncio.to_thread(evaluate, **case)
 
     evaluator.__name__ = evaluator.__qualname__ = _KEY
     return evaluator

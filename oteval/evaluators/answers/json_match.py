@@ -7,12 +7,18 @@ for equality, or by a judge where `rubric` names a criterion for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ConfigError, InputError
-from ..judge import create_async_llm_as_judge, create_llm_as_judge
+from ..factories import with_options_of
+from ..judge import (
+    AsyncJudgeEvaluator,
+    JudgeEvaluator,
+    create_async_llm_as_judge,
+    create_llm_as_judge,
+)
 from ..observed import observed, unheard
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
 from ..values import same
@@ -42,15 +48,68 @@ The field expected:
 """
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """What an evaluator compares, and how its verdicts become results."""
+@dataclass(frozen=True, kw_only=True)
+class JsonMatch:
+    """Compares structured outputs field by field.
+
+    Attributes:
+        aggregator: None for a result for each field; ``average`` or ``all`` for one result.
+        list_aggregator: How the records of a list are combined.
+        rubric: For some fields, the criterion by which a judge compares them.
+        exclude_keys: Fields that are not compared.
+        list_match_mode: Which records without a counterpart are mismatches.
+    """
 
     aggregator: Aggregator | None
     list_aggregator: Aggregator
     rubric: Mapping[str, str]
     exclude_keys: frozenset[str]
     list_match_mode: ListMatchMode
+
+    def __post_init__(self) -> None:
+        """Refuse unknown values.
+
+        Raises:
+            ConfigError: A value is unknown; the text names the option.
+        """
+        if self.aggregator is not None and self.aggregator not in _AGGREGATORS:
+            raise ConfigError(
+                f"aggregator is {self.aggregator!r}; expected None, 'average' or 'all'"
+            )
+        if self.list_aggregator not in _AGGREGATORS:
+            raise ConfigError(
+                f"list_aggregator is {self.list_aggregator!r}; expected 'average' or 'all'"
+            )
+        if self.list_match_mode not in _MODES:
+            raise ConfigError(
+                f"list_match_mode is {self.list_match_mode!r}; expected one of {_MODES}"
+            )
+
+    def evaluate(
+        self, ask: JudgeEvaluator | None, outputs: Any, reference_outputs: Any
+    ) -> list[EvaluatorResult]:
+        """Compare outputs with the reference, asking a judge about the fields of the rubric."""
+        pairs = self.pairs(outputs, reference_outputs)
+        verdicts = [self.verdicts(pair) for pair in pairs]
+        if ask is not None:
+            with unheard():
+                for verdict, question in self.questions(verdicts, pairs):
+                    verdict[question["field"]] = _judge_verdict(ask(**question))
+        return self.results(verdicts, outputs)
+
+    async def aevaluate(
+        self, ask: AsyncJudgeEvaluator | None, outputs: Any, reference_outputs: Any
+    ) -> list[EvaluatorResult]:
+        """Do the same as `evaluate`, asking about all fields concurrently."""
+        pairs = self.pairs(outputs, reference_outputs)
+        verdicts = [self.verdicts(pair) for pair in pairs]
+        if ask is not None:
+            questions = list(self.questions(verdicts, pairs))
+            with unheard():
+                answers = await asyncio.gather(*(ask(**question) for _, question in questions))
+            for (verdict, question), answer in zip(questions, answers, strict=True):
+                verdict[question["field"]] = _judge_verdict(answer)
+        return self.results(verdicts, outputs)
 
     def pairs(self, outputs: Any, reference_outputs: Any) -> list[RecordPair]:
         """Return the records to compare with each other."""
@@ -76,31 +135,48 @@ class _Comparison:
         sides = (pair.output, pair.reference)
         return field in self.rubric and all(side and field in side for side in sides)
 
-    def question(self, pair: RecordPair, field: str) -> dict[str, Any]:
-        """Return the keywords that a judge is called with."""
-        assert pair.output is not None
-        assert pair.reference is not None
-        return {
-            "outputs": pair.output[field],
-            "reference_outputs": pair.reference[field],
-            "field": field,
-            "criterion": self.rubric[field],
-        }
+    def questions(
+        self, verdicts: Iterable[dict[str, _Verdict]], pairs: Iterable[RecordPair]
+    ) -> Iterator[tuple[dict[str, _Verdict], dict[str, Any]]]:
+        """Yield the questions to a judge, each with the verdicts that its answer belongs to."""
+        for verdict, pair in zip(verdicts, pairs, strict=True):
+            for field in self.fields(pair):
+                if self.asks(pair, field) and pair.output and pair.reference:
+                    yield (
+                        verdict,
+                        {
+                            "outputs": pair.output[field],
+                            "reference_outputs": pair.reference[field],
+                            "field": field,
+                            "criterion": self.rubric[field],
+                        },
+                    )
+
+    def verdicts(self, pair: RecordPair) -> dict[str, _Verdict]:
+        """Return the verdicts on the fields of a pair that need no judge."""
+        found = {}
+        for field in self.fields(pair):
+            if not self.asks(pair, field):
+                found[field] = _equal(pair, field)
+        if not found and (pair.output is None or pair.reference is None):
+            # A record without fields and without a counterpart still is a difference.
+            found["(record)"] = _Verdict(False, "a record has no counterpart")
+        return found
 
     def results(
         self, verdicts: Sequence[Mapping[str, _Verdict]], outputs: Any
     ) -> list[EvaluatorResult]:
         """Return the results of the verdicts on the fields of each pair of records."""
         if self.aggregator is not None:
-            by_record = [_combined(one.values(), self.aggregator) for one in verdicts]
+            by_record = [_combine(one.values(), self.aggregator) for one in verdicts]
             is_list = isinstance(outputs, list)
-            whole = _combined(by_record, self.list_aggregator) if is_list else by_record[0]
+            whole = _combine(by_record, self.list_aggregator) if is_list else by_record[0]
             return [observed(whole.result(f"{_KEY}:{self.aggregator}"))]
         names = sorted({name for one in verdicts for name in one})
         found = []
         for name in names:
             members = [one[name] for one in verdicts if name in one]
-            whole = members[0] if len(members) == 1 else _combined(members, self.list_aggregator)
+            whole = members[0] if len(members) == 1 else _combine(members, self.list_aggregator)
             found.append(observed(whole.result(f"{_KEY}:{name}")))
         return found
 
@@ -133,9 +209,8 @@ def create_json_match_evaluator(
 ) -> SimpleEvaluator:
     """Create an evaluator that compares structured outputs field by field.
 
-    It differs from openevals in three points: records are paired by a true assignment instead of
-    greedily, ``True`` does not equal 1, and a field that neither record of a pair has is not
-    compared in that pair.
+    It differs from openevals in three points: the pairing of records is optimal instead of greedy,
+    ``True`` does not equal 1, and a field that both records of a pair lack is not compared.
 
     Args:
         aggregator: None gives a result for each field, ``json_match:FIELD``; ``average`` and
@@ -158,136 +233,94 @@ def create_json_match_evaluator(
     Raises:
         ConfigError: An argument is wrong.
     """
-    comparison = _comparison(
-        aggregator, list_aggregator, rubric, exclude_keys, list_match_mode, judge or model
+    match, judge_options = _split(
+        aggregator=aggregator,
+        list_aggregator=list_aggregator,
+        rubric=rubric,
+        exclude_keys=exclude_keys,
+        list_match_mode=list_match_mode,
+        judge=judge,
+        model=model,
+        use_reasoning=use_reasoning,
+        **options,
     )
-    given = {"judge": judge, "model": model, "use_reasoning": use_reasoning, **options}
-    ask = create_llm_as_judge(**_judge_options(given)) if comparison.rubric else None
+    ask = create_llm_as_judge(**judge_options) if match.rubric else None
 
     def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+        *, outputs: Any, reference_outputs: Any = None, **extra: Any
     ) -> list[EvaluatorResult]:
         """Compare outputs with the reference."""
-        del inputs, extra
-        verdicts = []
-        for pair in comparison.pairs(outputs, reference_outputs):
-            found = _compared(comparison, pair)
-            for field in comparison.fields(pair):
-                if ask is not None and comparison.asks(pair, field):
-                    with unheard():
-                        found[field] = _judged(ask(**comparison.question(pair, field)))
-            verdicts.append(found)
-        return comparison.results(verdicts, outputs)
+        del extra
+        return match.evaluate(ask, outputs, reference_outputs)
 
     evaluator.__name__ = evaluator.__qualname__ = _KEY
     return evaluator
 
 
-def create_async_json_match_evaluator(
-    *,
-    aggregator: Aggregator | None = None,
-    list_aggregator: Aggregator = "all",
-    rubric: Mapping[str, str] | None = None,
-    exclude_keys: Iterable[str] | None = None,
-    judge: Any = None,
-    model: str | None = None,
-    use_reasoning: bool = True,
-    list_match_mode: ListMatchMode = "same_elements",
-    **options: Any,
-) -> SimpleAsyncEvaluator:
-    """Create the awaitable form of `create_json_match_evaluator`; judges are asked concurrently.
+@with_options_of(create_json_match_evaluator)
+def create_async_json_match_evaluator(**options: Any) -> SimpleAsyncEvaluator:
+    """Create a coroutine function that compares structured outputs field by field.
+
+    Judges are asked about all fields concurrently.
 
     Args:
-        aggregator: None for a result for each field, ``average`` or ``all`` for one of all.
-        list_aggregator: How the records of a list are combined.
-        rubric: For some fields, the criterion by which a judge compares them.
-        exclude_keys: Fields that are not compared.
-        judge: The judge; it may be asynchronous.
-        model: The judge's model.
-        use_reasoning: Whether the judge gives its reasons first.
-        list_match_mode: ``same_elements``, ``subset``, ``superset`` or ``ordered``.
-        **options: More options of the judge, as for `create_llm_as_judge`.
+        **options: The options of `create_json_match_evaluator`; the judge may be asynchronous.
 
     Returns:
         A coroutine function that returns a list of results.
 
     Raises:
-        ConfigError: An argument is wrong.
+        ConfigError: An option is wrong.
     """
-    comparison = _comparison(
-        aggregator, list_aggregator, rubric, exclude_keys, list_match_mode, judge or model
-    )
-    given = {"judge": judge, "model": model, "use_reasoning": use_reasoning, **options}
-    ask = create_async_llm_as_judge(**_judge_options(given)) if comparison.rubric else None
+    match, judge_options = _split(**options)
+    ask = create_async_llm_as_judge(**judge_options) if match.rubric else None
 
     async def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
+        *, outputs: Any, reference_outputs: Any = None, **extra: Any
     ) -> list[EvaluatorResult]:
         """Compare outputs with the reference."""
-        del inputs, extra
-        pairs = comparison.pairs(outputs, reference_outputs)
-        verdicts = [_compared(comparison, pair) for pair in pairs]
-        places = [
-            (found, pair, field)
-            for found, pair in zip(verdicts, pairs, strict=True)
-            for field in comparison.fields(pair)
-            if ask is not None and comparison.asks(pair, field)
-        ]
-        if ask is not None:
-            with unheard():
-                questions = (comparison.question(pair, field) for _, pair, field in places)
-                answers = await asyncio.gather(*(ask(**question) for question in questions))
-            for (found, _, field), answer in zip(places, answers, strict=True):
-                found[field] = _judged(answer)
-        return comparison.results(verdicts, outputs)
+        del extra
+        return await match.aevaluate(ask, outputs, reference_outputs)
 
     evaluator.__name__ = evaluator.__qualname__ = _KEY
     return evaluator
 
 
-def _comparison(
-    aggregator: Aggregator | None,
-    list_aggregator: Aggregator,
-    rubric: Mapping[str, str] | None,
-    exclude_keys: Iterable[str] | None,
-    list_match_mode: ListMatchMode,
-    asked: Any,
-) -> _Comparison:
-    if aggregator is not None and aggregator not in _AGGREGATORS:
-        raise ConfigError(f"aggregator is {aggregator!r}; expected None, 'average' or 'all'")
-    if list_aggregator not in _AGGREGATORS:
-        raise ConfigError(f"list_aggregator is {list_aggregator!r}; expected 'average' or 'all'")
-    if list_match_mode not in _MODES:
-        raise ConfigError(f"list_match_mode is {list_match_mode!r}; expected one of {_MODES}")
-    if rubric and not asked:
+def _split(
+    *,
+    aggregator: Aggregator | None = None,
+    list_aggregator: Aggregator = "all",
+    rubric: Mapping[str, str] | None = None,
+    exclude_keys: Iterable[str] | None = None,
+    list_match_mode: ListMatchMode = "same_elements",
+    **judge_options: Any,
+) -> tuple[JsonMatch, dict[str, Any]]:
+    """Return the comparison, and the options of its judge.
+
+    Raises:
+        ConfigError: A value is unknown, or there is a rubric without a judge or the reverse.
+    """
+    match = JsonMatch(
+        aggregator=aggregator,
+        list_aggregator=list_aggregator,
+        rubric=dict(rubric or {}),
+        exclude_keys=frozenset(exclude_keys or ()),
+        list_match_mode=list_match_mode,
+    )
+    has_judge = bool(judge_options.get("judge") or judge_options.get("model"))
+    if rubric and not has_judge:
         raise ConfigError("rubric needs a judge: give model= or judge=")
-    if asked and not rubric:
+    if has_judge and not rubric:
         raise ConfigError("model and judge are only used with rubric; give one, or leave them out")
-    excluded = frozenset(exclude_keys or ())
-    return _Comparison(aggregator, list_aggregator, dict(rubric or {}), excluded, list_match_mode)
-
-
-def _judge_options(given: Mapping[str, Any]) -> dict[str, Any]:
     data = ("field", "criterion")
-    return {"prompt": _PROMPT, "feedback_key": _KEY, "data_variables": data, **given}
+    common = {"prompt": _PROMPT, "feedback_key": _KEY, "data_variables": data}
+    return match, {**common, **judge_options}
 
 
 def _record(value: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(f"json_match: {place} is a {type(value).__name__}; expected a dict")
     return value
-
-
-def _compared(comparison: _Comparison, pair: RecordPair) -> dict[str, _Verdict]:
-    """Return the verdicts on the fields that need no judge."""
-    found = {}
-    for field in comparison.fields(pair):
-        if not comparison.asks(pair, field):
-            found[field] = _equal(pair, field)
-    if not found and (pair.output is None or pair.reference is None):
-        # A record without fields and without a counterpart still is a difference.
-        found["(record)"] = _Verdict(False, "a record has no counterpart")
-    return found
 
 
 def _equal(pair: RecordPair, field: str) -> _Verdict:
@@ -301,12 +334,12 @@ def _equal(pair: RecordPair, field: str) -> _Verdict:
     return _Verdict(False, f"{field} differs")
 
 
-def _judged(result: Mapping[str, Any]) -> _Verdict:
+def _judge_verdict(result: Mapping[str, Any]) -> _Verdict:
     error = (result.get("metadata") or {}).get("error")
     return _Verdict(result["score"], result.get("comment"), str(error or ""))
 
 
-def _combined(verdicts: Iterable[_Verdict], how: Aggregator) -> _Verdict:
+def _combine(verdicts: Iterable[_Verdict], how: Aggregator) -> _Verdict:
     """Return several verdicts as one; an error among them makes it an error."""
     members = list(verdicts)
     failed = next((one for one in members if one.score is None), None)

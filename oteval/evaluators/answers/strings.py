@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from ...errors import InputError
+from ..factories import async_variant
 from ..observed import observed
 from ..types import EvaluatorResult
 
@@ -43,11 +44,7 @@ def exact_match(
     return observed(_result("exact_match", passed, comment))
 
 
-async def exact_match_async(
-    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
-) -> EvaluatorResult:
-    """Do as `exact_match`; for callers that await evaluators."""
-    return exact_match(outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra)
+exact_match_async = async_variant(exact_match)
 
 
 def levenshtein_distance(
@@ -83,13 +80,7 @@ def levenshtein_distance(
     return observed(_result("levenshtein_distance", score, comment))
 
 
-async def levenshtein_distance_async(
-    *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
-) -> EvaluatorResult:
-    """Do as `levenshtein_distance`; for callers that await evaluators."""
-    return levenshtein_distance(
-        outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
-    )
+levenshtein_distance_async = async_variant(levenshtein_distance)
 
 
 def require_both(name: str, outputs: Any, reference_outputs: Any) -> None:

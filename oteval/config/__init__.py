@@ -9,8 +9,17 @@ from __future__ import annotations
 from .base import DatasetReference, ExampleReference, ReferenceSource, StoredReference, Where
 from .evaluators import EvaluatorSettings
 from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config, read_config
-from .live import Completion, Endpoint, Forward, Limits, Metrics, Redaction, resolved
-from .retention import DEFAULT_ARCHIVE, Retention
+from .live import (
+    DEFAULT_ARCHIVE,
+    Completion,
+    Endpoint,
+    Forward,
+    Limits,
+    Metrics,
+    Redaction,
+    Retention,
+    resolved,
+)
 from .tokens import TokenEntry, load_tokens
 from .yaml_text import read_yaml
 

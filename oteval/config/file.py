@@ -20,8 +20,8 @@ from .live import (
     Limits,
     MetricsOrUrl,
     Redaction,
+    Retention,
 )
-from .retention import Retention
 from .yaml_text import read_yaml
 
 __all__ = [

@@ -13,6 +13,7 @@ from ..text import seconds, shown_url
 from .base import Strict
 
 __all__ = [
+    "DEFAULT_ARCHIVE",
     "Completion",
     "Endpoint",
     "EndpointOrUrl",
@@ -22,6 +23,7 @@ __all__ = [
     "Metrics",
     "MetricsOrUrl",
     "Redaction",
+    "Retention",
     "Seconds",
     "resolved",
 ]
@@ -39,6 +41,7 @@ def _duration(value: Any) -> float:
 Seconds = Annotated[float, BeforeValidator(_duration, json_schema_input_type=float | str)]
 """A duration in seconds; the file may say 500ms, 5s, 2m, 1h or 1d."""
 
+DEFAULT_ARCHIVE = "archive"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -46,10 +49,12 @@ class Completion(Strict):
     """When a trace counts as complete and is scored; a later span makes a new revision."""
 
     quiet: Seconds = Field(
-        5.0, description="So long after its last span, when the root span has ended."
+        5.0, description="The time after its last span, if the root span has ended."
     )
-    idle: Seconds = Field(300.0, description="So long after its last span, root or not.")
-    max_age: Seconds = Field(3600.0, description="So long after its first span, in any case.")
+    idle: Seconds = Field(300.0, description="The time after its last span, in any case.")
+    max_age: Seconds = Field(
+        3600.0, description="The time after its first span, even if spans still arrive."
+    )
     backfill: Seconds = Field(
         86400.0,
         description="How old a complete trace may be for an evaluator that is new to score it; "
@@ -161,3 +166,25 @@ def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> dict
                 raise ValueError(f"header {name!r}: the environment has no {variable}")
         found[name] = _VARIABLE.sub(lambda match: environment[match[1]], value)
     return found
+
+
+class Retention(Strict):
+    """When spans move from the database into Parquet files, and when other rows are deleted."""
+
+    hot: Seconds = Field(
+        14 * 86400.0, description="How long a trace stays in the database after its last span."
+    )
+    trajectories: Seconds | None = Field(
+        None, description="After this time, runs are deleted with their scores; never by default."
+    )
+    scores: Seconds | None = Field(
+        None, description="After this time, scores are deleted; never by default."
+    )
+    judge_calls: Seconds | None = Field(
+        None, description="After this time, cached answers of judges are deleted."
+    )
+    archive: str = Field(
+        DEFAULT_ARCHIVE,
+        min_length=1,
+        description="The folder they move to; relative to that of the file.",
+    )

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from .call_pairs import Pairs, call_fits, unpaired
 from .calls import CallTable
 from .list_order import call_lists, option_for
-from .pairing import Pairs, call_fits, unpaired
 from .rules import Exact
 from .spec import MatchSpec
 from .strict import StrictMatch

@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .assignment import in_order
+from .call_pairs import Pairs, call_fits, identical, match_calls, ordered_calls
 from .calls import CallTable, read
 from .comments import calls_comment, strict_comment
 from .list_order import reordered_lists
-from .pairing import Pairs, call_fits, identical, match_calls, ordered_calls
 from .rules import Custom, Rule
 from .spec import MatchSpec
 from .strict import match_strict
@@ -129,7 +129,7 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     rules = [spec.args, *spec.overrides.values()]
     if not any(isinstance(rule, Custom) for rule in rules):
         return compare(outputs, reference, spec)
-    asked = _Asked()
+    asked = _FunctionAnswers()
     spec = replace(
         spec,
         args=asked.rule(spec.args),
@@ -144,7 +144,7 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
         await asked.answer()
 
 
-class _Asked:
+class _FunctionAnswers:
     """The answers of a spec's functions, by the arguments' identities."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class _Asked:
 class _Recall:
     """Answers from what is known, and notes what is not."""
 
-    def __init__(self, asked: _Asked, rule: Custom) -> None:
+    def __init__(self, asked: _FunctionAnswers, rule: Custom) -> None:
         self._asked, self._rule = asked, rule
         self.__module__ = getattr(rule.function, "__module__", "")
         self.__qualname__ = getattr(rule.function, "__qualname__", type(rule.function).__name__)

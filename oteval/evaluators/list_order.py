@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..jsontext import canonical, dumps
+from .call_pairs import Pairs, unpaired
 from .calls import CallTable
-from .pairing import Pairs, unpaired
 from .rules import Rule, Tolerant
 from .spec import MatchSpec
 from .values import canonical_key, holds_list, sorted_lists

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .call_pairs import Pairs, call_fits, match_calls
 from .calls import CallTable
-from .pairing import Pairs, call_fits, match_calls
 from .spec import MatchSpec
 
 __all__ = ["StrictMatch", "match_strict"]

@@ -24,8 +24,8 @@ from ..evaluators.functions import FunctionEvaluator
 from ..evaluators.scorer import Scorer
 from ..files import file_stamp
 from ..pipeline import prepare
+from ..pipeline.evaluation import PreparedEvaluator
 from ..pipeline.references import References
-from ..pipeline.scoring import Prepared
 from ..store import Store
 from ..text import counted
 
@@ -48,7 +48,7 @@ class LiveEvaluator:
     """
 
     settings: EvaluatorSettings
-    prepared: Prepared
+    prepared: PreparedEvaluator
     limits: Limits
     timeout: float
     is_slow: bool
@@ -78,7 +78,7 @@ class LiveEvaluator:
 
 
 def _live_evaluator(
-    settings: EvaluatorSettings, prepared: Prepared, given: Limits | None
+    settings: EvaluatorSettings, prepared: PreparedEvaluator, given: Limits | None
 ) -> LiveEvaluator:
     """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
     limits = given or Limits()

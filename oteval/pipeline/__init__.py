@@ -19,12 +19,12 @@ from ..evaluators.alignment import AlignedPair, align, first_divergence
 from ..evaluators.gates import GateResult, Tally, worst_first
 from ..reconstruct import Explanation, SpanAccount
 from .deletion import DeletionPlan, delete_traces, plan_deletion
+from .evaluation import ScoreRun, check_gates, prepare, score, score_trajectories, variants
 from .exporter import export_jsonl, export_parquet
 from .loader import FileReport, LoadReport, load
 from .reconstruction import RefreshResult, TraceLocator, explain, refresh, refresh_traces
 from .references import read_messages
 from .retention import archive_before, delete_expired, retention_tick
-from .scoring import ScoreRun, check_gates, prepare, score, score_trajectories, variants
 
 __all__ = [
     "AlignedPair",

@@ -26,6 +26,7 @@ __all__ = [
     "EvaluationContext",
     "EvaluationResult",
     "NotEvaluated",
+    "is_counted",
     "listed",
     "name_matches",
 ]
@@ -54,6 +55,11 @@ def listed(texts: Sequence[object], between: str = ", ") -> str:
     """Return the first few of some texts, and how many more there are."""
     more = f"{between}and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
     return between.join(map(str, texts[:_LISTED])) + more
+
+
+def is_counted(call: Call, tools: Iterable[str] | None) -> bool:
+    """Return whether a check of some tools counts a call; of None, it counts all."""
+    return tools is None or name_matches(call.call.name, tools)
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:

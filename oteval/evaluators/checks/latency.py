@@ -15,13 +15,12 @@ from ...model import ToolCall, Trajectory
 from ..factories import with_options_of
 from ..options import InConfig, Seconds
 from .base import (
-    Call,
     Check,
     EvaluationContext,
     EvaluationResult,
     NotEvaluated,
+    is_counted,
     listed,
-    name_matches,
 )
 
 __all__ = ["Latency", "create_latency_evaluator"]
@@ -85,7 +84,7 @@ class Latency(Check):
         return _Part(problems, {"seconds": took}, unseen)
 
     def _tools(self, context: EvaluationContext, most: float) -> _Part:
-        calls = [call for call in context.calls if self._counts(call)]
+        calls = [call for call in context.calls if is_counted(call, self.tools)]
         times = [(call, _seconds(call.call)) for call in calls]
         known = [(call, seconds) for call, seconds in times if seconds is not None]
         slow = [(call, seconds) for call, seconds in known if seconds > most]
@@ -102,9 +101,6 @@ class Latency(Check):
             {"tool_seconds": sum(took), "slowest_tool_seconds": max(took, default=None)},
             unseen,
         )
-
-    def _counts(self, call: Call) -> bool:
-        return self.tools is None or name_matches(call.call.name, self.tools)
 
 
 def _is_timed(run: Trajectory) -> bool:

@@ -17,8 +17,8 @@ from .base import (
     EvaluationContext,
     EvaluationResult,
     NotEvaluated,
+    is_counted,
     listed,
-    name_matches,
 )
 
 __all__ = ["ToolErrors", "create_tool_error_evaluator"]
@@ -50,7 +50,7 @@ class ToolErrors(Check):
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for failed calls."""
         failed, unknown = self._failed(context)
-        counted = [call for call in context.calls if self._counts(call)]
+        counted = self._counted(context)
         figures = {
             "calls": len(counted),
             "errors": len(failed),
@@ -59,10 +59,9 @@ class ToolErrors(Check):
             "tools": sorted({call.call.name for call, _ in failed}),
         }
         if len(failed) > self.max_errors:
-            count = f"{len(failed)} of {len(counted)} calls failed (at most {self.max_errors}): "
-            return self.result(
-                [count + listed([f"{call}: {why}" for call, why in failed])], figures
-            )
+            count = f"{len(failed)} of {len(counted)} calls failed (at most {self.max_errors})"
+            shown = listed([f"{call}: {why}" for call, why in failed])
+            return self.result([f"{count}: {shown}"], figures)
         if len(failed) + len(unknown) > self.max_errors:
             raise NotEvaluated(f"no result of {listed(unknown)} is in the trace")
         context.require_all_calls()
@@ -76,15 +75,15 @@ class ToolErrors(Check):
         """Return the configuration as JSON values, for the hash that is its version."""
         return {**super().describe(), "error_pattern": self._pattern}
 
-    def _counts(self, call: Call) -> bool:
-        return self.tools is None or name_matches(call.call.name, self.tools)
+    def _counted(self, context: EvaluationContext) -> list[Call]:
+        return [call for call in context.calls if is_counted(call, self.tools)]
 
     def _failed(self, context: EvaluationContext) -> tuple[list[tuple[Call, str]], list[Call]]:
         """Return the calls that failed, each with its result, and those of which one cannot say."""
         results, compiled = results_of(context.messages), Pattern(self._pattern)
         failed, unknown = [], []
         lost = context.content_gap() is not None
-        for call in filter(self._counts, context.calls):
+        for call in self._counted(context):
             result = results.get(call.index)
             if result is None:
                 if not self.missing_ok:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from ..assignment import in_order, longest_order, match_equal
+from ..call_pairs import Pairs, unpaired
 from ..compare import Verdict
-from ..pairing import Pairs, unpaired
 from ..spec import Mode
 from .forms import Turns
 

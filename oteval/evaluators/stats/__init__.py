@@ -12,12 +12,17 @@ from __future__ import annotations
 
 from .agreement import Confusion, Kappa, cohen_kappa, confusion_matrix
 from .means import difference_interval, mean_interval
-from .multiplicity import benjamini_hochberg
 from .power import fewest_pairs, minimal_detectable_difference, minimal_detectable_share
 from .ppi import Corrected, ppi_mean
 from .ranking import Ranking, Tallied, bradley_terry, rank
 from .rates import Interval, clopper_pearson, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
-from .resampling import Permutation, bootstrap, bootstrap_mean, paired_permutation
+from .resampling import (
+    Permutation,
+    benjamini_hochberg,
+    bootstrap,
+    bootstrap_mean,
+    paired_permutation,
+)
 
 __all__ = [
     "Confusion",

@@ -34,7 +34,7 @@ _ScoreRunner = Runner[str, Score]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEvaluator:
     """A scorer and where its references come from."""
 
     scorer: Scorer
@@ -62,7 +62,7 @@ class Prepared:
 
 def prepare(
     config: Config, store: Store, base: Path, *, again: bool = False, is_budgeted: bool = True
-) -> list[Prepared]:
+) -> list[PreparedEvaluator]:
     """Return the scorers of a configuration, their references read.
 
     Args:
@@ -98,7 +98,7 @@ def prepare(
             sample=settings.sample,
             scope=settings.scope,
         )
-        prepared.append(Prepared(scorer, references))
+        prepared.append(PreparedEvaluator(scorer, references))
     return prepared
 
 
@@ -242,18 +242,18 @@ def score(
         _close(prepared, runner)
 
 
-def _runner_of(prepared: Iterable[Prepared]) -> _ScoreRunner:
+def _runner_of(prepared: Iterable[PreparedEvaluator]) -> _ScoreRunner:
     return Runner(sum(one.concurrency for one in prepared if one.concurrency > 1))
 
 
-def _close(prepared: Iterable[Prepared], runner: _ScoreRunner) -> None:
+def _close(prepared: Iterable[PreparedEvaluator], runner: _ScoreRunner) -> None:
     """Close the judges' connections, unless one is still at work."""
     for one in () if runner.pending else prepared:
         one.close()
 
 
 def _judged(
-    prepared: Iterable[Prepared],
+    prepared: Iterable[PreparedEvaluator],
     trajectory: Trajectory,
     given: Given,
     salt: str,
@@ -270,7 +270,9 @@ def _judged(
             yield from ((found, False) for found in _scored(one, trajectory, runner))
 
 
-def _scored(one: Prepared, trajectory: Trajectory, runner: _ScoreRunner) -> Iterator[Score]:
+def _scored(
+    one: PreparedEvaluator, trajectory: Trajectory, runner: _ScoreRunner
+) -> Iterator[Score]:
     """Yield the score of a trajectory; where several are asked at once, those that are there."""
     if one.concurrency > 1:
         for outcome in runner.completed(max_pending=runner.concurrency - 1):
@@ -301,7 +303,7 @@ class _Keeping:
 
 def _with_given(
     store: Store,
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedEvaluator],
     trajectories: Iterable[Trajectory],
     *,
     again: bool,
@@ -335,7 +337,7 @@ def _pages(items: Iterable[Trajectory], size: int) -> Iterator[list[Trajectory]]
         yield page
 
 
-def _score_one(one: Prepared, trajectory: Trajectory) -> Score:
+def _score_one(one: PreparedEvaluator, trajectory: Trajectory) -> Score:
     reference, problem = one.references.of(trajectory)
     return one.scorer.score(trajectory, reference, problem, time.time_ns())
 

@@ -126,7 +126,7 @@ PositiveInt = Annotated[int, _Constraints(ge=1)]
 NonNegativeFloat = Annotated[float, _Constraints(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, _Constraints(ge=0, le=1)]
 """A number from 0 to 1."""
-Seconds = Annotated[float, _DurationText(), _Constraints(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, _Constraints(ge=0, allow_inf_nan=False), _DurationText()]
 """A duration: a number of seconds, or a text such as ``500ms``, ``30s``, ``2m`` or ``1h``."""
 FunctionName = Annotated[str, _Constraints(pattern=r"^[\w.]+:[\w.]+$")]
 """A function's name: ``package.module:function``."""

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +25,22 @@ from .test_scoring_loop import COUNT, rules, said
 
 
 def test_the_worker_archives_by_itself_and_ends(tmp_path: Path) -> None:
-    """What is old moves without anyone asking; a new configuration counts from the next look."""
-    retention: list[Retention | None] = [None]
+    """Old spans move by themselves; changed rules apply from the next run on."""
+    rules: Retention | None = None
+    runs = 0
+
+    def retention() -> Retention | None:
+        nonlocal runs
+        runs += 1
+        return rules
+
     with Store(tmp_path / "x.duckdb") as store:
         fill(store, range(10, 12))
         before = whole(store)
-        worker = RetentionWorker(store, lambda: retention[0], tmp_path, interval=0.05)
-        time.sleep(0.3)
+        worker = RetentionWorker(store, retention, tmp_path, interval=0.05)
+        until(lambda: runs >= 3)
         untouched = store.spans.archived()
-        retention[0] = Retention(hot=86400.0, archive="cold")
+        rules = Retention(hot=86400.0, archive="cold")
         until(lambda: store.spans.archived() == 2 * 20 * 5)
         worker.close()
 

@@ -12,11 +12,13 @@ import pytest
 
 from benchmarks.served import Served
 from oteval.attach import ScoreDestinations
+from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Score, Span
 from oteval.store import Store
 
+from ..model_server import Server, serving
 from ..otlp_endpoint import Downstream, listening
 
 SECOND = 1_000_000_000
@@ -113,6 +115,16 @@ def start() -> Iterator[Callable[..., Served]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait()
+
+
+@pytest.fixture
+def model_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server of a language model whose verdict is a pass until its script is changed."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    OUTPUT_MODE_MEMORY.clear()
+    with serving() as running:
+        yield running
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, Sink, until
 from oteval.store import Store
 
-from ..model_server import Server, error, serving, verdict
+from ..model_server import Server, error, verdict
 from .clients import RULES, agent_run, run_agent
 
 MB = 1 << 20
@@ -292,15 +292,6 @@ def test_from_the_root_s_end_to_its_scores(tmp_path: Path, start: Start) -> None
     assert status == 0
 
 
-@pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Return a server of judges that passes everything until its script is changed."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    with serving() as running:
-        yield running
-
-
 EVALUATORS = """
 import time
 def broken(outputs): raise ValueError("no such thing")
@@ -309,7 +300,7 @@ def hangs(outputs): time.sleep(3600)
 
 
 @pytest.fixture
-def judged(tmp_path: Path, judge: Server, start: Start) -> Iterator[Served]:
+def judged(tmp_path: Path, model_server: Server, start: Start) -> Iterator[Served]:
     """Return a server with a judge, a broken evaluator, one that hangs, and a good one."""
     (tmp_path / "live_broken.py").write_text(EVALUATORS)
     (tmp_path / "oteval.yaml").write_text(
@@ -318,7 +309,7 @@ def judged(tmp_path: Path, judge: Server, start: Start) -> Iterator[Served]:
         "  - {name: broken, type: python, call: 'live_broken:broken'}\n"
         "  - {name: hangs, type: python, call: 'live_broken:hangs', timeout: 2s}\n"
         "  - {name: quality, type: judge, model: 'openai:m', max_retries: 0, "
-        f"base_url: '{judge.url}'}}\n"
+        f"base_url: '{model_server.url}'}}\n"
         "completion: {quiet: 200ms}\n"
     )
     server = start(tmp_path, environment={"OPENAI_API_KEY": "k"})
@@ -327,13 +318,15 @@ def judged(tmp_path: Path, judge: Server, start: Start) -> Iterator[Served]:
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_down_and_evaluators_that_are_broken(judged: Served, judge: Server) -> None:
+def test_a_judge_that_is_down_and_evaluators_that_are_broken(
+    judged: Served, model_server: Server
+) -> None:
     """The good one's scores are there, the others' reasons too; later the judge is asked again."""
-    judge.script = lambda *_: error(503, "down for repair")
+    model_server.script = lambda *_: error(503, "down for repair")
     first = sent_run(judged)
     down = until(lambda: len(s := scored(judged, first)) == 4 and s, 30)
     table = judged.cli("scores").stdout
-    judge.script = lambda *_: verdict(True)
+    model_server.script = lambda *_: verdict(True)
     back = until(lambda: (s := scored(judged, first))["quality"]["status"] == "ok" and s, 80)
     second = sent_run(judged)
     until(lambda: scored(judged, second).get("quality", {}).get("status") == "ok", 30)
@@ -349,11 +342,11 @@ def test_a_judge_that_is_down_and_evaluators_that_are_broken(judged: Served, jud
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_slow(judged: Served, judge: Server) -> None:
+def test_a_judge_that_is_slow(judged: Served, model_server: Server) -> None:
     """While it thinks, many more runs are taken and scored by the others; then it says its own."""
-    judge.script = lambda *_: verdict(True, delay=15.0)
+    model_server.script = lambda *_: verdict(True, delay=15.0)
     first = sent_run(judged)
-    until(lambda: judge.requests)
+    until(lambda: model_server.requests)
     runs = [sent_run(judged) for _ in range(50)]
     until(lambda: all("tools" in scored(judged, run) for run in runs))
     early = "quality" in scored(judged, first)

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from oteval import ConfigError
-from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 
 from ..make import chat
-from ..model_server import Server, error, serving, verdict
+from ..model_server import Server, error, verdict
 from .conftest import Driver
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Return a running server that gives a passing verdict until its script is changed."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    OUTPUT_MODE_MEMORY.clear()
-    with serving() as running:
-        yield running
-
-
-def rules(server: Server, name: str, more: str = "") -> str:
+def rules(model_server: Server, name: str, more: str = "") -> str:
     return (
         "evaluators:\n"
         f"  - {{name: fast, type: python, call: '{name}:ok'}}\n"
         "  - {name: quality, type: judge, model: 'openai:m', max_retries: 0, "
-        f"base_url: '{server.url}', prices: {{m: {{input: 1000.0, output: 0.0}}}}{more}}}\n"
+        f"base_url: '{model_server.url}', prices: {{m: {{input: 1000.0, output: 0.0}}}}{more}}}\n"
     )
 
 
@@ -42,17 +31,17 @@ def came(driver: Driver, *numbers: int) -> None:
 
 
 def test_a_judge_that_is_down_is_asked_again(
-    driver: Driver, server: Server, module: Callable[[str], str]
+    driver: Driver, model_server: Server, module: Callable[[str], str]
 ) -> None:
     """While it is down there are errors and the other evaluator's scores; then verdicts."""
-    driver.rules(rules(server, module(OK)))
+    driver.rules(rules(model_server, module(OK)))
     driver.start()
-    server.script = lambda *_: error(503, "down")
+    model_server.script = lambda *_: error(503, "down")
     came(driver, 1, 2)
     driver.run(6)
     down = Counter((score.evaluator, score.status) for score in driver.scores())
 
-    server.script = lambda *_: verdict(True)
+    model_server.script = lambda *_: verdict(True)
     driver.run(61)
 
     assert down == {("fast", "ok"): 2, ("quality", "error"): 2}
@@ -63,12 +52,12 @@ def test_a_judge_that_is_down_is_asked_again(
 
 
 def test_a_slow_judge_delays_nothing_else(
-    driver: Driver, server: Server, module: Callable[[str], str]
+    driver: Driver, model_server: Server, module: Callable[[str], str]
 ) -> None:
     """The other evaluator's scores are there while the judge still thinks."""
-    driver.rules(rules(server, module(OK)))
+    driver.rules(rules(model_server, module(OK)))
     scoring = driver.start()
-    server.script = lambda *_: verdict(True, delay=1.0)
+    model_server.script = lambda *_: verdict(True, delay=1.0)
     came(driver, 1)
     driver.clock.move(6)
 
@@ -83,10 +72,10 @@ def test_a_slow_judge_delays_nothing_else(
 
 @pytest.mark.parametrize("limit", ["max_cost_per_day", "max_cost"])
 def test_a_day_s_budget_holds_and_turns_with_the_day(
-    driver: Driver, server: Server, module: Callable[[str], str], limit: str
+    driver: Driver, model_server: Server, module: Callable[[str], str], limit: str
 ) -> None:
     """A judge's own limit is kept, over a restart too, and the next day it goes on."""
-    driver.rules(rules(server, module(OK), f", {limit}: 0.25"))  # a verdict costs 0.1
+    driver.rules(rules(model_server, module(OK), f", {limit}: 0.25"))  # a verdict costs 0.1
     driver.start()
     came(driver, 1, 2, 3, 4)
     driver.run(6)
@@ -95,7 +84,7 @@ def test_a_day_s_budget_holds_and_turns_with_the_day(
     driver.scoring.close()
     driver.start()
     driver.run(10)
-    asked = len(server.requests)
+    asked = len(model_server.requests)
     driver.run(24 * 3600)
 
     assert first == {"ok": 2, "not_evaluated": 2}
@@ -104,15 +93,15 @@ def test_a_day_s_budget_holds_and_turns_with_the_day(
 
 
 def test_failures_do_not_open_a_day_s_budget(
-    driver: Driver, server: Server, module: Callable[[str], str]
+    driver: Driver, model_server: Server, module: Callable[[str], str]
 ) -> None:
     """After failed calls, concurrent ones still spend no more than the day allows."""
-    driver.rules(rules(server, module(OK), ", max_cost_per_day: 0.25, max_concurrency: 8"))
+    driver.rules(rules(model_server, module(OK), ", max_cost_per_day: 0.25, max_concurrency: 8"))
     driver.start()
-    server.script = lambda *_: error(503, "down")
+    model_server.script = lambda *_: error(503, "down")
     came(driver, 1)
     driver.run(6)
-    server.script = lambda *_: verdict(True, delay=0.05)
+    model_server.script = lambda *_: verdict(True, delay=0.05)
     came(driver, *range(2, 12))
     driver.run(6)
 
@@ -123,10 +112,10 @@ def test_failures_do_not_open_a_day_s_budget(
 
 
 def test_a_limit_without_a_price_is_refused(
-    driver: Driver, server: Server, module: Callable[[str], str]
+    driver: Driver, model_server: Server, module: Callable[[str], str]
 ) -> None:
     """A server does not start with a budget that it cannot keep."""
-    text = rules(server, module(OK), ", max_cost_per_day: 0.25").replace("{m:", "{other:")
+    text = rules(model_server, module(OK), ", max_cost_per_day: 0.25").replace("{m:", "{other:")
     driver.rules(text)
 
     with pytest.raises(ConfigError, match="max_cost_per_day needs the price of 'm': add prices"):

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from benchmarks.served import until
 from oteval.attach import ScoreDestinations
 from oteval.config import load_config, parse_config
 from oteval.errors import ConfigError
@@ -95,13 +96,6 @@ def line(
     attach.close()
 
 
-def _until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_scores_ride_back_on_the_spans(line: Line, downstream: Downstream) -> None:
     """The downstream has the spans with scores, an event in their context, the metrics count."""
     payload = spans_of_an_agent()
@@ -110,7 +104,7 @@ def test_scores_ride_back_on_the_spans(line: Line, downstream: Downstream) -> No
     assert downstream.spans() == []
 
     line.driver.run(4)
-    _until(lambda: len(downstream.spans()) == 2 and downstream.bodies("/v1/logs") != [])
+    until(lambda: len(downstream.spans()) == 2 and downstream.bodies("/v1/logs") != [])
     line.driver.run(2)
 
     (score,) = line.driver.scores()
@@ -130,7 +124,7 @@ def test_led_back_nothing_goes_round(line: Line, downstream: Downstream) -> None
     """What was forwarded, sent to oteval again, is neither scored nor forwarded again."""
     line.receive(spans_of_an_agent())
     line.driver.run(6)
-    _until(lambda: len(downstream.spans()) == 2)
+    until(lambda: len(downstream.spans()) == 2)
     for body in downstream.bodies():
         line.receive(body)
     line.driver.run(600)
@@ -156,7 +150,7 @@ def test_a_trace_that_no_evaluator_wants_goes_on_once_complete(
     driver.start(attach)
     Line(driver, attach).receive(spans_of_an_agent())
     driver.run(6)
-    _until(lambda: len(downstream.spans()) >= 2)
+    until(lambda: len(downstream.spans()) >= 2)
     attach.close()
 
     assert len(downstream.spans()) == 2
@@ -180,13 +174,13 @@ def test_a_slow_judge_lets_the_trace_go_at_its_deadline(
     scoring = driver.start(attach)
     Line(driver, attach).receive(spans_of_an_agent())
     driver.clock.move(6)
-    _until(lambda: not scoring.tick() and len(driver.scores("ok")) == 1)
+    until(lambda: not scoring.tick() and len(driver.scores("ok")) == 1)
     assert downstream.spans() == []
 
     # Just before the deadline, which the sending thread holds in any case.
     driver.clock.move(23.6)
     scoring.tick()
-    _until(lambda: len(downstream.spans()) == 2)
+    until(lambda: len(downstream.spans()) == 2)
 
     keys = {a.key for span in downstream.spans() for a in span.attributes}
     assert "oteval.score.ok" in keys

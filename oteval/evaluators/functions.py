@@ -1,6 +1,6 @@
-"""Evaluators that are functions of the user's: found by name, called with what they ask for.
+"""Functions of the user as evaluators: found by name, and called with the arguments they take.
 
-A function returns a bool, a number, a text, or a dict with ``score`` and perhaps ``comment``,
+A function returns a bool, a number, a text, or a dict with ``score`` and optionally ``comment``,
 ``label`` and ``metadata``.
 """
 
@@ -59,7 +59,7 @@ class FunctionEvaluator(Evaluator):
         return replace(self, function=resources.load_function(self.call))
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Return what the function says of a run."""
+        """Return the function's result for a run."""
         reference = context.reference
         wanted = to_messages(list(reference.messages)) if reference else None
         available = {
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 
 def load_function(reference: str) -> Callable[..., Any]:
-    """Return the function that ``package.module:function`` names.
+    """Import the function with a name such as ``package.module:function``.
 
     Raises:
         ConfigError: The module cannot be imported, or has no such function.
@@ -133,7 +133,7 @@ def load_function(reference: str) -> Callable[..., Any]:
 def code_version(function: Callable[..., Any]) -> str:
     """Return a hash of a function's source, so that changed code is a new version.
 
-    Of an object that can be called it is its class's; what has no source goes by its name.
+    For a callable object, it is the hash of its class; without source, of its name.
     """
     for place in (function, type(function)):
         with suppress(OSError, TypeError):
@@ -148,16 +148,16 @@ def _digest(text: str) -> str:
 def call_with(
     function: Callable[..., Any], available: Mapping[str, Any], timeout: float | None = None
 ) -> Any:
-    """Call a function with those of the available keywords that it takes.
+    """Call a function with those of the available keyword arguments that it takes.
 
     Args:
         function: The function, synchronous or not.
-        available: What it may ask for, by keyword.
-        timeout: After how many seconds to give up on it; None waits.
+        available: The arguments by keyword.
+        timeout: Seconds that the call may take; None for no limit.
 
     Raises:
-        TimeoutError: It took longer.
-        Exception: Whatever it raises.
+        TimeoutError: The call took longer.
+        Exception: Whatever the function raises.
     """
     return call(partial(function, **_accepted(function, available)), timeout)
 

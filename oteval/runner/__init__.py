@@ -14,7 +14,7 @@ This package knows nothing about traces, scores or the database, and imports not
 
 from __future__ import annotations
 
-from .calls import call, describe_error
+from .calls import call, describe_error, is_async_function
 from .jobs import Deferral, Outcome, Status, run_inline
 from .limits import DailyBudget, RateLimiter, RetryPolicy, day_of, next_day_ns, start_of_day_ns
 from .runner import Runner
@@ -30,6 +30,7 @@ __all__ = [
     "call",
     "day_of",
     "describe_error",
+    "is_async_function",
     "next_day_ns",
     "run_inline",
     "start_of_day_ns",

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Generic
 
-from .calls import as_exception, is_async, start_thread, timeout_error
+from .calls import as_exception, is_async_function, start_thread, timeout_error
 from .jobs import Job, Key, Outcome, PauseStep, ReserveStep, Returned, RunLimits, Value
 from .limits import DailyBudget, RateLimiter, RetryPolicy
 
@@ -78,7 +78,7 @@ class AsyncRunner(Generic[Key, Value]):
 
     async def _call(self, job: Callable[[], Any]) -> Returned:
         timeout = self._limits.timeout
-        if is_async(job):
+        if is_async_function(job):
             try:
                 work = job()
             except Exception as error:

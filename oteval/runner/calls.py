@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 __all__ = [
@@ -13,7 +14,7 @@ __all__ = [
     "call",
     "call_and_await",
     "describe_error",
-    "is_async",
+    "is_async_function",
     "start_thread",
     "timeout_error",
 ]
@@ -62,12 +63,12 @@ def call_and_await(function: Callable[[], Any]) -> Any:
     return asyncio.run(value)
 
 
-def is_async(function: Callable[..., Any]) -> bool:
+def is_async_function(function: Callable[..., Any]) -> bool:
     """Return whether a function, a callable object or a partial is asynchronous."""
-    inner = getattr(function, "func", function)  # of a functools.partial
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(
-        getattr(inner, "__call__", None)  # noqa: B004
-    )
+    while isinstance(function, partial):
+        function = function.func
+    method = getattr(function, "__call__", None)  # noqa: B004  the method itself is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
 def start_thread(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.runner import call, describe_error
-from oteval.runner.calls import as_exception, is_async
+from oteval.runner.calls import as_exception, is_async_function
 
 HERE = contextvars.ContextVar("here", default="")
 
@@ -75,7 +75,7 @@ def test_a_thread_has_the_callers_context():
 )
 def test_asynchronous_functions_are_recognised(function: Any, expected: bool):
     """Coroutine functions, objects called like them, and partials of either."""
-    assert is_async(function) is expected
+    assert is_async_function(function) is expected
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration()])

@@ -7,20 +7,18 @@ backend for functions; `openai_backend` and `langchain_backend` hold the others.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...errors import ConfigError, JudgeError
+from ...runner import call, is_async_function
 from ...sync import IoCall
-from ..functions import call_with
 from .output_modes import CompletionRequest, ModelReply, OutputMode
 
 __all__ = [
     "Backend",
     "FunctionBackend",
     "blocking_only_error",
-    "is_async_callable",
     "one_line",
     "timeout_error",
 ]
@@ -86,12 +84,6 @@ def blocking_only_error(judge: str) -> ConfigError:
     )
 
 
-def is_async_callable(function: Any) -> bool:
-    """Return whether calling an object returns a coroutine."""
-    call = getattr(function, "__call__", None)  # noqa: B004  the method, not whether there is one
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
 class FunctionBackend:
     """A judge that is a function ``(messages, schema) -> dict``.
 
@@ -120,18 +112,18 @@ class FunctionBackend:
         messages = [dict(message) for message in request.messages]
         schema = dict(request.schema.json)
 
-        def call() -> Any:
-            return call_with(lambda: self.function(messages, schema), {}, self.timeout)
+        def blocking() -> Any:
+            return call(lambda: self.function(messages, schema), self.timeout)
 
         async def call_async() -> Any:
-            if is_async_callable(self.function):
+            if is_async_function(self.function):
                 return await asyncio.wait_for(self.function(messages, schema), self.timeout)
-            # `call_with` starts a daemon thread, so that a function that hangs does not keep the
+            # `call` starts a daemon thread, so that a function that hangs does not keep the
             # event loop's executor from shutting down.
-            return await asyncio.to_thread(call)
+            return await asyncio.to_thread(blocking)
 
         try:
-            returned = await IoCall(call, call_async)
+            returned = await IoCall(blocking, call_async)
         except JudgeError:
             raise
         except TimeoutError as error:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import JudgeError
+from ...runner import call
 from ...sync import IoCall
-from ..functions import call_with
 from .backends import one_line, timeout_error
 from .completions import (
     AnswerCall,
@@ -101,9 +101,7 @@ class LangChainBackend:
         try:
             runnable = self._for_mode(request)
             returned = await IoCall(
-                lambda: call_with(
-                    lambda: runnable.invoke(list(request.messages)), {}, self.timeout
-                ),
+                lambda: call(lambda: runnable.invoke(list(request.messages)), self.timeout),
                 lambda: asyncio.wait_for(runnable.ainvoke(list(request.messages)), self.timeout),
             )
         except Exception as error:

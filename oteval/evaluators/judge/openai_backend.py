@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import JudgeError
+from ...runner import call
 from ...sync import BackgroundLoop, IoCall, drive
-from ..functions import call_with
 from .backends import blocking_only_error, one_line
 from .completions import StreamedCompletion, read_completion, token_count
 from .output_modes import (
@@ -180,8 +180,8 @@ class OpenAIBackend:
         """Send a request with the user's blocking client, within the timeout."""
         try:
             client = self._with_retries(self._user_client)
-            reply: ModelReply = call_with(
-                lambda: drive(self._complete(client, request)), {}, self._timeout()
+            reply: ModelReply = call(
+                lambda: drive(self._complete(client, request)), self._timeout()
             )
             return reply
         except TimeoutError:

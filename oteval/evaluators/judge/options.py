@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from ...errors import ConfigError
-from .backends import Backend, FunctionBackend, blocking_only_error, is_async_callable
+from ...runner import is_async_function
+from .backends import Backend, FunctionBackend, blocking_only_error
 from .cache import AnswerCache, MemoryCache
 from .client import JudgeClient, JudgeLimits
 from .costs import CostBudget, Prices, make_prices, require_price
@@ -208,7 +209,7 @@ def _make_backend(options: JudgeOptions, is_async: bool) -> Backend:
     if is_runnable(judge):
         return LangChainBackend(judge, name, timeout, options.get("structured_output_kwargs"))
     if callable(judge):
-        if is_async_callable(judge) and not is_async:
+        if is_async_function(judge) and not is_async:
             raise blocking_only_error("a coroutine function")
         return FunctionBackend(judge, name, timeout)
     raise ConfigError(

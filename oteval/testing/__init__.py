@@ -1,4 +1,4 @@
-"""What a test logs about the agent it tests: inputs, outputs, what was wanted, and feedback.
+"""Log the inputs, outputs, reference outputs and feedback of tests of agents.
 
     from oteval import testing
 
@@ -9,18 +9,19 @@
         result = evaluate(outputs=oteval_trajectory(), reference_outputs=REFERENCE)
         assert result["score"]
 
-Evaluators of oteval called inside a marked test log their results themselves. Outside pytest, and
-where the plugin is switched off (``-p no:oteval``), the functions here do nothing, so that the
-same test code runs without it.
+oteval's evaluators log their results themselves when a marked test calls them. Outside pytest, or
+with the plugin switched off (``-p no:oteval``), the functions here do nothing, so that the same
+code runs without it.
 
-The plugin is `plugin`; it stands here and not in `oteval.experiments` because pytest imports it,
-with all packages around it, in every project where oteval is installed.
+`plugin` is the pytest plugin. pytest imports it, with its packages, in every project where oteval
+is installed, so it is separate from `oteval.experiments` and imports little.
 """
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from .cases import log_feedback, log_inputs, log_outputs, log_reference_outputs
-from .recordings import without_nonces
 
 __all__ = [
     "log_feedback",
@@ -29,3 +30,24 @@ __all__ = [
     "log_reference_outputs",
     "without_nonces",
 ]
+
+Body = TypeVar("Body")
+
+
+def without_nonces(body: Body) -> Body:
+    """Return a request's body with zeros in place of the random numbers in a judge's prompt.
+
+    Requests to judges then match their recordings. A body without a judge's prompt is returned
+    unchanged.
+
+    Args:
+        body: Text or bytes; anything else is returned as it is.
+    """
+    from ..evaluators.judge.data_blocks import without_nonces as clean
+
+    if isinstance(body, str):
+        return clean(body)  # type: ignore[return-value]
+    if isinstance(body, bytes):
+        text = body.decode("utf-8", "surrogateescape")
+        return clean(text).encode("utf-8", "surrogateescape")  # type: ignore[return-value]
+    return body

@@ -1,10 +1,10 @@
-"""Baselines: what marked tests came to once, and what is worse now.
+"""Baselines: the results of marked tests, stored to detect regressions.
 
-A baseline holds, for each test and each feedback key, the scores that its repetitions got, and
-under the key ``test`` whether the test passed. A test regresses where a mean falls by more than
-the tolerance, where feedback that had a score has none any more, and where more of it failed to
-be evaluated. Scores are compared as they are: whether a small fall could be chance, `oteval
-compare` can tell from experiments with repetitions, and one test alone cannot.
+A baseline has the scores of each test's repetitions by feedback key; the key ``test`` has 1 for a
+passed test and 0 for a failed one. A test regresses if a mean score falls by more than the
+tolerance, if feedback loses its score, or if more of it could not be evaluated. The comparison
+uses no statistics. `oteval compare` can tell from experiments with repetitions whether a small
+change may be chance; a single test cannot.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = [
     "Baseline",
     "BaselineFigure",
     "Regression",
-    "baseline_of",
     "load_experiment",
+    "make_baseline",
     "read_file",
     "regressions",
     "save_experiment",
@@ -43,12 +43,12 @@ _DATASET = "pytest"
 
 @dataclass
 class BaselineFigure:
-    """What one feedback key of one test came to.
+    """The scores of one test for one feedback key.
 
     Attributes:
         scores: The scores, in the order of the repetitions.
-        errors: How often it was logged without a score because evaluating failed.
-        lower_is_better: Whether it is worse when it rises.
+        errors: The number of repetitions in which the evaluation failed.
+        lower_is_better: Whether a rise is a regression.
     """
 
     scores: list[float] = field(default_factory=list)
@@ -57,22 +57,22 @@ class BaselineFigure:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the scores, or None without any."""
+        """The mean of the scores, or None if there are none."""
         return sum(self.scores) / len(self.scores) if self.scores else None
 
 
-# By test and feedback key.
+# Figures by test and feedback key.
 Baseline = dict[str, dict[str, BaselineFigure]]
 
 
 @dataclass(frozen=True)
 class Regression:
-    """One figure that is worse than it was.
+    """A score that is worse than in the baseline.
 
     Attributes:
         test: The test.
-        key: The feedback key; ``test`` is the test itself.
-        reason: What is worse, with both values.
+        key: The feedback key; ``test`` means the outcome of the test itself.
+        reason: The change, with both values.
     """
 
     test: str
@@ -80,61 +80,61 @@ class Regression:
     reason: str
 
 
-def baseline_of(rows: Iterable[Row]) -> Baseline:
-    """Return what some tests came to; skipped ones came to nothing."""
+def make_baseline(rows: Iterable[Row]) -> Baseline:
+    """Return the baseline of a run of tests, without skipped tests."""
     found: Baseline = {}
     for row in rows:
         if row.outcome == "skipped":
             continue
-        figures = found.setdefault(row.test, {OUTCOME: BaselineFigure()})
-        figures[OUTCOME].scores.append(float(row.outcome == "passed"))
-        for note in row.feedback:
-            _add(figures, note["key"], note)
+        by_key = found.setdefault(row.test, {OUTCOME: BaselineFigure()})
+        by_key[OUTCOME].scores.append(float(row.outcome == "passed"))
+        for record in row.feedback:
+            _add(by_key, record["key"], record)
     return found
 
 
-def _add(figures: dict[str, BaselineFigure], key: str, note: Mapping[str, Any]) -> None:
-    # A key of the user's own that is called "test" must not pass for the test's outcome.
-    figure = figures.setdefault(key if key != OUTCOME else f"{OUTCOME} (logged)", BaselineFigure())
-    figure.lower_is_better = note["lower_is_better"]
-    if note["status"] != "ok":
+def _add(by_key: dict[str, BaselineFigure], key: str, record: Mapping[str, Any]) -> None:
+    # A user's feedback key "test" must not be mistaken for the outcome of the test.
+    figure = by_key.setdefault(key if key != OUTCOME else f"{OUTCOME} (logged)", BaselineFigure())
+    figure.lower_is_better = record["lower_is_better"]
+    if record["status"] != "ok":
         figure.errors += 1
-    elif note["score"] is not None:
-        figure.scores.append(note["score"])
+    elif record["score"] is not None:
+        figure.scores.append(record["score"])
 
 
 def regressions(
     before: Baseline, rows: Iterable[Row], tolerance: float = 0.0
 ) -> tuple[list[Regression], list[str]]:
-    """Compare a run with a baseline.
+    """Compare a run of tests with a baseline.
 
     Args:
         before: The baseline.
-        rows: The run.
-        tolerance: How far a mean may fall, unless the test's mark says another.
+        rows: The results of the run.
+        tolerance: The amount by which a mean may fall; a test's mark can override it.
 
     Returns:
-        What is worse, and the baseline's tests that did not run.
+        The regressions, and the tests of the baseline that did not run.
     """
     rows = list(rows)
-    now = baseline_of(rows)
+    now = make_baseline(rows)
     own = {row.test: row.tolerance for row in rows if row.tolerance is not None}
     worse = [
         Regression(test, key, reason)
-        for test, figures in before.items()
+        for test, by_key in before.items()
         if test in now
-        for key, figure in figures.items()
+        for key, figure in by_key.items()
         if (reason := _worse(figure, now[test].get(key), own.get(test, tolerance)))
     ]
     return worse, [test for test in before if test not in now]
 
 
 def _worse(before: BaselineFigure, now: BaselineFigure | None, tolerance: float) -> str:
-    """Return why a figure is worse, or ""."""
+    """Return how scores regressed, or ""."""
     if before.mean is None:
         return ""
     if now is None:
-        return f"was {before.mean:g}, and is not logged any more"
+        return f"was {before.mean:g}, and is no longer logged"
     if now.mean is None:
         return f"was {before.mean:g}, and could not be evaluated"
     fall = now.mean - before.mean if before.lower_is_better else before.mean - now.mean
@@ -146,14 +146,14 @@ def _worse(before: BaselineFigure, now: BaselineFigure | None, tolerance: float)
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
-    """Write a baseline as JSON that reads well as a difference in version control.
+    """Write a baseline as JSON that gives readable diffs.
 
     Raises:
         InputError: The file cannot be written.
     """
     tests = {
-        test: {key: asdict(figure) for key, figure in sorted(figures.items())}
-        for test, figures in sorted(baseline.items())
+        test: {key: asdict(figure) for key, figure in sorted(by_key.items())}
+        for test, by_key in sorted(baseline.items())
     }
     text = json.dumps({"oteval_baseline": _FORMAT, "tests": tests}, indent=1, ensure_ascii=False)
     try:
@@ -169,16 +169,16 @@ def read_file(path: Path) -> Baseline:
     """Return the baseline of a file.
 
     Raises:
-        NotFound: There is no such file.
-        InputError: It cannot be read, or is no baseline.
+        NotFound: The file does not exist.
+        InputError: The file cannot be read, or does not contain a baseline.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["oteval_baseline"] != _FORMAT:
             raise InputError(f"{path}: a newer oteval wrote it; upgrade (pip install -U oteval)")
         return {
-            test: {key: BaselineFigure(**figure) for key, figure in figures.items()}
-            for test, figures in content["tests"].items()
+            test: {key: BaselineFigure(**figure) for key, figure in by_key.items()}
+            for test, by_key in content["tests"].items()
         }
     except FileNotFoundError:
         raise NotFound(f"{path}: no such baseline") from None
@@ -187,14 +187,14 @@ def read_file(path: Path) -> Baseline:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: no baseline of oteval; save it again") from error
+        raise InputError(f"{path}: not an oteval baseline; save it again") from error
 
 
 def save_experiment(store: Store, name: str, rows: Iterable[Row]) -> str:
-    """Keep a run of tests as an experiment; `oteval compare` reads it like any other.
+    """Store a run of tests as an experiment, which `oteval compare` can compare with others.
 
     Returns:
-        The experiment's name, which begins with the given one.
+        The name of the experiment, which starts with the given name.
     """
     kept = [row for row in rows if row.outcome != "skipped"]
     now, identity = time.time_ns(), secrets.token_hex(8)
@@ -249,30 +249,30 @@ def _feedback(run_id: str, row: Row, now: int) -> list[Feedback]:
         comment=row.error,
         time_ns=now,
     )
-    return [outcome, *(_feedback_of(run_id, note, now) for note in row.feedback)]
+    return [outcome, *(_to_feedback(run_id, record, now) for record in row.feedback)]
 
 
-def _feedback_of(run_id: str, note: Mapping[str, Any], now: int) -> Feedback:
+def _to_feedback(run_id: str, record: Mapping[str, Any], now: int) -> Feedback:
     return Feedback(
         run_id=run_id,
-        evaluator=note["key"],
+        evaluator=record["key"],
         version="",
-        key=note["key"],
-        status=note["status"],
-        score=note["score"],
-        passed=note["passed"],
-        label=note["label"],
-        comment=note["comment"],
-        metadata={"lower_is_better": True} if note["lower_is_better"] else {},
+        key=record["key"],
+        status=record["status"],
+        score=record["score"],
+        passed=record["passed"],
+        label=record["label"],
+        comment=record["comment"],
+        metadata={"lower_is_better": True} if record["lower_is_better"] else {},
         time_ns=now,
     )
 
 
 def load_experiment(store: Store, name: str) -> Baseline:
-    """Return the newest experiment that was saved under a name, as a baseline.
+    """Return the newest experiment with a name as a baseline.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No experiment has the name.
     """
     experiment = store.experiments.get(name)
     version = experiment.dataset_version
@@ -287,14 +287,14 @@ def load_experiment(store: Store, name: str) -> Baseline:
     for one in store.experiments.feedback(experiment.id):
         if one.run_id not in runs:
             continue
-        figures = found[runs[one.run_id]]
-        note = {
+        by_key = found[runs[one.run_id]]
+        record = {
             "status": one.status,
             "score": one.score,
             "lower_is_better": bool(one.metadata.get("lower_is_better")),
         }
         if one.evaluator == "pytest" and one.key == OUTCOME:
-            figures.setdefault(OUTCOME, BaselineFigure()).scores.append(one.score or 0.0)
+            by_key.setdefault(OUTCOME, BaselineFigure()).scores.append(one.score or 0.0)
         else:
-            _add(figures, one.key, note)
+            _add(by_key, one.key, record)
     return found

@@ -1,4 +1,4 @@
-"""The tests that are running, and what they have logged."""
+"""The marked tests that are running, and the functions with which they log."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from ..errors import ConfigError
 __all__ = [
     "Case",
     "current",
-    "hear",
+    "feedback_record",
     "log_feedback",
     "log_inputs",
     "log_outputs",
     "log_reference_outputs",
-    "note_of",
+    "log_result",
     "running",
-    "switch",
+    "set_plugin_active",
 ]
 
 
 @dataclass
 class Case:
-    """What one running test has logged.
+    """The log of a running test.
 
     Attributes:
         test: The test's id.
-        inputs: What was logged as its inputs.
-        outputs: What was logged as its outputs.
-        reference_outputs: What was logged as what was wanted.
-        feedback: The feedback logged so far, in order.
-        is_open: Whether the test still runs.
+        inputs: The logged inputs.
+        outputs: The logged outputs.
+        reference_outputs: The logged reference outputs.
+        feedback: The logged feedback, in order.
+        is_open: Whether the test is still running.
     """
 
     test: str
@@ -49,20 +49,20 @@ class Case:
 
 
 _CASE: ContextVar[Case | None] = ContextVar("oteval_case", default=None)
-# The marked test that runs in this process: threads and event loops may have lost the context.
+# The marked tests that run in this process. Threads may not inherit the context variable.
 _running: list[Case] = []
-_is_on = False
+_is_plugin_active = False
 
 
-def switch(is_on: bool) -> None:
-    """Note whether pytest runs with the plugin."""
-    global _is_on
-    _is_on = is_on
+def set_plugin_active(is_active: bool) -> None:
+    """Record whether pytest is running with the plugin."""
+    global _is_plugin_active
+    _is_plugin_active = is_active
 
 
 @contextmanager
 def running(case: Case) -> Iterator[None]:
-    """Make a test the one that is logged to, inside the block."""
+    """Make a test the current one inside the ``with`` block."""
     _CASE.set(case)
     _running.append(case)
     try:
@@ -74,7 +74,7 @@ def running(case: Case) -> Iterator[None]:
 
 
 def current() -> Case | None:
-    """Return the marked test that is running, if one is."""
+    """Return the marked test that is running, or None."""
     case = _CASE.get()
     if case is not None and case.is_open:
         return case
@@ -82,13 +82,13 @@ def current() -> Case | None:
 
 
 def log_inputs(inputs: Any, /) -> None:
-    """Log what the agent was given.
+    """Log the inputs of the agent.
 
     Args:
-        inputs: Any JSON-like value.
+        inputs: A JSON value.
 
     Raises:
-        ConfigError: The test that is running has no ``@pytest.mark.oteval``.
+        ConfigError: The running test has no ``@pytest.mark.oteval``.
     """
     case = _marked("log_inputs")
     if case is not None:
@@ -96,13 +96,13 @@ def log_inputs(inputs: Any, /) -> None:
 
 
 def log_outputs(outputs: Any, /) -> None:
-    """Log what the agent made of it.
+    """Log the outputs of the agent.
 
     Args:
-        outputs: Any JSON-like value.
+        outputs: A JSON value.
 
     Raises:
-        ConfigError: The test that is running has no ``@pytest.mark.oteval``.
+        ConfigError: The running test has no ``@pytest.mark.oteval``.
     """
     case = _marked("log_outputs")
     if case is not None:
@@ -110,13 +110,13 @@ def log_outputs(outputs: Any, /) -> None:
 
 
 def log_reference_outputs(reference_outputs: Any, /) -> None:
-    """Log what the agent should have made of it.
+    """Log the outputs that the agent should have produced.
 
     Args:
-        reference_outputs: Any JSON-like value.
+        reference_outputs: A JSON value.
 
     Raises:
-        ConfigError: The test that is running has no ``@pytest.mark.oteval``.
+        ConfigError: The running test has no ``@pytest.mark.oteval``.
     """
     case = _marked("log_reference_outputs")
     if case is not None:
@@ -133,48 +133,47 @@ def log_feedback(
     comment: str | None = None,
     lower_is_better: bool = False,
 ) -> None:
-    """Log one verdict on what the agent did, or several.
+    """Log feedback on the agent.
 
     Args:
-        feedback: What an evaluator returned, or a list of that; in place of the keywords.
-        key: The verdict's name.
-        score: A number, or whether it passed.
-        value: A verdict in a word, where there is no number.
-        comment: Why.
-        lower_is_better: Whether a baseline regresses when the score rises, as that of latencies.
+        feedback: The result of an evaluator, or a list of results, instead of the keywords.
+        key: The name of the feedback.
+        score: A number, or a bool for pass and fail.
+        value: A verdict in words instead of a score.
+        comment: The reason.
+        lower_is_better: Whether a rise of the score is a regression, as for latencies.
 
     Raises:
-        ConfigError: Neither or both of `feedback` and `key` are given, the feedback has no key
-            or a score that is no number, or the test that is running has no
-            ``@pytest.mark.oteval``.
+        ConfigError: Neither or both of `feedback` and `key` are given, the feedback has no key,
+            its score is not a number, or the running test has no ``@pytest.mark.oteval``.
     """
     if (feedback is None) == (key is None):
         raise ConfigError("log_feedback: give either an evaluator's result or key=")
     if feedback is None:
         feedback = {"key": key, "score": score, "value": value, "comment": comment}
-    several = [feedback] if isinstance(feedback, Mapping) else list(feedback)
-    noted = [note_of(one, lower_is_better) for one in several]
+    results = [feedback] if isinstance(feedback, Mapping) else list(feedback)
+    records = [feedback_record(result, lower_is_better) for result in results]
     case = _marked("log_feedback")
     if case is not None:
-        case.feedback += noted
+        case.feedback += records
 
 
-def hear(result: Mapping[str, Any]) -> None:
-    """Log an evaluator's result in the test that is running, if that has the mark."""
+def log_result(result: Mapping[str, Any]) -> None:
+    """Log an evaluator's result if a marked test is running."""
     case = current()
     if case is not None:
-        case.feedback.append(note_of(result))
+        case.feedback.append(feedback_record(result))
 
 
-def note_of(result: Mapping[str, Any], lower_is_better: bool = False) -> dict[str, Any]:
-    """Return what is kept of an evaluator's result.
+def feedback_record(result: Mapping[str, Any], lower_is_better: bool = False) -> dict[str, Any]:
+    """Return the log record for an evaluator's result.
 
     Returns:
-        ``key``, ``score`` (a number or None), ``passed`` (None without such a notion), ``label``,
-        ``comment``, ``status`` and ``lower_is_better``.
+        ``key``, ``score`` (a number or None), ``passed`` (None unless the score is a bool),
+        ``label``, ``comment``, ``status`` and ``lower_is_better``.
 
     Raises:
-        ConfigError: It has no key, or its score is no number.
+        ConfigError: The result has no key, or its score is not a number.
     """
     key, score, label = result.get("key"), result.get("score"), result.get("value")
     if not isinstance(key, str) or not key:
@@ -187,7 +186,7 @@ def note_of(result: Mapping[str, Any], lower_is_better: bool = False) -> dict[st
     metadata = result.get("metadata")
     failed = metadata.get("error") if isinstance(metadata, Mapping) else None
     if score is None and not label:
-        comment = str(failed or comment or "there is no score")
+        comment = str(failed or comment or "no score")
         is_skipped = isinstance(metadata, Mapping) and metadata.get("status") == "not_evaluated"
         status = "not_evaluated" if is_skipped else "error"
     else:
@@ -205,8 +204,8 @@ def note_of(result: Mapping[str, Any], lower_is_better: bool = False) -> dict[st
 
 def _marked(function: str) -> Case | None:
     case = current()
-    # pytest keeps the variable while a test runs.
-    if case is None and _is_on and "PYTEST_CURRENT_TEST" in os.environ:
+    # pytest sets the variable while a test runs.
+    if case is None and _is_plugin_active and "PYTEST_CURRENT_TEST" in os.environ:
         test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
         raise ConfigError(f"{function}: {test} has no @pytest.mark.oteval")
     return case

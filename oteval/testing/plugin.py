@@ -1,13 +1,12 @@
-"""The pytest plugin: tests of agents that log what was evaluated, and gate on a baseline.
+"""The pytest plugin: log the evaluation of agents in tests, and compare it with a baseline.
 
-A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.testing`); the
-evaluators it calls log themselves. The fixtures `oteval_capture` and `oteval_trajectory` give it
-what its agent did, from the agent's spans. Options print all of that as a table, save it as a
-baseline, and fail the run where a later one is worse.
+A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.testing`);
+evaluators that it calls log their results. The fixtures `oteval_capture` and `oteval_trajectory`
+give it the trajectory of its agent, captured from spans. Options print the log as a table, save it
+as a baseline, and fail the run on regressions from a baseline.
 
-pytest imports this module in every project where oteval is installed. So nothing is imported
-here but pytest itself and the small `oteval.testing`, and without a mark, a fixture or an option
-nothing is done.
+pytest imports this module in every project where oteval is installed. It therefore imports only
+pytest and the small `oteval.testing`, and does nothing without a mark, a fixture or an option.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .cases import switch
+from .cases import set_plugin_active
 
 if TYPE_CHECKING:
     from oteval.live.capture import Capture
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["oteval_capture", "oteval_trajectory"]
 
 _MARK = (
-    "oteval(repetitions=1, output_keys=(), tolerance=None): log what the test's agent did and how "
-    "it was evaluated; run it several times; name the parameters that say what was wanted; and "
-    "how far a score may fall below the baseline's"
+    "oteval(repetitions=1, output_keys=(), tolerance=None): log the agent's inputs, outputs and "
+    "feedback; run the test several times; name the parameters that are reference outputs; and "
+    "set how far a score may fall below the baseline's"
 )
 CASE: pytest.StashKey[Case] = pytest.StashKey()
 CAPTURE: pytest.StashKey[Capture] = pytest.StashKey()
@@ -38,17 +37,17 @@ REPETITION = "_oteval_repetition"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    group = parser.getgroup("oteval", "what agents did, and how it was evaluated")
+    group = parser.getgroup("oteval", "evaluation of agents")
     group.addoption(
-        "--oteval-output", action="store_true", help="Print what marked tests logged, as a table."
+        "--oteval-output", action="store_true", help="Print the log of marked tests as a table."
     )
     group.addoption(
         "--oteval-baseline",
         metavar="NAME",
-        help="Fail if a marked test's feedback is worse than in the baseline NAME.",
+        help="Fail if the feedback of a marked test is worse than in the baseline NAME.",
     )
     group.addoption(
-        "--oteval-save-baseline", metavar="NAME", help="Save what marked tests logged as NAME."
+        "--oteval-save-baseline", metavar="NAME", help="Save the log of marked tests as NAME."
     )
     group.addoption(
         "--oteval-tolerance",
@@ -60,40 +59,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--oteval-db",
         metavar="FILE",
-        help="Keep baselines as experiments in this database, not as JSON files.",
+        help="Store baselines as experiments in this database instead of JSON files.",
     )
     parser.addini(
         "oteval_baselines",
-        "The folder of the JSON files of baselines, relative to the root folder.",
+        "The folder for baselines as JSON files, relative to the root folder.",
         default="oteval-baselines",
     )
 
 
-def is_wanted(config: pytest.Config) -> bool:
-    """Return whether an option asks for what tests log."""
+def needs_results(config: pytest.Config) -> bool:
+    """Return whether an option uses the log of tests."""
     names = ("oteval_output", "oteval_baseline", "oteval_save_baseline")
     return any(config.getoption(name) for name in names)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known, and collect results where they are asked for."""
+    """Register the mark, and collect results if an option uses them."""
     config.addinivalue_line("markers", _MARK)
-    switch(True)
-    # Under xdist the workers send their rows; only the controller has all of them.
-    if is_wanted(config) and not hasattr(config, "workerinput"):
+    set_plugin_active(True)
+    # Under xdist only the controller has the results of all workers.
+    if needs_results(config) and not hasattr(config, "workerinput"):
         from oteval.testing.results import Results
 
         config.pluginmanager.register(Results(config), "oteval-results")
 
 
 def pytest_unconfigure() -> None:
-    """Let the functions of `oteval.testing` do nothing again."""
-    switch(False)
+    """Turn the functions of `oteval.testing` off."""
+    set_plugin_active(False)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test as often as its mark says."""
+    """Repeat a test as often as its mark asks for."""
     mark = metafunc.definition.get_closest_marker("oteval")
     if mark is None:
         return
@@ -108,7 +107,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
-    """Let a marked test be logged to while it runs."""
+    """Open the log of a marked test while it runs."""
     if item.get_closest_marker("oteval") is None:
         yield
         return
@@ -116,7 +115,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
     from oteval.testing import cases
 
     case = item.stash[CASE] = cases.Case(item.nodeid)
-    stop = listen(cases.hear)
+    stop = listen(cases.log_result)
     try:
         with cases.running(case):
             yield
@@ -126,24 +125,27 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Send what a marked test logged along with its report."""
+    """Attach the log of a marked test to its report."""
     outcome = yield
     case = item.stash.get(CASE, None)
-    if case is not None and is_wanted(item.config):
-        from oteval.testing.rows import attach
+    if case is not None and needs_results(item.config):
+        from oteval.testing.rows import attach_row
 
-        attach(outcome.get_result(), item, case, item.stash.get(CAPTURE, None))
+        attach_row(outcome.get_result(), item, case, item.stash.get(CAPTURE, None))
 
 
 @pytest.fixture(name=REPETITION)
 def _repetition(request: pytest.FixtureRequest) -> int:
-    """Which repetition of a marked test this is, from 0."""
+    """The number of the repetition of a marked test, from 0."""
     return int(getattr(request, "param", 0))
 
 
 @pytest.fixture
 def oteval_tracer_provider() -> Any:
-    """Return the tracer provider of the agent under test; None is the global one. Override it."""
+    """Return the tracer provider of the agent under test; None means the global one.
+
+    Projects override this fixture.
+    """
     return None
 
 
@@ -151,7 +153,7 @@ def oteval_tracer_provider() -> Any:
 def oteval_capture(
     request: pytest.FixtureRequest, oteval_tracer_provider: Any
 ) -> Generator[Capture]:
-    """Record the spans of the agents that the test runs; see `oteval.capture`."""
+    """Capture the spans of agents that the test runs; see `oteval.capture`."""
     from oteval.live.capture import capture
 
     with capture(tracer_provider=oteval_tracer_provider) as run:
@@ -161,5 +163,5 @@ def oteval_capture(
 
 @pytest.fixture
 def oteval_trajectory(oteval_capture: Capture) -> Callable[[], Trajectory]:
-    """Return a function; called after the agent ran, it returns the run's trajectory."""
+    """Return a function that returns the trajectory of the agent's run."""
     return lambda: oteval_capture.trajectory

@@ -1,4 +1,4 @@
-"""What all marked tests came to: collected, printed, compared with a baseline, and saved."""
+"""Collect the results of marked tests, print them, compare them with a baseline, and save them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from ..errors import NotFound, OtevalError
 from .baselines import (
     Baseline,
     Regression,
-    baseline_of,
     load_experiment,
+    make_baseline,
     read_file,
     regressions,
     save_experiment,
     write_file,
 )
-from .rows import Row, row_of
+from .rows import Row, read_row
 
 __all__ = ["Results"]
 
 
 def _failures_note(rows: list[Row]) -> str:
-    """Return a warning for a baseline of failing tests, which later runs cannot fall below."""
+    """Return a warning if a baseline has failed tests, since later runs cannot be worse."""
     failing = {row.test for row in rows if row.outcome not in ("passed", "skipped")}
     if not failing:
         return ""
     count, total = len(failing), len({row.test for row in rows})
     some = ", ".join(sorted(failing)[:3]) + (", ..." if count > 3 else "")
-    return f"; WARNING: {count} of {total} tests failed, and the baseline holds that: {some}"
+    return f"; WARNING: {count} of {total} tests failed, and so they are in the baseline: {some}"
 
 
 class Results:
-    """The rows of a run; registered as a plugin where an option asks for them."""
+    """The results of a run; registered as a plugin if an option uses them."""
 
     def __init__(self, config: pytest.Config) -> None:
         """Read the baseline.
 
         Raises:
-            pytest.UsageError: It is not there, or cannot be read.
+            pytest.UsageError: It is missing or cannot be read.
         """
         self._config = config
         self._rows: dict[str, Row] = {}
-        self._worse: list[Regression] = []
+        self._regressions: list[Regression] = []
         self._missing: list[str] = []
         self._notes: list[str] = []
         self._db: str | None = config.getoption("oteval_db")
@@ -76,8 +76,8 @@ class Results:
         return folder / f"{name}.json"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the row of a test in; a failure after the test itself counts too."""
-        row = row_of(report)
+        """Collect the row of a test; a failure in its teardown replaces it."""
+        row = read_row(report)
         if row is None:
             return
         known = self._rows.get(report.nodeid)
@@ -87,7 +87,7 @@ class Results:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Compare with the baseline, and fail the run where something is worse; then save."""
+        """Compare with the baseline, fail the run on regressions, and save a new baseline."""
         if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             if self._compared or self._saved:
                 self._notes.append("the run did not finish: nothing was compared or saved")
@@ -102,15 +102,15 @@ class Results:
 
     def _compare(self, rows: list[Row], session: pytest.Session) -> None:
         tolerance = float(self._config.getoption("oteval_tolerance"))
-        self._worse, self._missing = regressions(self._before, rows, tolerance)
+        self._regressions, self._missing = regressions(self._before, rows, tolerance)
         if self._before and len(self._missing) == len(self._before):
             self._notes.append("no test of the baseline ran: nothing was compared")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self._worse:
+        if self._regressions:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _save(self, name: str, rows: list[Row], session: pytest.Session) -> None:
-        if self._worse:
+        if self._regressions:
             self._notes.append(f"{name} was not saved, because of the regressions")
             return
         if not rows:
@@ -125,7 +125,7 @@ class Results:
     def _write(self, name: str, rows: list[Row]) -> str:
         if self._db is None:
             path = self._file(name)
-            write_file(path, baseline_of(rows))
+            write_file(path, make_baseline(rows))
             return str(path)
         from ..store import Store
 
@@ -133,7 +133,7 @@ class Results:
             return f"{save_experiment(store, name, rows)} in {self._db}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table, the regressions and what was saved."""
+        """Print the table, the regressions and notes."""
         out = terminalreporter
         out.ensure_newline()
         if self._config.getoption("oteval_output"):
@@ -149,9 +149,9 @@ class Results:
 
     def _report_comparison(self, out: pytest.TerminalReporter) -> None:
         name = self._compared
-        if self._worse:
+        if self._regressions:
             out.section(f"regressions from baseline {name}", red=True, bold=True)
-            for one in self._worse:
+            for one in self._regressions:
                 out.write_line(f"{one.test}  {one.key}: {one.reason}", red=True)
         elif self._rows and len(self._missing) < len(self._before):
             out.write_line(f"oteval: no regression from baseline {name}")

@@ -1,4 +1,4 @@
-"""What one test came to, as a row that travels with its report from a worker to the controller."""
+"""The result of one test as a row, which its report carries from a worker to the controller."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from ..live.capture import Capture
     from .cases import Case
 
-__all__ = ["MarkOptions", "Row", "attach", "mark_options", "repetition_id", "row_of"]
+__all__ = ["MarkOptions", "Row", "attach_row", "mark_options", "read_row", "repetition_id"]
 
-# An attribute of the report; xdist sends all of them.
-_CARRIER = "oteval_row"
-_MOST_TEXT = 100_000
+# An attribute of reports; xdist transfers all attributes.
+_ROW_ATTRIBUTE = "oteval_row"
+_MAX_LENGTH = 100_000
 
 
 class MarkOptions(NamedTuple):
-    """What ``@pytest.mark.oteval(...)`` says.
+    """The arguments of ``@pytest.mark.oteval(...)``.
 
     Attributes:
-        repetitions: How often the test is run.
-        output_keys: The parameters of the test that say what was wanted.
-        tolerance: How far a mean score may fall below the baseline's; None is the option's.
+        repetitions: How often to run the test.
+        output_keys: The parameters of the test that are reference outputs.
+        tolerance: How far a mean score may fall below the baseline's; None means the option.
     """
 
     repetitions: int = 1
@@ -40,18 +40,18 @@ class MarkOptions(NamedTuple):
 
 @dataclass
 class Row:
-    """What one run of a test came to.
+    """The result of one run of a test.
 
     Attributes:
         test: The test's id, without the repetition.
-        repetition: Which repetition it is, from 0.
+        repetition: The number of the repetition, from 0.
         outcome: ``passed``, ``failed``, ``skipped`` or ``error`` (outside the test itself).
-        duration: How long the test itself took (s).
-        error: Why it failed, in a line.
-        inputs: What was logged as inputs, or the test's parameters.
-        outputs: What was logged as outputs, or what the captured agent said last.
-        reference_outputs: What was logged as wanted, or the parameters named by `output_keys`.
-        feedback: What was logged as feedback, as `oteval.testing.note_of` returns it.
+        duration: The duration of the test itself, in seconds.
+        error: The reason of a failure, in one line.
+        inputs: The logged inputs, or the test's parameters.
+        outputs: The logged outputs, or the last answer of the captured agent.
+        reference_outputs: The logged reference outputs, or the parameters in `output_keys`.
+        feedback: The logged feedback; see `feedback_record`.
         tolerance: The mark's tolerance.
     """
 
@@ -68,12 +68,12 @@ class Row:
 
 
 def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
-    """Return what a mark says; what it says wrong fails the collection with one line."""
+    """Return the arguments of a mark; wrong ones fail the collection with one line."""
     known = ", ".join(MarkOptions._fields)
     unknown = [name for name in mark.kwargs if name not in MarkOptions._fields]
     if mark.args or unknown:
-        what = repr(unknown[0] if unknown else mark.args[0])
-        pytest.fail(f"{test}: pytest.mark.oteval takes {known}, not {what}", pytrace=False)
+        wrong = repr(unknown[0] if unknown else mark.args[0])
+        pytest.fail(f"{test}: pytest.mark.oteval takes {known}, not {wrong}", pytrace=False)
     options = MarkOptions(**mark.kwargs)
     count, keys, tolerance = options
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -86,19 +86,21 @@ def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
 
 
 def repetition_id(number: int, count: int) -> str:
-    """Return how a repetition shows in the id of a test."""
+    """Return the part of a test's id that names a repetition."""
     return f"run{number + 1}of{count}"
 
 
-def attach(report: pytest.TestReport, item: pytest.Item, case: Case, run: Capture | None) -> None:
-    """Put a test's row onto the report of one of its phases."""
+def attach_row(
+    report: pytest.TestReport, item: pytest.Item, case: Case, run: Capture | None
+) -> None:
+    """Attach a test's row to the report of one of its phases."""
     if report.when != "call" and report.passed:
         return
     mark = item.get_closest_marker("oteval")
     options = mark_options(mark, item.nodeid) if mark else MarkOptions()
     params = dict(getattr(getattr(item, "callspec", None), "params", {}))
     repetition = params.pop("_oteval_repetition", 0)
-    wanted = {key: params.pop(key) for key in options.output_keys if key in params}
+    references = {key: params.pop(key) for key in options.output_keys if key in params}
     row = Row(
         test=_base_id(item.nodeid, repetition, options.repetitions),
         repetition=repetition,
@@ -106,24 +108,24 @@ def attach(report: pytest.TestReport, item: pytest.Item, case: Case, run: Captur
         duration=report.duration if report.when == "call" else 0.0,
         error=_reason(report),
         inputs=_json(case.inputs if case.inputs is not None else params or None),
-        outputs=_json(case.outputs if case.outputs is not None else _said(run)),
+        outputs=_json(case.outputs if case.outputs is not None else _last_answer(run)),
         reference_outputs=_json(
-            case.reference_outputs if case.reference_outputs is not None else wanted or None
+            case.reference_outputs if case.reference_outputs is not None else references or None
         ),
         feedback=case.feedback,
         tolerance=options.tolerance,
     )
-    setattr(report, _CARRIER, dumps(asdict(row)))
+    setattr(report, _ROW_ATTRIBUTE, dumps(asdict(row)))
 
 
-def row_of(report: pytest.TestReport) -> Row | None:
-    """Return the row that a report carries, if it does."""
-    text = getattr(report, _CARRIER, None)
+def read_row(report: pytest.TestReport) -> Row | None:
+    """Return the row that a report carries, or None."""
+    text = getattr(report, _ROW_ATTRIBUTE, None)
     return None if text is None else Row(**restore(text))
 
 
 def _base_id(nodeid: str, repetition: int, count: int) -> str:
-    """Return a test's id without the repetition, which stands somewhere in its brackets."""
+    """Return a test's id without the repetition in its brackets."""
     if count == 1:
         return nodeid
     before, bracket, inside = nodeid.partition("[")
@@ -142,22 +144,22 @@ def _reason(report: pytest.TestReport) -> str:
     return text.strip().rpartition("\n")[2]
 
 
-def _said(run: Capture | None) -> str | None:
-    """Return what the captured agent said last."""
+def _last_answer(run: Capture | None) -> str | None:
+    """Return the last answer of the captured agent."""
     with suppress(NotFound, OtevalError):
-        said = run.trajectory.own_messages if run is not None else ()
-        texts = [one.content for one in said if one.role == "assistant" and one.content]
+        messages = run.trajectory.own_messages if run is not None else ()
+        texts = [one.content for one in messages if one.role == "assistant" and one.content]
         return texts[-1] if texts else None
     return None
 
 
 def _json(value: Any) -> Any:
-    """Return a value as JSON has it; what cannot be one as its text."""
+    """Return a value as JSON values, shortened to text if it is long."""
     try:
         text = dumps(_plain(value))
-        return restore(text) if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."
+        return restore(text) if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."
     except (TypeError, ValueError, RecursionError):
-        return f"{type(value).__name__} that is no JSON"
+        return f"{type(value).__name__} that cannot be written as JSON"
 
 
 def _plain(value: Any) -> Any:

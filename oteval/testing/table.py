@@ -1,4 +1,4 @@
-"""The table of ``--oteval-output``: a row for each test, its repetitions taken together."""
+"""The table of ``--oteval-output``, with one row for each test and its repetitions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .rows import Row
 
 __all__ = ["table_text"]
 
-# With more keys than this a column for each would leave no room for any.
-_MOST_KEYS = 5
-_LEAST_WIDTH, _MOST_WIDTH = 100, 240
+# More feedback keys than this share one column.
+_MAX_KEY_COLUMNS = 5
+_MIN_WIDTH, _MAX_WIDTH = 100, 240
 _CELL = 60
-# Terminals act on control characters, and what an agent says is not ours.
+# Terminals interpret control characters, and agents may write any.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -27,17 +27,17 @@ def table_text(rows: Sequence[Row], width: int, has_color: bool) -> str:
     """Return the table as text.
 
     Args:
-        rows: What the tests came to.
+        rows: The results of the tests.
         width: The terminal's width, in characters.
-        has_color: Whether it shows colours.
+        has_color: Whether the terminal shows colours.
     """
     if not rows:
         return "no test with @pytest.mark.oteval ran\n"
     by_test: dict[str, list[Row]] = {}
     for row in rows:
         by_test.setdefault(row.test, []).append(row)
-    keys = list(dict.fromkeys(note["key"] for row in rows for note in row.feedback))
-    has_columns = len(keys) <= _MOST_KEYS
+    keys = list(dict.fromkeys(record["key"] for row in rows for record in row.feedback))
+    has_columns = len(keys) <= _MAX_KEY_COLUMNS
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("test", "inputs", "reference", "outputs"):
         table.add_column(name, overflow="fold")
@@ -48,7 +48,7 @@ def table_text(rows: Sequence[Row], width: int, has_color: bool) -> str:
     for test, runs in by_test.items():
         table.add_row(*_cells(test, runs, keys, has_columns))
     out = io.StringIO()
-    width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
+    width = max(_MIN_WIDTH, min(width, _MAX_WIDTH))
     Console(
         file=out,
         width=width,
@@ -85,17 +85,17 @@ def _passes(runs: Sequence[Row]) -> Text:
 
 
 def _figure(runs: Sequence[Row], key: str) -> str:
-    """Return what one key came to in the repetitions of a test."""
-    notes = [note for row in runs for note in row.feedback if note["key"] == key]
-    scores = [note["score"] for note in notes if note["score"] is not None]
-    errors = sum(note["status"] != "ok" for note in notes)
+    """Return the scores for a feedback key in the repetitions of a test."""
+    records = [record for row in runs for record in row.feedback if record["key"] == key]
+    scores = [record["score"] for record in records if record["score"] is not None]
+    errors = sum(record["status"] != "ok" for record in records)
     parts = []
     if len(scores) == 1:
-        passed = next(note["passed"] for note in notes if note["score"] is not None)
+        passed = next(record["passed"] for record in records if record["score"] is not None)
         parts.append({True: "pass", False: "fail", None: f"{scores[0]:g}"}[passed])
     elif scores:
         parts.append(f"{sum(scores) / len(scores):.3g} ({len(scores)})")
-    parts += [_line(note["label"]) for note in notes if note["label"]]
+    parts += [_line(record["label"]) for record in records if record["label"]]
     if errors:
         parts.append("error" if errors == 1 else f"{errors} errors")
     return ", ".join(parts)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oteval import InputError, NotFound, Store, compare_experiments
 from oteval.testing.baselines import (
     Baseline,
-    baseline_of,
     load_experiment,
+    make_baseline,
     read_file,
     regressions,
     save_experiment,
@@ -133,7 +133,7 @@ def test_feedback_that_is_gone_is_a_regression(project: Project):
     printed = project.run("--oteval-baseline", "main")
 
     assert project.status == 1
-    assert "test_agent[one]  good: was 0.9, and is not logged any more" in printed
+    assert "test_agent[one]  good: was 0.9, and is no longer logged" in printed
 
 
 def test_tests_that_did_not_run_are_counted(project: Project):
@@ -186,7 +186,7 @@ def test_a_file_that_is_no_baseline_is_named(tmp_path: Path):
         read_file(path)
     for text in ("{", "[]", "{}", '{"oteval_baseline": 1, "tests": {"a": {"k": {"x": 1}}}}'):
         path.write_text(text)
-        with pytest.raises(InputError, match="no baseline of oteval; save it again"):
+        with pytest.raises(InputError, match="not an oteval baseline; save it again"):
             read_file(path)
     path.write_text('{"oteval_baseline": 2}')
     with pytest.raises(InputError, match="a newer oteval wrote it"):
@@ -208,7 +208,7 @@ def test_what_counts_as_worse(
     before: list[float | None], now: list[float | None], reason: str | None
 ):
     """An error is no 0, but where there was a score it is worse than one."""
-    old = baseline_of([Row("t", n, feedback=[note("k", s)]) for n, s in enumerate(before)])
+    old = make_baseline([Row("t", n, feedback=[note("k", s)]) for n, s in enumerate(before)])
     new = [Row("t", n, feedback=[note("k", s)]) for n, s in enumerate(now)]
 
     worse, missing = regressions(old, new)
@@ -219,7 +219,7 @@ def test_what_counts_as_worse(
 
 def test_a_test_that_fails_now_is_a_regression():
     """Under the key `test`, which a key of the user's own of that name does not touch."""
-    old = baseline_of([Row("t", feedback=[note("test", 0.0)])])
+    old = make_baseline([Row("t", feedback=[note("test", 0.0)])])
 
     worse, _ = regressions(old, [Row("t", outcome="failed", feedback=[note("test", 0.0)])])
 
@@ -258,9 +258,9 @@ def test_a_run_is_no_regression_from_itself(rows: list[Row]):
         save_experiment(store, "b", rows)
         kept = load_experiment(store, "b")
 
-    assert regressions(baseline_of(rows), rows) == ([], [])
+    assert regressions(make_baseline(rows), rows) == ([], [])
     assert regressions(kept, rows) == ([], [])
-    assert _means(kept) == pytest.approx(_means(baseline_of(rows)))
+    assert _means(kept) == pytest.approx(_means(make_baseline(rows)))
 
 
 @settings(deadline=None)
@@ -269,9 +269,9 @@ def test_a_file_keeps_a_baseline(tmp_path_factory: pytest.TempPathFactory, rows:
     """What is read is what was written."""
     path = tmp_path_factory.mktemp("b") / "b.json"
 
-    write_file(path, baseline_of(rows))
+    write_file(path, make_baseline(rows))
 
-    assert read_file(path) == baseline_of(rows)
+    assert read_file(path) == make_baseline(rows)
 
 
 def _means(baseline: Baseline) -> dict[str, float]:
@@ -307,5 +307,5 @@ def test_a_baseline_of_failing_tests_says_so(project: Project):
 
     printed = project.run("--oteval-save-baseline", "main")
 
-    assert "WARNING: 1 of 2 tests failed, and the baseline holds that: " in printed
+    assert "WARNING: 1 of 2 tests failed, and so they are in the baseline: " in printed
     assert "test_it.py::test_bad" in printed

@@ -15,7 +15,7 @@ from oteval import files
 def test_on_macos_the_drive_is_asked_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no fdatasync there, and fsync would leave what was written in the drive."""
+    """On macOS fdatasync is missing, and fsync would leave the data in the drive's buffers."""
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(files, "sys", SimpleNamespace(platform="darwin"))
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
@@ -28,7 +28,7 @@ def test_on_macos_the_drive_is_asked_to_write(
 
 
 def test_the_folder_itself_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fsync is asked for the folder, whose entries are thereby on the disk."""
+    """The descriptor that is synced is the folder's."""
     synced: list[tuple[int, int]] = []
 
     def fsync(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Traces of more bytes than can be reconstructed together, without a server and in live scoring."""
+"""Traces with more bytes than can be reconstructed together, with and without a server."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ completion: {quiet: 1s}
 
 @pytest.fixture(autouse=True)
 def _bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let 100 kB be the most."""
+    """Limit reading to 100 kB."""
     monkeypatch.setattr("oteval.store.spans.MAX_READ_BYTES", 100_000)
 
 
 def said(trace: int, size: int = 10, talk: str = "") -> Span:
-    """Return a model call whose answer has so many bytes, in a conversation where that is said."""
+    """Return a model call with an answer of so many bytes, in a conversation if one is given."""
     more = {"gen_ai.conversation.id": talk} if talk else {}
     return chat(trace, 1, [("user", f"hi {trace}")], "x" * size, **more)
 
@@ -46,8 +46,8 @@ def codes(run: Trajectory) -> list[str]:
     return [gap.code for gap in run.gaps]
 
 
-def test_a_trace_that_is_too_large_keeps_no_other_from_it() -> None:
-    """What stands for it says so and how much is allowed; the others are whole."""
+def test_a_trace_that_is_too_large_blocks_no_other() -> None:
+    """Its placeholder names the limit, and the other traces are reconstructed."""
     with Store() as store:
         store.spans.write([said(1), said(2, 200_000), said(3)])
 
@@ -66,7 +66,7 @@ def test_a_trace_that_is_too_large_keeps_no_other_from_it() -> None:
 def test_traces_that_are_too_large_only_together_are_reconstructed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are read in parts, conversations whole: it comes to what it does without a bound."""
+    """Reading whole conversations in parts gives the same trajectories as without a limit."""
     spans = [said(n, 30_000, talk=f"talk {n % 5}" if n % 3 else "") for n in range(1, 16)]
     with Store() as store:
         store.spans.write(spans)
@@ -82,8 +82,8 @@ def test_traces_that_are_too_large_only_together_are_reconstructed(
     assert len(found) == 15
 
 
-def test_a_conversation_is_too_large_for_the_trace_that_was_asked_for() -> None:
-    """What was made of its other traces before stands, as in a server, where they come apart."""
+def test_a_conversation_that_is_too_large_keeps_its_other_trajectories() -> None:
+    """Only the requested trace gets a placeholder; earlier trajectories of the others stay."""
     turns = [said(number, 30_000, "talk") for number in range(1, 5)]
     with Store() as store:
         for turn in turns:
@@ -95,8 +95,8 @@ def test_a_conversation_is_too_large_for_the_trace_that_was_asked_for() -> None:
     assert [len(found[number].messages) for number in range(1, 5)] == [2, 2, 2, 0]
 
 
-def test_a_trace_that_grew_too_large_loses_its_run() -> None:
-    """What was made of less of it no longer counts."""
+def test_a_trace_that_grew_too_large_loses_its_trajectory() -> None:
+    """The trajectory from before it grew is superseded by the placeholder."""
     with Store() as store:
         store.spans.write([said(1)])
         refresh(store)
@@ -109,8 +109,8 @@ def test_a_trace_that_grew_too_large_loses_its_run() -> None:
     assert (found.id, found.rev) == (whole.id, 2)
 
 
-def test_live_scoring_goes_on(tmp_path: Path) -> None:
-    """The others are scored, no evaluator judges it, and nothing is left open."""
+def test_live_scoring_continues(tmp_path: Path) -> None:
+    """The other traces are scored, the large one is not, and no trace stays open."""
     (tmp_path / "oteval.yaml").write_text(RULES)
     with Store() as store:
         scoring = ScoringLoop(

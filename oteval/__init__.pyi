@@ -114,31 +114,31 @@ from .evaluators.answers import (
 from .evaluators.answers import (
     levenshtein_distance_async as levenshtein_distance_async,
 )
-from .evaluators.checks import (
+from .evaluators.checks.budget import (
     create_budget_evaluator as create_budget_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.final_answer import (
     create_final_answer_evaluator as create_final_answer_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.forbidden_tools import (
     create_forbidden_tools_evaluator as create_forbidden_tools_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.latency import (
     create_latency_evaluator as create_latency_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.loops import (
     create_loop_evaluator as create_loop_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.required_text import (
     create_required_text_evaluator as create_required_text_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.tool_errors import (
     create_tool_error_evaluator as create_tool_error_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.tool_order import (
     create_tool_order_evaluator as create_tool_order_evaluator,
 )
-from .evaluators.checks import (
+from .evaluators.checks.tool_schema import (
     create_tool_schema_evaluator as create_tool_schema_evaluator,
 )
 from .evaluators.graph import (

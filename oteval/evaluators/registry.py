@@ -1,6 +1,6 @@
 """The evaluators by their ``type`` in oteval.yaml: oteval's own, and those of other packages.
 
-Every module in `oteval.evaluators.checks` is looked through, so that a new check needs no entry
+Every module in `oteval.evaluators.checks` is searched, so that a new check needs no entry
 anywhere. Another package adds its evaluators by entry points of the group ``oteval.evaluators``,
 named for the type::
 
@@ -22,6 +22,7 @@ from inspect import isabstract
 from typing import Any
 
 from ..errors import ConfigError
+from . import checks
 from .evaluator import Evaluator
 from .options import options_of
 
@@ -44,7 +45,7 @@ def evaluator_class(kind: str) -> type[Evaluator]:
         ConfigError: Several packages have the type, or the class cannot be had.
     """
     announced = announced_evaluators().get(kind, ())
-    is_own = kind in _OWN_MODULES or kind in _checks()
+    is_own = kind in _OWN_MODULES or _check(kind) is not None
     if len(announced) + is_own > 1:
         raise ConfigError(
             f"type {kind!r} is defined by {' and '.join(_owners(announced, is_own=is_own))}; "
@@ -54,7 +55,9 @@ def evaluator_class(kind: str) -> type[Evaluator]:
         return _load(announced[0])
     if kind in _OWN_MODULES:
         return _classes_in(import_module(_OWN_MODULES[kind], __package__))[kind]
-    return _checks()[kind]
+    if (check := _check(kind)) is None:
+        raise KeyError(kind)
+    return check
 
 
 def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
@@ -78,9 +81,17 @@ _OWN_MODULES = {
 
 
 @cache
-def _checks() -> dict[str, type[Evaluator]]:
-    from . import checks
+def _check(kind: str) -> type[Evaluator] | None:
+    """Return the check of a type; most are in a module of that name."""
+    if kind in (module.name for module in pkgutil.iter_modules(checks.__path__)):
+        found = _classes_in(import_module(f"{checks.__name__}.{kind}")).get(kind)
+        if found is not None:
+            return found
+    return _checks().get(kind)
 
+
+@cache
+def _checks() -> dict[str, type[Evaluator]]:
     found: dict[str, type[Evaluator]] = {}
     for module in pkgutil.iter_modules(checks.__path__):
         found |= _classes_in(import_module(f"{checks.__name__}.{module.name}"))

@@ -31,7 +31,7 @@ def scored(**verdicts: bool | None) -> dict[str, Score]:
     return {name: score(name, passed, f"because {name}") for name, passed in verdicts.items()}
 
 
-def test_agreement_is_of_runs_with_both_verdicts():
+def test_agreement_counts_runs_with_both_verdicts():
     """Labels without a verdict, and verdicts without a label, are counted and left out."""
     labels = [Label("a", True), Label("b", False), Label("c", True), Label("d", True)]
 
@@ -45,7 +45,7 @@ def test_agreement_is_of_runs_with_both_verdicts():
 
 
 def test_disagreements_have_both_reasons():
-    """Each run on which they differ is listed with the judge's reason and the people's note."""
+    """Each disagreement has the judge's reason and the person's note."""
     labels = [Label("a", True), Label("b", False, note="too much")]
 
     found = calibrate("quality", "v", labels, scored(a=True, b=True))
@@ -55,8 +55,8 @@ def test_disagreements_have_both_reasons():
     assert (one.comment, one.note) == ("because b", "too much")
 
 
-def test_of_several_people_the_majority_counts():
-    """Two of three make a label; two that differ make none."""
+def test_the_majority_of_several_people_counts():
+    """Two of three people make a label; two who disagree make none."""
     votes = {"a": {"x": True, "y": True, "z": False}, "b": {"x": True, "y": False}}
     labels = [
         Label(name, passed, person=person)
@@ -70,8 +70,8 @@ def test_of_several_people_the_majority_counts():
     assert found.corrected is None
 
 
-def test_the_corrected_rate_puts_a_lenient_judge_right():
-    """A judge that passes a known share too many is corrected towards what people say."""
+def test_the_corrected_rate_corrects_a_lenient_judge():
+    """The rate of a judge that passes too many runs is corrected towards the people's rate."""
     labels, verdicts = [], {}
     for number in range(200):
         passes = number % 2 == 0
@@ -91,14 +91,14 @@ def test_the_corrected_rate_puts_a_lenient_judge_right():
     assert high - low < people_high - people_low
 
 
-def test_without_any_common_run_there_is_no_figure():
-    """Nothing to compare is an error, never a kappa of 0."""
+def test_agreement_without_a_common_run_is_an_error():
+    """No common run is an error, never a kappa of 0."""
     with pytest.raises(ValueError, match="no labelled run has a verdict"):
         calibrate("quality", "v", [Label("a", True)], scored(a=None, b=True))
 
 
 def test_consistency_counts_votes_and_flips():
-    """Of three runs asked again, one was judged both ways."""
+    """One of three runs that are evaluated repeatedly gets both verdicts."""
     votes = {"a": [True] * 4, "b": [True, True, False], "c": [False] * 3, "once": [True]}
 
     found = consistency(votes)
@@ -112,7 +112,7 @@ def test_consistency_counts_votes_and_flips():
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
 def test_figures_are_within_their_bounds(pairs: list[tuple[bool, bool]]):
-    """Whatever the verdicts, shares are shares, and the matrix adds up to the runs."""
+    """Whatever the verdicts, shares are from 0 to 1, and the matrix adds up to the runs."""
     labels = [Label(str(at), people) for at, (people, _) in enumerate(pairs)]
     scores = {str(at): score(str(at), judge) for at, (_, judge) in enumerate(pairs)}
 
@@ -138,7 +138,7 @@ def write(tmp_path: Path, *lines: str) -> Path:
     [('"pass"', True), ('"FAIL"', False), ("true", True), ("0", False), ("1.0", True)],
 )
 def test_a_label_may_be_a_word_a_bool_or_a_number(tmp_path: Path, text: str, passed: bool):
-    """Pass and fail are read in every form that people write them."""
+    """Pass and fail are read in every form that people write."""
     path = write(tmp_path, '{"trajectory_id": "a", "label": ' + text + "}", "")
 
     assert read_labels(path) == [Label("a", passed)]
@@ -157,8 +157,8 @@ def test_a_label_may_be_a_word_a_bool_or_a_number(tmp_path: Path, text: str, pas
         ('{"trajectory_id": "a", "label": 1, "note": 3}', "note must be a string"),
     ],
 )
-def test_a_broken_label_is_named_by_its_line(tmp_path: Path, line: str, words: str):
-    """A line that is no label is an error with the file and the line, and nothing is guessed."""
+def test_an_invalid_label_is_an_error_with_its_line(tmp_path: Path, line: str, words: str):
+    """An invalid line is an error with the file and the line number."""
     path = write(tmp_path, '{"trajectory_id": "a", "label": true}', line)
 
     with pytest.raises(InputError, match=words) as caught:

@@ -42,8 +42,8 @@ def two(made: Make, a: list[float], b: list[float]) -> list[Any]:
     return [made("a", a), made("b", b)]
 
 
-def test_the_better_one_wins(made: Make, store: Store):
-    """Win rate, ties, interval and p-value are those of the preferences."""
+def test_the_better_system_wins(made: Make, store: Store):
+    """Win rate, ties, interval and p-value follow from the preferences."""
     found = evaluate_comparative(
         two(made, [1] * 9 + [0] * 3, [0] * 9 + [0, 0, 1]), [greater], store=store
     )
@@ -58,8 +58,8 @@ def test_the_better_one_wins(made: Make, store: Store):
     assert len(found.votes) == 24
 
 
-def test_a_judge_of_places_prefers_nobody(made: Make, store: Store):
-    """Asked in both orders its answers disagree, so all are ties and the flip rate is 1."""
+def test_a_judge_that_prefers_a_position_prefers_no_system(made: Make, store: Store):
+    """Its answers in both orders contradict each other: all are ties, and the flip rate is 1."""
     experiments = two(made, [1] * 10, [0] * 10)
 
     (both,) = evaluate_comparative(experiments, [first_place], store=store).pairs()
@@ -70,8 +70,8 @@ def test_a_judge_of_places_prefers_nobody(made: Make, store: Store):
     assert (fixed.wins_a, fixed.flip_rate, fixed.verdict()) == (10, None, "a")
 
 
-def test_a_random_order_is_drawn_once_and_again_the_same(made: Make, store: Store):
-    """Each example is asked about once, in an order that the seed decides."""
+def test_a_random_order_depends_on_the_seed(made: Make, store: Store):
+    """Each example is asked about once, in an order that the seed determines."""
     experiments = two(made, [1] * 40, [0] * 40)
 
     def shown(**options: Any) -> list[bool]:
@@ -85,8 +85,8 @@ def test_a_random_order_is_drawn_once_and_again_the_same(made: Make, store: Stor
     assert 8 < sum(one) < 32
 
 
-def test_evaluators_get_what_they_name(made: Make, store: Store):
-    """Outputs and runs are lists in the order shown; two by position are runs and example."""
+def test_evaluators_get_the_arguments_they_name(made: Make, store: Store):
+    """Outputs and runs are lists in the order shown; a positional pair is runs and example."""
     seen: list[Any] = []
 
     def named(inputs: Any, outputs: Any, reference_outputs: Any, runs: Any, example: Any) -> Any:
@@ -152,14 +152,14 @@ def test_what_a_pairwise_evaluator_may_return(value: Any, scores: tuple[float, f
         ({"scores": [1, 0], "metadata": 3}, "metadata that is not a dict"),
     ],
 )
-def test_nonsense_is_no_answer(value: Any, why: str):
-    """What gives no score to each run is an error that says what was wrong."""
+def test_an_invalid_answer_is_an_error(value: Any, why: str):
+    """A return value without a score for each run is an error with the reason."""
     with pytest.raises(TypeError, match=why):
         answer_of(value, RUNS, "e")
 
 
-def test_an_evaluator_that_fails_is_one_error_row(made: Make, store: Store):
-    """An answer that fails, in either order, leaves out that example; the others stand."""
+def test_a_failed_answer_leaves_out_its_example(made: Make, store: Store):
+    """It does so in either order; the other examples count."""
 
     def sometimes(outputs: list[int]) -> list[int]:
         if outputs == [0, 3]:
@@ -177,8 +177,8 @@ def test_an_evaluator_that_fails_is_one_error_row(made: Make, store: Store):
         evaluate_comparative(["a", "b"], [sometimes], on_error="raise", store=store)
 
 
-def test_what_was_answered_is_not_asked_again(made: Make, store: Store):
-    """A resumed comparison asks only what failed."""
+def test_a_resumed_comparison_repeats_only_failures(made: Make, store: Store):
+    """Answers are not asked for again."""
     seen: list[Any] = []
     fails = True
 
@@ -200,8 +200,8 @@ def test_what_was_answered_is_not_asked_again(made: Make, store: Store):
         evaluate_comparative(experiments, [judge], name="c", store=store)
 
 
-def test_evaluate_takes_experiments_too(made: Make, store: Store):
-    """`evaluate([a, b])` is the same as comparing them."""
+def test_evaluate_compares_experiments(made: Make, store: Store):
+    """`evaluate([a, b])` is the same as `evaluate_comparative([a, b])`."""
     two(made, [1, 1], [0, 0])
 
     found = evaluate(["a", "b"], evaluators=[greater], order="fixed", seed=3, store=store)
@@ -212,7 +212,7 @@ def test_evaluate_takes_experiments_too(made: Make, store: Store):
     assert next(iter(found))["votes"][0]["shown"] == ["a", "b"]
 
 
-def test_only_examples_that_all_have_are_compared(made: Make, store: Store):
+def test_only_examples_of_all_experiments_are_compared(made: Make, store: Store):
     """Runs that failed or have no counterpart are counted, not compared."""
     a = made("a", [1, 2, ValueError(), 4])
     b = made("b", [0, 0, 0])
@@ -223,7 +223,7 @@ def test_only_examples_that_all_have_are_compared(made: Make, store: Store):
 
 
 def test_three_systems_are_ranked(made: Make, store: Store):
-    """All are shown at once; the ranking and every pair follow, with intervals."""
+    """All three are shown at once; the ranking and every pair have intervals."""
     chance = random.Random(0)
     levels = {"weak": 0.0, "middle": 0.3, "strong": 0.6}
     made_ones = [
@@ -246,8 +246,8 @@ def test_three_systems_are_ranked(made: Make, store: Store):
     assert all(pair.p_adjusted >= pair.p_value for pair in found.pairs())
 
 
-def test_a_judge_of_pairs_is_asked_about_every_two(made: Make, store: Store):
-    """One that can only tell two apart never sees three."""
+def test_a_pairwise_judge_is_asked_about_every_two_runs(made: Make, store: Store):
+    """A judge that can only compare two runs never sees three."""
     sizes = []
 
     def judge(outputs: list[int]) -> list[int]:
@@ -265,7 +265,7 @@ def test_a_judge_of_pairs_is_asked_about_every_two(made: Make, store: Store):
 
 
 def test_repetitions_are_averaged_within_their_example(made: Make, store: Store):
-    """Ten equal answers about one example tell no more than one."""
+    """Ten equal answers about one example have the weight of one."""
     a = made("a", [1], num_repetitions=10)
     b = made("b", [0], num_repetitions=10)
 
@@ -274,8 +274,8 @@ def test_repetitions_are_averaged_within_their_example(made: Make, store: Store)
     assert (pair.examples, pair.wins_a, pair.p_value) == (1, 1, 1)
 
 
-def test_nested_trajectories_are_loaded_when_asked_for(store: Store):
-    """Runs of stored trajectories have these whole, of what is not stored nothing is made up."""
+def test_nested_trajectories_are_loaded_on_request(store: Store):
+    """Runs of stored trajectories have all their turns; other runs stay as they are."""
     kept = [
         make_run(1, attributes={"test.case.id": "c"}),
         make_run(2, attributes={"test.case.id": "c"}),
@@ -306,10 +306,10 @@ def test_nested_trajectories_are_loaded_when_asked_for(store: Store):
         (["a", "failed"], {}, NothingEvaluated, "no example in common"),
     ],
 )
-def test_what_does_not_fit_is_said_before_the_work(
+def test_wrong_arguments_are_refused_at_once(
     made: Make, store: Store, experiments: Any, options: Any, error: Any, why: str
 ):
-    """A wrong argument is an error at once."""
+    """A wrong argument is an error before any evaluator is called."""
     two(made, [1], [2])
     made("failed", [ValueError()])
 
@@ -319,7 +319,7 @@ def test_what_does_not_fit_is_said_before_the_work(
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
 def test_swapping_the_systems_mirrors_the_result(scores: list[tuple[int, int]]):
-    """Wins become losses, the win rate its complement, and the p-value stays."""
+    """Wins become losses, the win rate becomes its complement, and the p-value stays the same."""
     runs = {
         (str(n), 0): [Run(f"{side}{n}", side, str(n)) for side in "ab"] for n in range(len(scores))
     }
@@ -342,7 +342,7 @@ def test_swapping_the_systems_mirrors_the_result(scores: list[tuple[int, int]]):
 
 
 def test_langsmiths_arguments_are_accepted(store: Store):
-    """`evaluate((a, b), client=None)` compares; a client would get nothing, so it is refused."""
+    """`evaluate((a, b), client=None)` compares; a client is refused, as nothing is sent to it."""
     first = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="a", store=store)
     second = evaluate(lambda inputs: inputs, data=[{"inputs": {"n": 1}}], name="b", store=store)
 

@@ -35,13 +35,13 @@ def only(found: Comparison, key: str) -> Difference:
     return next(one for one in found.differences if one.key == key)
 
 
-def test_it_is_compare_in_its_own_module():
-    """`oteval.compare` is the match of two trajectories; this one has a name beside it."""
+def test_compare_has_a_second_name():
+    """`oteval.compare` matches two trajectories, so that this function is `compare_experiments`."""
     assert compare_experiments is experiments.compare
 
 
 def test_passes_are_compared_with_mcnemars_test(made: Make):
-    """Paired by example: what counts is on how many either passed alone."""
+    """Runs are paired by example; the examples that only one of them passed decide."""
     a = made("a", [1] * 30 + [0] * 10, passed)
     b = made("b", [1] * 20 + [0] * 10 + [1] * 1 + [0] * 9, passed)
 
@@ -57,7 +57,7 @@ def test_passes_are_compared_with_mcnemars_test(made: Make):
 
 
 def test_scores_are_compared_by_permutation(made: Make):
-    """A shift of all scores is found, though the scores themselves vary far more."""
+    """A shift of all scores is found, although the scores themselves vary far more."""
     chance = random.Random(1)
     first = [chance.random() * 0.8 for _ in range(60)]
     second = [value + 0.05 + chance.gauss(0, 0.05) for value in first]
@@ -71,7 +71,7 @@ def test_scores_are_compared_by_permutation(made: Make):
 
 
 def test_equal_systems_of_many_examples_show_no_evidence(made: Make):
-    """Where a difference of the margin would have been seen, none is evidence of none."""
+    """If a difference of the margin would have been detected, the verdict is no evidence."""
     chance = random.Random(2)
     first = [chance.random() for _ in range(200)]
     second = [min(1, max(0, value + chance.gauss(0, 0.05))) for value in first]
@@ -84,7 +84,7 @@ def test_equal_systems_of_many_examples_show_no_evidence(made: Make):
 
 @pytest.mark.parametrize("size", [4, 30])
 def test_few_examples_are_inconclusive(made: Make, size: int):
-    """What could not have been seen is not said to be absent, even when nothing differs."""
+    """An undetectable difference is not ruled out, even if nothing differs."""
     outputs = [float(n % 3 > 0) for n in range(size)]
 
     found = only(
@@ -97,7 +97,7 @@ def test_few_examples_are_inconclusive(made: Make, size: int):
 
 
 def test_lower_may_be_better(made: Make):
-    """Of seconds, fewer are an improvement; the margin is relative beyond 0 to 1."""
+    """Fewer seconds are an improvement; the margin is relative for values outside 0 to 1."""
     first = [10.0 + n % 3 for n in range(30)]
     second = [value - 1 - (n % 2) / 10 for n, value in enumerate(first)]
     a, b = made("a", first, score), made("b", second, score)
@@ -110,8 +110,8 @@ def test_lower_may_be_better(made: Make):
     assert only(compare_experiments(a, b, margin={"score": 3}), "score").margin == 3
 
 
-def test_many_metrics_are_judged_together(made: Make):
-    """Among twenty metrics of equal systems, one small p-value is no discovery."""
+def test_p_values_of_many_metrics_are_adjusted_together(made: Make):
+    """One small p-value among twenty metrics of equal systems is not significant."""
 
     def metrics(outputs: int) -> list[dict[str, object]]:
         chance = random.Random(outputs)
@@ -129,7 +129,7 @@ def test_many_metrics_are_judged_together(made: Make):
 
 
 def test_repetitions_belong_to_their_example(made: Make):
-    """Ten repetitions of six examples are six pairs, tested on the examples' shares."""
+    """Ten repetitions of six examples are six pairs; the test uses the examples' shares."""
     a = made("a", [0.9, 0.8, 0.7, 0.6, 0.4, 0.3], score, num_repetitions=10)
     b = made("b", [0.8, 0.75, 0.6, 0.55, 0.3, 0.1], score, num_repetitions=10)
 
@@ -140,7 +140,7 @@ def test_repetitions_belong_to_their_example(made: Make):
 
 
 def test_passes_with_repetitions_have_pass_k(store: Store):
-    """pass@k and pass^k stand beside the difference, for both."""
+    """The difference has pass@k and pass^k of both experiments."""
 
     def results(name: str, every: int) -> ExperimentResults:
         calls: dict[int, int] = {}
@@ -162,8 +162,8 @@ def test_passes_with_repetitions_have_pass_k(store: Store):
     assert found.verdict == "regressed"
 
 
-def test_what_failed_is_no_zero(made: Make):
-    """A failed run is in no pair and no mean; that runs fail is a figure of its own."""
+def test_failed_runs_do_not_count_as_zero(made: Make):
+    """A failed run is in no pair and no mean; a separate figure counts failures."""
     a = made("a", [1.0] * 20, score)
     b = made("b", [ValueError()] * 8 + [1.0] * 12, score)
 
@@ -176,7 +176,7 @@ def test_what_failed_is_no_zero(made: Make):
 
 
 def test_stored_experiments_are_compared_by_name(made: Make, store: Store):
-    """Names and results may be mixed; figures that only one has are named."""
+    """Names and results may be mixed; figures that only one has are listed."""
     made("a", [0.5] * 8, score)
     b = made("b", [0.5] * 8, score, passed)
 
@@ -190,7 +190,7 @@ def test_stored_experiments_are_compared_by_name(made: Make, store: Store):
 
 
 def test_experiments_without_a_common_example_are_refused(made: Make, store: Store):
-    """Nothing to pair is an error, not a comparison of nothing."""
+    """Without pairs there is an error, not an empty comparison."""
     a = made("a", [0.5] * 3, score)
     other = [{"id": f"x{n}", "inputs": n} for n in range(3)]
     b = evaluate(lambda _: 1.0, other, [score], store=store)
@@ -201,8 +201,8 @@ def test_experiments_without_a_common_example_are_refused(made: Make, store: Sto
         compare_experiments(a, a, alpha=5)
 
 
-def test_experiments_without_any_difference_are_not_certain(made: Make):
-    """Ten examples that agree in everything: the intervals have a width, within -1 to 1."""
+def test_equal_results_have_an_interval_with_a_width(made: Make):
+    """Ten examples without a difference have intervals with a width, within -1 to 1."""
     found = compare_experiments(made("a", [1] * 10, passed), made("b", [1] * 10, passed))
 
     low, high = only(found, "passed").interval or (0, 0)
@@ -212,7 +212,7 @@ def test_experiments_without_any_difference_are_not_certain(made: Make):
 
 
 def test_few_examples_say_how_many_more_are_needed(made: Make):
-    """With three pairs no test finds anything; the view, Markdown and JSON say what it takes."""
+    """No test finds anything with three pairs; the view, Markdown and JSON say so."""
     found = compare_experiments(made("a", [1, 1, 0], passed), made("b", [0, 0, 0], passed))
     console = Console(width=100, file=StringIO())
     console.print(comparison_view(found))
@@ -224,7 +224,7 @@ def test_few_examples_say_how_many_more_are_needed(made: Make):
 
 
 def test_equal_values_without_bounds_have_no_interval(made: Make):
-    """Twelve equal differences in seconds say nothing of what else there may be."""
+    """Twelve equal differences in seconds do not bound other differences."""
     found = compare_experiments(made("a", [3.0] * 12, score), made("b", [5.0] * 12, score))
 
     assert only(found, "score").interval is None

@@ -27,8 +27,8 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-def test_a_file_of_lines_is_a_dataset(tmp_path: Path):
-    """Each line is an example; the name is the file's; LangSmith's `outputs` are the reference."""
+def test_a_json_lines_file_is_a_dataset(tmp_path: Path):
+    """Each line is an example, and the file names the dataset; `outputs` are the reference."""
     found = read_dataset(write(tmp_path / "sums.jsonl", *ROWS))
 
     assert found.name == "sums"
@@ -39,7 +39,7 @@ def test_a_file_of_lines_is_a_dataset(tmp_path: Path):
 
 
 def test_a_conversation_is_an_example():
-    """Of messages, those before the agent's first are the inputs and all are the reference."""
+    """Messages before the agent's first answer are the inputs; all messages are the reference."""
     (found,) = make_dataset([{"messages": CHAT, "test.case.id": "w"}]).examples
 
     assert found.id == "w"
@@ -47,8 +47,8 @@ def test_a_conversation_is_an_example():
     assert found.reference_outputs == CHAT
 
 
-def test_the_version_is_that_of_the_content():
-    """Equal content has one version whatever its name and source; any change is another."""
+def test_the_version_depends_only_on_the_content():
+    """Equal content has the same version under any name; any change makes another."""
     one, two = make_dataset(ROWS, "a"), make_dataset(ROWS, "b", "elsewhere")
     changed = make_dataset([{**ROWS[0], "reference_outputs": "3"}, ROWS[1]])
 
@@ -57,7 +57,7 @@ def test_the_version_is_that_of_the_content():
 
 
 def test_a_question_asked_twice_is_two_examples():
-    """Equal inputs have ids of their own, the first of them the usual one."""
+    """Equal inputs get different ids; the first keeps the usual one."""
     found = make_dataset([{"inputs": 1}, {"inputs": 1}, {"inputs": 2}]).examples
 
     assert found[1].id == f"{found[0].id}-2"
@@ -76,8 +76,8 @@ def test_a_question_asked_twice_is_two_examples():
         ('{"messages": [{"role": "king"}]}', "x.jsonl:2: messages"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str):
-    """A line that is no example is an error with its number and what is wrong."""
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path: Path, line: str, why: str):
+    """The error has the line number and the reason, on one line."""
     path = tmp_path / "x.jsonl"
     path.write_text('{"id": "a", "inputs": 0}\n' + line)
 
@@ -88,8 +88,8 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, why: str):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_dataset_is_refused(tmp_path: Path, store: Store):
-    """No file, no examples, no such name: each says so."""
+def test_invalid_datasets_are_refused(tmp_path: Path, store: Store):
+    """A missing file, an empty file, an unknown name and a dict each have their error."""
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(InputError, match="no such file"):
         dataset_of(str(tmp_path / "none.jsonl"), store)
@@ -102,7 +102,7 @@ def test_what_is_no_dataset_is_refused(tmp_path: Path, store: Store):
 
 
 def test_a_store_keeps_every_version(store: Store):
-    """A name's newest version is meant unless one is named; equal content is kept once."""
+    """A name means the newest version unless one is given; equal content is stored once."""
     old, new = make_dataset(ROWS, "sums"), make_dataset(ROWS[:1], "sums")
 
     assert store.datasets.add(old)
@@ -117,7 +117,7 @@ def test_a_store_keeps_every_version(store: Store):
 
 
 def test_a_dataset_survives_the_store(store: Store):
-    """Examples come back as they were, whatever JSON they hold."""
+    """Examples are read back unchanged, whatever JSON they hold."""
     examples = (Example("a", {"x": [1, None, "é"]}, [{"k": 1.5}], {"m": True}), Example("b", "t"))
     store.datasets.add(Dataset("d", examples, "here", 7))
 
@@ -127,7 +127,7 @@ def test_a_dataset_survives_the_store(store: Store):
 
 
 def test_stored_trajectories_are_a_dataset(store: Store):
-    """A run's case is its example's id; without one, what it was given tells."""
+    """A run's case is its example's id; without a case, the inputs determine the id."""
     asked = Message("user", "weather?")
     keep(
         store,
@@ -143,7 +143,7 @@ def test_stored_trajectories_are_a_dataset(store: Store):
 
 
 def test_references_are_a_dataset(store: Store):
-    """What `oteval reference add` kept becomes examples by name; an unknown name is an error."""
+    """References become examples by name; an unknown name is an error."""
     store.references.add("r1", [Message("user", "hi"), Message("assistant", "ho")], "x", 1)
     store.references.add("r2", [Message("user", "he")], "x", 1)
 

@@ -49,15 +49,15 @@ def _of_run(run: Run) -> int:
     return run.repetition
 
 
-def test_evaluate_is_what_the_package_calls_so():
-    """`from oteval import evaluate` is the package of evaluators, and runs experiments."""
+def test_evaluate_is_a_name_of_the_package():
+    """`oteval.evaluate` is the function, and `oteval.evaluators` the package of evaluators."""
     assert oteval.evaluate is evaluate
     assert oteval.evaluators.compare is oteval.compare
     with Store() as store:
         assert len(oteval.evaluate(double, DATA, [right], store=store)) == 6
 
 
-def test_an_experiment_is_run_judged_and_kept(store: Store):
+def test_an_experiment_is_run_evaluated_and_stored(store: Store):
     """Each example goes through the target, each run through the evaluators, and all is stored."""
     found = evaluate(
         double,
@@ -81,8 +81,8 @@ def test_an_experiment_is_run_judged_and_kept(store: Store):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_targets_and_evaluators_of_either_kind(store: Store, is_async: bool):
-    """Asynchronous targets and evaluators are awaited, in a loop that runs already."""
+async def test_targets_and_evaluators_may_be_asynchronous(store: Store, is_async: bool):
+    """Both forms await them, also while an event loop runs."""
 
     async def later(inputs: dict[str, int]) -> int:
         await asyncio.sleep(0)
@@ -100,8 +100,8 @@ async def test_targets_and_evaluators_of_either_kind(store: Store, is_async: boo
         assert found.summary()[0].passed == 6
 
 
-def test_evaluators_get_what_they_name(store: Store):
-    """By name, by any keyword, or run and example by position: each gets what it asked for."""
+def test_evaluators_get_the_arguments_they_name(store: Store):
+    """Arguments are passed by name, to any keyword, or as run and example by position."""
     seen: dict[str, Any] = {}
 
     def all_of_them(
@@ -127,8 +127,8 @@ def test_evaluators_get_what_they_name(store: Store):
     assert seen["positional"] == (2, 2)
 
 
-def test_evaluators_that_fail_are_one_error_row_each(store: Store):
-    """One raises, one returns nonsense, one hangs, one exits: the others' results stand."""
+def test_each_failing_evaluator_has_one_error(store: Store):
+    """Evaluators that raise, exit, hang or return nonsense do not affect the others' results."""
 
     def raises(outputs: int) -> bool:
         raise ValueError("no")
@@ -164,8 +164,8 @@ def test_evaluators_that_fail_are_one_error_row_each(store: Store):
     assert (figures["raises"].errors, figures["raises"].mean) == (3, None)
 
 
-def test_a_target_that_fails_is_a_run_with_an_error(store: Store):
-    """What the target raises, or that it hangs, is the run's error; no evaluator is asked."""
+def test_a_failing_target_makes_a_run_with_an_error(store: Store):
+    """An exception or a timeout is the run's error, and no evaluator is called."""
     asked = []
     gate = threading.Event()
 
@@ -190,8 +190,8 @@ def test_a_target_that_fails_is_a_run_with_an_error(store: Store):
     assert found.rows[1].feedback == ()
 
 
-def test_on_error_raise_stops_and_keeps_what_is_done(store: Store):
-    """The first failure ends the experiment; what was done before is in the store."""
+def test_on_error_raise_stops_and_keeps_finished_records(store: Store):
+    """The first failure ends the experiment; earlier runs are in the store."""
 
     def fails_late(outputs: int) -> bool:
         if outputs == 6:
@@ -207,7 +207,7 @@ def test_on_error_raise_stops_and_keeps_what_is_done(store: Store):
 
 
 def test_repetitions_are_runs_of_the_same_example(store: Store):
-    """Each example is run as often as asked, and the figures have pass@k and pass^k."""
+    """Each example is run as often as requested, and the figures have pass@k and pass^k."""
     count = Counter[int]()
     lock = threading.Lock()
 
@@ -229,8 +229,8 @@ def test_repetitions_are_runs_of_the_same_example(store: Store):
     assert figure.pass_hat == pytest.approx({1: 0.5, 2: 1 / 6, 3: 0, 4: 0})
 
 
-def test_no_more_runs_at_a_time_than_asked(store: Store):
-    """The concurrency is kept, and used."""
+def test_concurrency_is_limited(store: Store):
+    """As many runs as allowed are in progress at once, and never more."""
     now, most = 0, 0
 
     async def target(inputs: dict[str, int]) -> int:
@@ -262,8 +262,8 @@ def test_a_thousand_slow_evaluations_run_concurrently(store: Store):
     assert found.summary()[0].evaluated == 1000
 
 
-def test_summary_evaluators_see_the_whole(store: Store):
-    """They get lists in the same order, once; one that fails is one error."""
+def test_summary_evaluators_see_the_whole_experiment(store: Store):
+    """They are called once, with lists in the same order; a failing one has one error."""
 
     def total(outputs: list[int], reference_outputs: list[int]) -> dict[str, Any]:
         return {"key": "sum", "score": sum(outputs) - sum(reference_outputs)}
@@ -284,7 +284,7 @@ def test_summary_evaluators_see_the_whole(store: Store):
 
 
 def test_a_target_cannot_change_the_examples(store: Store):
-    """Inputs that a target changes are its own copy."""
+    """A target gets its own copy of the inputs."""
 
     def greedy(inputs: dict[str, int]) -> int:
         return inputs.pop("n")
@@ -305,7 +305,7 @@ class _Message:
 
 
 def test_outputs_that_are_messages_are_a_trajectory(store: Store):
-    """Evaluators that want a trajectory get one, now and when it is read back."""
+    """Evaluators that take a trajectory get one, also when the experiment is read back."""
     seen = []
 
     def agent(inputs: dict[str, int]) -> dict[str, Any]:
@@ -329,7 +329,7 @@ def test_outputs_that_are_messages_are_a_trajectory(store: Store):
 
 
 def test_a_runnable_is_a_target(store: Store):
-    """What has `invoke`, as LangChain's runnables and graphs do, is called by it."""
+    """An object with `invoke`, such as a LangChain runnable or a graph, is called by it."""
 
     class Runnable:
         def invoke(self, inputs: dict[str, int]) -> int:
@@ -349,8 +349,8 @@ def sessions(store: Store) -> list[Trajectory]:
     return kept
 
 
-def test_stored_trajectories_are_judged_without_a_target(store: Store):
-    """A selection's runs are the experiment's; equal questions are repetitions of one example."""
+def test_stored_trajectories_are_evaluated_without_a_target(store: Store):
+    """The runs of a selection are those of the experiment; equal questions are repetitions."""
     kept = sessions(store)
 
     def refunded(trajectory: Trajectory) -> bool:
@@ -365,8 +365,8 @@ def test_stored_trajectories_are_judged_without_a_target(store: Store):
     assert found.rows[0].run.outputs[1]["tool_calls"][0]["function"]["name"] == "refund"
 
 
-def test_sessions_are_held_against_their_examples(store: Store):
-    """By case, by what was asked, or else by place: each session finds its reference."""
+def test_sessions_are_matched_with_their_examples(store: Store):
+    """Each session finds its reference by case, by inputs, or else by position."""
     kept = sessions(store)
     chats = [{"messages": [m.as_dict() for m in one.messages]} for one in kept]
     asked = chats[0]["messages"][:1]
@@ -389,7 +389,7 @@ def test_sessions_are_held_against_their_examples(store: Store):
 
 
 def test_evaluators_of_a_configuration(store: Store, tmp_path: Path):
-    """Those of oteval.yaml judge runs; an example's own reference comes before the file's."""
+    """Evaluators of oteval.yaml evaluate runs; an example's own reference overrides the file's."""
     (tmp_path / "r.json").write_text('[{"role": "assistant", "content": "x"}]')
     text = """
 evaluators:
@@ -409,8 +409,8 @@ evaluators:
     assert statuses(found, "elsewhere") == {"not_evaluated": 3}
 
 
-def test_a_configuration_may_want_the_examples_reference(store: Store, tmp_path: Path):
-    """`reference: {example: true}` is what the data says; an example without one is not judged."""
+def test_a_configuration_may_use_the_examples_reference(store: Store, tmp_path: Path):
+    """With `reference: {example: true}`, an example without a reference is not evaluated."""
     text = """
 evaluators:
   - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
@@ -427,7 +427,7 @@ evaluators:
     assert "no example with a reference" in found.rows[2].feedback[0].comment
 
 
-def test_a_text_is_judged_as_an_answer(store: Store, tmp_path: Path):
+def test_a_text_is_evaluated_as_an_answer(store: Store, tmp_path: Path):
     """A configured evaluator sees a target's text as the answer to the question."""
     seen = []
 
@@ -464,8 +464,8 @@ def test_a_text_is_judged_as_an_answer(store: Store, tmp_path: Path):
         ),
     ],
 )
-def test_what_does_not_fit_is_said_before_the_work(store: Store, options: dict[str, Any], why: str):
-    """A wrong argument is an error at once, and no experiment is kept."""
+def test_wrong_arguments_are_refused_at_once(store: Store, options: dict[str, Any], why: str):
+    """A wrong argument is an error at once, and no experiment is stored."""
     target = options.pop("target")
     with pytest.raises(ConfigError, match=why):
         evaluate(target, **options, store=store)
@@ -474,14 +474,14 @@ def test_what_does_not_fit_is_said_before_the_work(store: Store, options: dict[s
 
 
 def test_nothing_to_run_is_an_error(store: Store):
-    """An empty selection or list evaluates nothing."""
+    """An empty selection or list is an error."""
     for target in (Selection(), []):
         with pytest.raises(InputError, match="no sessions"):
             evaluate(target, store=store)
 
 
-def test_progress_is_told(store: Store):
-    """Whoever watches hears of each run, of errors, cached answers and cost."""
+def test_progress_is_reported(store: Store):
+    """Each run, errors, cached answers and cost are reported."""
     heard: list[Progress] = []
 
     def judge(outputs: int) -> dict[str, Any]:
@@ -496,8 +496,10 @@ def test_progress_is_told(store: Store):
     assert (last.total, last.errors, last.cached, last.cost) == (6, 1, 1, 1.25)
 
 
-def test_without_a_store_the_usual_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """OTEVAL_DB names the database, as for the command line; it is closed afterwards."""
+def test_the_default_store_is_that_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """OTEVAL_DB names the database; it is closed afterwards."""
     monkeypatch.setenv("OTEVAL_DB", str(tmp_path / "x.duckdb"))
     found = evaluate(double, DATA, [right])
 
@@ -505,8 +507,8 @@ def test_without_a_store_the_usual_one_is_taken(tmp_path: Path, monkeypatch: pyt
         assert len(load_experiment(found.name, store)) == 6
 
 
-def test_runs_without_a_question_are_never_one_example(store: Store):
-    """Missing questions are not equal: such runs are no repetitions, and pair with themselves."""
+def test_runs_without_a_question_are_separate_examples(store: Store):
+    """Missing questions are not equal: such runs are not repetitions, and pair with themselves."""
     unknown = [
         run(1, Message("user", None), Message("assistant", "a")),
         run(2, Message("user", None), Message("assistant", "b")),
@@ -540,8 +542,8 @@ def completed(run: Run) -> bool:
     return not run.error
 
 
-def test_a_greeting_comes_before_the_question(store: Store):
-    """Agents that greet first are paired by what they are asked, not by their greeting."""
+def test_a_greeting_is_not_an_answer(store: Store):
+    """Agents that greet first are paired by their question, not by their greeting."""
     hello = Message("assistant", "Hello!")
     keep(store, *(run(n, hello, Message("user", f"q{n % 2}")) for n in range(1, 5)))
 

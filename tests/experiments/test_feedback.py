@@ -50,8 +50,8 @@ def test_what_an_evaluator_may_return(value: Any, key: str, result: EvaluationRe
 
 
 @pytest.mark.parametrize("wrap", [list, tuple, lambda items: {"results": items}])
-def test_several_figures(wrap: Any):
-    """A list of dicts, and a dict of results, are a figure each."""
+def test_several_results(wrap: Any):
+    """A list of dicts, and a dict of results, are one result each."""
     found = keyed_results(wrap([{"key": "a", "score": 1}, {"key": "b", "score": False}]), "e")
 
     assert [(key, one.score, one.passed) for key, one in found] == [
@@ -76,23 +76,23 @@ def test_several_figures(wrap: Any):
         ({"score": None, "metadata": {"error": "429"}}, "429"),
     ],
 )
-def test_nonsense_is_one_error(value: Any, why: str):
-    """What means no score is one error that says what was returned, and has no number."""
+def test_an_invalid_value_is_one_error(value: Any, why: str):
+    """The error says what was returned, and has no number."""
     ((key, found),) = keyed_results(value, "e")
 
     assert (key, found.status, found.score, found.passed) == ("e", "error", None, None)
     assert why in found.comment
 
 
-def test_a_spent_budget_is_no_failure():
-    """A judge that was not asked for lack of money is not evaluated."""
+def test_a_used_up_budget_is_not_a_failure():
+    """A judge that was not called because of its budget did not evaluate."""
     said = {"score": None, "metadata": {"error": "budget spent", "status": "not_evaluated"}}
 
     assert keyed_results(said, "e")[0].result.status == "not_evaluated"
 
 
-def test_one_bad_result_of_several_stands_alone():
-    """Of a list of results, only the one that is nonsense is an error."""
+def test_one_invalid_result_of_several_is_one_error():
+    """The other results of the list count."""
     found = keyed_results(
         [{"key": "a", "score": 1}, {"key": "b", "score": "?", "metadata": 1}], "e"
     )
@@ -100,7 +100,7 @@ def test_one_bad_result_of_several_stands_alone():
     assert [(key, one.status) for key, one in found] == [("a", "ok"), ("b", "error")]
 
 
-def test_our_own_evaluators_results_are_taken():
+def test_results_of_our_own_evaluators_are_read():
     """The dict of a match evaluator keeps its key, verdict and figures."""
     ((key, found),) = keyed_results(trajectory_strict_match(outputs=[], reference_outputs=[]), "e")
 
@@ -109,8 +109,8 @@ def test_our_own_evaluators_results_are_taken():
 
 
 @given(JSON)
-def test_whatever_is_returned_is_a_figure_or_an_error(value: Any):
-    """No return value raises, and none but a verdict has a number."""
+def test_any_return_value_is_a_result_or_an_error(value: Any):
+    """No return value raises, and only a verdict has a number."""
     found = keyed_results(value, "e")
 
     assert found

@@ -21,7 +21,7 @@ def scripted(messages: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str
 
 
 def test_a_judge_compares_experiments(made: Make, store: Store):
-    """Whichever is shown first, the better output wins, with the judge's reasons and cost."""
+    """The better output wins in either order, with the judge's reasons and cost."""
     a = made("a", ["good-output", "good-output"])
     b = made("b", ["bad-output", "good-output"])
 
@@ -36,8 +36,8 @@ def test_a_judge_compares_experiments(made: Make, store: Store):
 
 
 @pytest.mark.parametrize(("answer", "scores"), [(1, [1.0, 0.0]), (2, [0.5, 0.5]), (3, [0.0, 1.0])])
-def test_an_answer_is_a_score_for_each(answer: int, scores: list[float]):
-    """First, neither and second are what the judge can say."""
+def test_an_answer_becomes_a_score_for_each_output(answer: int, scores: list[float]):
+    """The judge can answer first, neither or second."""
     judge = create_pairwise_llm_as_judge(judge=lambda *_: {"reasoning": "r", "score": answer})
 
     found = judge(outputs=["x", "y"], inputs="q")
@@ -45,8 +45,8 @@ def test_an_answer_is_a_score_for_each(answer: int, scores: list[float]):
     assert (found["key"], found["scores"], found["comment"]) == ("preference", scores, "r")
 
 
-def test_an_answer_that_is_none_of_these_is_an_error(made: Make, store: Store):
-    """A score off the scale is an error row, and no preference."""
+def test_another_answer_is_an_error(made: Make, store: Store):
+    """A score off the scale is an error, and not a preference."""
     judge = create_pairwise_llm_as_judge(judge=lambda *_: {"reasoning": "r", "score": 7})
 
     found = evaluate_comparative([made("a", ["x"]), made("b", ["y"])], [judge], store=store)
@@ -57,7 +57,7 @@ def test_an_answer_that_is_none_of_these_is_an_error(made: Make, store: Store):
 
 
 def test_both_outputs_are_data(made: Make):
-    """Neither output can leave its block: what it says to the judge stands between delimiters."""
+    """Neither output can leave its delimiters, whatever it says to the judge."""
     seen: list[str] = []
 
     def judge(messages: list[dict[str, Any]], schema: Any) -> dict[str, Any]:

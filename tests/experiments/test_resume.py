@@ -31,8 +31,8 @@ class Counted:
         return outputs
 
 
-def test_what_is_done_is_not_done_again(store: Store):
-    """A resumed experiment runs only what failed, and asks only what was not answered."""
+def test_finished_records_are_not_repeated(store: Store):
+    """A resumed experiment repeats only failed runs and evaluations."""
     target, judge = Counted("target", (1, 2)), Counted("judge", (3,))
     first = evaluate(target, DATA, [judge], name="x", store=store)
     target.fails_on, judge.fails_on = (2,), ()
@@ -48,8 +48,8 @@ def test_what_is_done_is_not_done_again(store: Store):
     assert load_experiment("x", store).to_dicts() == second.to_dicts()
 
 
-def test_a_new_evaluator_judges_the_runs_that_are_there(store: Store):
-    """What an evaluator has said stays; another one is asked about the stored outputs."""
+def test_a_new_evaluator_evaluates_the_stored_runs(store: Store):
+    """Existing feedback stays, and the new evaluator is called with the stored outputs."""
     target, old, new = Counted("target"), Counted("old"), Counted("new")
     evaluate(target, DATA, [old], name="x", store=store)
     target.seen, old.seen = [], []
@@ -60,8 +60,8 @@ def test_a_new_evaluator_judges_the_runs_that_are_there(store: Store):
     assert [figure.key for figure in found.summary()] == ["old", "new"]
 
 
-def test_a_changed_evaluator_is_asked_again(store: Store):
-    """Its version is its code: only the newest answers count."""
+def test_a_changed_evaluator_is_called_again(store: Store):
+    """Its version is a hash of its code; only its newest results count."""
     evaluate(lambda n: n, DATA, [_half], name="x", store=store)
 
     found = evaluate(lambda n: n, DATA, [_double], name="x", resume=True, store=store)
@@ -82,7 +82,7 @@ _half.__name__ = _double.__name__ = "judge"
 
 
 def test_more_repetitions_are_added(store: Store):
-    """Resumed with more repetitions, only those are run that are missing."""
+    """With more repetitions, only the missing ones are run."""
     target = Counted("target")
     evaluate(target, DATA, name="x", store=store)
     target.seen = []
@@ -92,8 +92,8 @@ def test_more_repetitions_are_added(store: Store):
     assert (len(target.seen), len(found)) == (10, 15)
 
 
-def test_a_prefix_goes_on_with_its_newest_experiment(store: Store):
-    """With resume, the newest of the prefix is meant; without, or the first time, a new one."""
+def test_a_prefix_resumes_its_newest_experiment(store: Store):
+    """Without `resume`, or the first time, a new experiment starts."""
     target = Counted("target")
     names = [
         evaluate(target, DATA, experiment_prefix="p", resume=resume, store=store).name
@@ -104,8 +104,8 @@ def test_a_prefix_goes_on_with_its_newest_experiment(store: Store):
     assert len(target.seen) == 10
 
 
-def test_a_name_is_not_taken_twice_by_accident(store: Store):
-    """A name that is there needs resume; and then the data must be the same."""
+def test_a_name_is_not_used_twice_by_accident(store: Store):
+    """An existing name needs `resume`, and then the same data."""
     evaluate(Counted("target"), DATA, name="x", store=store)
 
     with pytest.raises(ConfigError, match="experiment 'x' exists already"):
@@ -149,8 +149,8 @@ def _start(folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
-def test_an_experiment_that_was_ended_goes_on_where_it_was(tmp_path: Path, number: int):
-    """Killed in the middle, little is done again; after Ctrl-C, nothing is."""
+def test_an_interrupted_experiment_continues(tmp_path: Path, number: int):
+    """After a kill little is repeated; after Ctrl-C, nothing."""
     log = tmp_path / "log.txt"
     first = _start(tmp_path)
     deadline = time.monotonic() + 60

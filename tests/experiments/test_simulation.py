@@ -24,7 +24,7 @@ def texts(result: Any) -> list[str]:
 
 
 def test_a_scripted_user_talks_to_an_app():
-    """Each turn has the user's message and the answer; evaluators see the whole."""
+    """Each turn has the user's message and the answer; evaluators see the whole conversation."""
 
     def polite(outputs: Any, reference_outputs: Any) -> dict[str, Any]:
         return {"key": "turns", "score": len(outputs) / 2 + reference_outputs}
@@ -50,7 +50,7 @@ def test_a_scripted_user_talks_to_an_app():
 
 
 def test_a_condition_ends_the_conversation():
-    """It is asked after each turn, with the messages so far."""
+    """It is called after each turn, with the messages so far."""
 
     def user(trajectory: Any, *, turn_counter: int, **_: Any) -> str:
         return f"{turn_counter} of {len(trajectory)}"
@@ -66,7 +66,7 @@ def test_a_condition_ends_the_conversation():
 
 
 def test_answers_come_in_many_forms():
-    """Lists, dicts of messages, LangChain messages and text; what is there is not added again."""
+    """Lists, dicts of messages, LangChain messages and text; known messages are not added again."""
     call = {"role": "assistant", "content": None, "id": "c"}
     call["tool_calls"] = [{"id": "1", "type": "function", "function": {"name": "f"}}]  # type: ignore[assignment]
     result = {"role": "tool", "content": "42", "tool_call_id": "1", "id": "r"}
@@ -130,14 +130,14 @@ def test_asynchronous_functions_are_awaited():
         ({"app": lambda _, **__: [], "user": ["x"], "max_turns": 1}, "the list is empty"),
     ],
 )
-def test_mistakes_are_named(options: dict[str, Any], message: str):
-    """What is missing, and who returned no message."""
+def test_errors_name_the_argument(options: dict[str, Any], message: str):
+    """The error says which argument is missing, or which function returned no message."""
     with pytest.raises(ValueError, match=message):
         oteval.run_multiturn_simulation(**options)
 
 
-def test_what_the_app_raises_ends_the_simulation():
-    """It is the caller's to see."""
+def test_an_exception_of_the_app_ends_the_simulation():
+    """It reaches the caller."""
 
     def broken(message: Any, **_: Any) -> str:
         raise LookupError("no such order")
@@ -147,7 +147,7 @@ def test_what_the_app_raises_ends_the_simulation():
 
 
 def test_a_model_plays_the_user():
-    """It sees its instructions and the conversation with the roles exchanged, without tools."""
+    """It sees its instructions and the conversation with the roles swapped, without tools."""
     bodies: list[Any] = []
 
     def script(body: Any, number: int) -> Any:
@@ -174,8 +174,8 @@ def test_a_model_plays_the_user():
     assert bodies[0]["model"] == "small"
 
 
-def test_a_model_begins_when_nothing_was_said():
-    """The awaitable form does the same."""
+def test_a_model_begins_the_conversation():
+    """The asynchronous form does the same."""
     with serving(lambda body, _: completion(body["messages"][-1]["content"][:5])) as server:
         user = oteval.create_async_llm_simulated_user(
             system="You want a refund.", model="small", base_url=server.url
@@ -188,7 +188,7 @@ def test_a_model_begins_when_nothing_was_said():
 
 
 def test_a_user_that_is_cut_off_is_an_error():
-    """A message that the token limit cut is not said."""
+    """A message that the token limit cut off is not sent."""
     with serving(lambda *_: completion("I want", finish="length")) as server:
         user = oteval.create_llm_simulated_user(system="s", model="m", base_url=server.url)
         with pytest.raises(oteval.JudgeError, match="cut off by its token limit"):

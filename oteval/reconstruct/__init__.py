@@ -1,8 +1,8 @@
-"""Spans into trajectories: which agent said what to which model, and which tools it called.
+"""Reconstruct trajectories from spans: an agent's messages, model calls and tool calls.
 
 Pure: spans and log records in, trajectories out; no clock, no file, no database. The stages inside:
 `dialects` read a span, `tree` and `scopes` find the runs, `merge`, `tools` and `conversation` make
-the messages, `gaps` names what is missing.
+the messages, `gaps` names the missing content.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
 
 
 def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> Explanation:
-    """Return what became of each span of a trace.
+    """Return how each span of a trace was used.
 
     Args:
         trace_id: The trace.
@@ -99,12 +99,12 @@ def _runs(traces: _TracesById) -> list[TracedRun]:
 def failed_trajectory(
     spans: Sequence[Span], reason: str, code: str = "internal_error"
 ) -> Trajectory:
-    """Return the trajectory that stands for a trace which could not be reconstructed.
+    """Return the placeholder for a trace that could not be reconstructed.
 
     Args:
         spans: The trace's spans, at least one.
-        reason: What went wrong.
-        code: The gap that says so.
+        reason: The error.
+        code: The code of the gap.
     """
     root = min(spans, key=order)
     return Trajectory(

@@ -48,7 +48,7 @@ def trajectories_of(runs: Sequence[TracedRun]) -> list[Trajectory]:
 
 
 class _ConversationStitcher:
-    """Takes runs in order of start and hangs each on what it continues."""
+    """Takes runs in order of start and appends each to the run that it continues."""
 
     def __init__(self) -> None:
         self.builders: list[TrajectoryBuilder] = []
@@ -82,7 +82,7 @@ class _ConversationStitcher:
         self._register(builder)
 
     def _predecessor(self, run: TracedRun, chain: str) -> TrajectoryBuilder | None:
-        """Return the run that another may go on from, by what its first input begins with."""
+        """Return the run that another may continue, by the beginning of its first input."""
         service, conversation = run.root.span.service, run.conversation_id
         found = self.by_chain.get((service, conversation, chain)) if chain else None
         if found is None and conversation:
@@ -144,7 +144,7 @@ def _finished(
     by_run: Mapping[int, TrajectoryBuilder],
     children: Mapping[int, Sequence[TracedRun]],
 ) -> Trajectory:
-    """Return the trajectory that a builder came to.
+    """Return the trajectory of a builder.
 
     Args:
         builder: The builder; those of the runs before it are finished already.
@@ -215,7 +215,7 @@ def _tools(runs: Sequence[TracedRun]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _short_attributes(span: Span) -> dict[str, Any]:
-    """Return what a run can be filtered by; content is too long to be among it."""
+    """Return the short attributes of a span and its resource, for filters."""
     found = {**span.resource, **span.attributes}
     return {
         key: value

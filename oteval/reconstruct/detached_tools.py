@@ -1,7 +1,7 @@
-"""Tool runs in traces of their own, beside the run that asked for them.
+"""Tool runs in separate traces, and the runs that asked for them.
 
 A loop without a span around it makes every tool span a root. So does a framework that starts its
-tools in a context of their own. Such a tool run belongs to the run whose model asked for it: by the
+tools in a new context. Such a tool run belongs to the run whose model asked for it: by the
 call's id, else by the tool's name and arguments; or to the only agent without model calls whose
 time holds it. Where several runs may have asked, it stays by itself.
 """
@@ -53,7 +53,7 @@ def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
 
 
 def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
-    """Yield what a tool run in a trace of its own shares with the run that asked for it.
+    """Yield the keys that a tool run in a separate trace shares with the run that asked for it.
 
     Args:
         runs: The runs of one trajectory.
@@ -97,7 +97,7 @@ def _is_lone(run: TracedRun) -> bool:
 
 
 def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
-    """Return the calls that models asked for, by what a tool run shares with them."""
+    """Return the calls that models asked for, by the keys that a tool run shares with them."""
     found: dict[str, list[_RequestedCall]] = defaultdict(list)
     for run in runs:
         ran = {tool.name for tool in run.tool_runs}

@@ -1,10 +1,10 @@
 """Calls that two instrumentations recorded are counted once.
 
 A framework's instrumentation and its model client's may both write a span for the same call: one
-inside the other, or, where the framework's span is not the current one, in a trace of its own. Two
-spans are the same call when one's time lies within the other's and they share what the provider
-gave it: the answer's id, a tool call's id; or the words. What one instrumentation recorded twice is
-two calls, and so are calls of agents in different traces.
+inside the other, or, where the framework's span is not the current one, in a separate trace. Two
+spans are the same call when one's time lies within the other's and they share the answer's
+id, a tool call's id, or the words. Two spans of one instrumentation are two calls, and so are calls
+of agents in different traces.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .tree import order
 
 __all__ = ["call_keys", "fold_nested", "join_streams", "without_duplicates"]
 
-# By the id of a call's object, what stands in its place: another, or nothing.
+# The replacement of each call, by the id of its object; None removes it.
 _Changes = dict[int, ModelCall | None]
 
 
 def call_keys(call: ModelCall) -> Iterator[str]:
-    """Yield what two recordings of one model call share, while their times overlap."""
+    """Yield the keys that two recordings of one model call share while their times overlap."""
     if call.response_id:
         yield f"response {call.response_id}"
     asked = next((m.tool_calls[0].id for m in call.output if m.tool_calls), "")
@@ -54,8 +54,8 @@ def _tool_keys(run: ToolRun) -> Iterator[str]:
 def fold_nested(run: TracedRun) -> None:
     """Count model calls inside another model call of a run once.
 
-    They are attempts at it, or another instrumentation's account of it. Where one says what the
-    outer does not, the outer only groups them.
+    They are attempts at it, or another instrumentation's account of it. Where one has an
+    answer that the outer has not, the outer only groups them.
 
     Args:
         run: The run; its calls and gaps are changed.
@@ -99,7 +99,7 @@ def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
 
 
 def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
-    """Return a call, or where its content is missing, what another recording of it has."""
+    """Return a call, its missing content taken from another recording of it."""
     for other in others:
         if kept.is_complete:
             break
@@ -244,10 +244,10 @@ def _find(
 
 
 def _find_silent(members: Sequence[_Recording]) -> None:
-    """Link each call that tells nothing but its model to the only call that it can be.
+    """Link each call that holds only its model to the only call that it can be.
 
-    Model clients write such spans by themselves, in traces of their own. A framework's span of the
-    same call need not tell the provider's id.
+    Model clients write such spans in separate traces. A framework's span of the
+    same call need not hold the provider's id.
     """
     groups: dict[str, list[_Recording]] = defaultdict(list)
     for member in members:
@@ -315,7 +315,7 @@ def _may_be_same(kept: _Recording, double: _Recording) -> bool:
 
 
 def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
-    """Take out what is recorded twice, and return which run holds the calls of which."""
+    """Remove calls recorded twice, and return which run holds the calls of which."""
     runs: dict[int, TracedRun] = {}
     holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""What became of each span of a trace: who read it, what it gave, why it gave nothing."""
+"""Explain each span of a trace: the dialect that read it, its messages, or why it has none."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
 
 @dataclass(frozen=True)
 class SpanAccount:
-    """What became of one span.
+    """How one span was used.
 
     Attributes:
         span: The span.
         depth: How many spans of its trace it is inside of.
         dialect: The dialect that read it, or "".
-        kind: ``agent``, ``model call``, ``tool``, or "" for what only surrounds those.
-        holds: What it holds, in words.
-        trajectory_id: The trajectory it is of, or "".
+        kind: ``agent``, ``model call``, ``tool``, or "" for a span that only surrounds those.
+        holds: Its content, in words.
+        trajectory_id: The trajectory that it belongs to, or "".
         messages: The indices in that trajectory of the messages that come from it.
         note: Why nothing comes from it, or "".
-        gaps: What is missing of it.
+        gaps: Its gaps.
     """
 
     span: Span
@@ -69,14 +69,14 @@ class SpanAccount:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of a trace.
+    """How the spans of a trace were used.
 
     Attributes:
         trace_id: The trace.
         accounts: Its spans, parents before children.
         log_records: How many log records it has.
         trajectories: The trajectories that its spans are in.
-        hints: What is missing of a trace that has no trajectory.
+        hints: The gaps of a trace without a trajectory.
     """
 
     trace_id: str
@@ -87,7 +87,7 @@ class Explanation:
 
     @property
     def gaps(self) -> dict[tuple[str, str], list[str]]:
-        """The spans of each gap, by its code and what it says."""
+        """The spans of each gap, by its code and detail."""
         found: dict[tuple[str, str], list[str]] = defaultdict(list)
         told = [*(one for t in self.trajectories for one in t.gaps), *self.hints]
         for one in dict.fromkeys(told):
@@ -114,7 +114,7 @@ def account_for(
     logs: Mapping[str, Sequence[LogRecord]],
     runs: list[TracedRun],
 ) -> Explanation:
-    """Return what became of each span of a trace.
+    """Return how each span of a trace was used.
 
     Args:
         trace_id: The trace.
@@ -141,7 +141,7 @@ def account_for(
 
 
 class _SpanIndex:
-    """Where each span of a trace came to."""
+    """The messages, gaps and trajectory of each span of a trace."""
 
     def __init__(
         self, trace_id: str, runs: Sequence[TracedRun], found: Sequence[Trajectory]
@@ -171,7 +171,7 @@ class _SpanIndex:
             self.gaps[found.span_id].append(found)
 
     def account(self, node: Node, depth: int, dialect: str, operation: Operation) -> SpanAccount:
-        """Return what became of one span."""
+        """Return how one span was used."""
         span = node.span
         name, messages = self.messages.get(span.span_id, (self.roots.get(span.span_id, ""), []))
         return SpanAccount(
@@ -196,13 +196,13 @@ class _SpanIndex:
             if self.gaps.get(span.span_id):
                 return ""
             if span.span_id in self.used:
-                return "it adds no message to what other spans tell"
-            return "the same call is told by another span; it is counted once"
+                return "it adds no message beyond those of other spans"
+            return "another span records the same call; it is counted once"
         return "a node of the graph" if operation.node else "it only surrounds other spans"
 
 
 def _other(span: Span) -> str:
-    return f"ignored: {infrastructure_of(span) or 'no dialect knows it'}"
+    return f"ignored: {infrastructure_of(span) or 'no dialect reads it'}"
 
 
 def _holds(operation: Operation) -> str:
@@ -212,8 +212,8 @@ def _holds(operation: Operation) -> str:
         return _holds_of_tool(operation)
     if isinstance(operation, AgentRun):
         told = [
-            *(["what it was asked"] if operation.input else []),
-            *(["what it answered"] if operation.output else []),
+            *(["its input"] if operation.input else []),
+            *(["its output"] if operation.output else []),
             *([f"a transcript of {len(operation.transcript)}"] if operation.transcript else []),
         ]
         return ", ".join([*([operation.name] if operation.name else []), *told])
@@ -237,4 +237,4 @@ def _holds_of_tool(run: ToolRun) -> str:
         *(["call id"] if run.call_id else []),
         *(["failed"] if run.is_error else []),
     ]
-    return f"{run.name}: {', '.join(told) or 'nothing but its name'}"
+    return f"{run.name}: {', '.join(told) or 'only its name'}"

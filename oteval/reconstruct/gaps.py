@@ -1,7 +1,7 @@
-"""The named gaps: what a trace does not hold, why, and what would bring it.
+"""Gaps: content that a trace does not hold, with the reason and the remedy.
 
-A gap never stops a reconstruction; it is what keeps a trajectory from looking whole when it is
-not. Codes are stable: people filter and alert on them.
+A gap never stops a reconstruction; it marks a trajectory that is not complete. Codes are stable:
+people filter and alert on them.
 """
 
 from __future__ import annotations
@@ -18,31 +18,35 @@ CODES: dict[str, str] = {
         "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT (default 128)"
     ),
     "calls_left_out": (
-        "the emitter left {count} tool calls out of the history; load the traces before this one, "
+        "the emitter left {count} tool calls out of the history; load the earlier traces, "
         "which hold them"
     ),
     "content_external": (
-        "the messages were uploaded elsewhere and the span holds only a reference ({where})"
+        "the messages were uploaded and the span holds only a reference ({where}), which oteval "
+        "does not follow"
     ),
     "content_not_captured": "the span holds no {missing}; {switch}",
     "content_shortened": "{key} was cut by the emitter; {switch}",
     "content_truncated": (
-        "{key} was cut and is no whole JSON; raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
+        "{key} was cut and is incomplete JSON; raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
     ),
     "content_unreadable": "{key} could not be read: {reason}",
-    "cyclic_parents": "the span's parents form a circle; it was taken as a root",
-    "duplicate_call": ("{count} model calls were recorded again by {scopes}; each is counted once"),
+    "cyclic_parents": "the span's parents form a circle; the span was taken as a root",
+    "duplicate_call": "{count} model calls were recorded again by {scopes}; each is counted once",
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
     "history_missing": (
-        "the conversation begins with the result of a tool; what was said before is in a trace "
-        "that is not loaded, or is kept by the provider"
+        "the conversation begins with a tool's result; load the trace before it, unless the "
+        "provider keeps the history"
     ),
     "history_rewritten": (
         "this model call no longer held {count} earlier messages; both versions are kept"
     ),
     "internal_error": "oteval failed on this trace ({reason}); please report it",
     "missing_parent": "{count} parent spans are not in the trace ({parent})",
-    "missing_tool_result": "no result of the call of {tool} is in the trace",
+    "missing_tool_result": (
+        "the trace holds no result for the call of {tool}; instrument the tool, or load the next "
+        "turn"
+    ),
     "model_call_failed": "the model call failed: {reason}",
     "negative_duration": "the span ends before it starts",
     "no_model_spans": (
@@ -51,31 +55,30 @@ CODES: dict[str, str] = {
     ),
     "redacted": "{key} was replaced by a placeholder; {switch}",
     "several_choices": (
-        "the model gave {count} answers; the one that the conversation went on with is shown, "
-        "else the first; the others are kept as rewrites"
+        "the model gave {count} answers; the one that the conversation continued with is shown, "
+        "otherwise the first; the others are kept as rewrites"
     ),
     "system_prompt_changed": "the system prompt differs from the one before; the first is shown",
     "too_large": "not reconstructed: {reason}",
-    "unknown_dialect": "{count} spans look like model spans of a dialect that is not read: {what}",
-    "unmatched_tool_span": "the tool {tool} ran without a call of the model that asks for it",
+    "unknown_dialect": "{count} spans look like model spans that no dialect reads: {marks}",
+    "unmatched_tool_span": "the tool {tool} ran, but no model call asked for it",
 }
 
 
 # Explanations of a single thing, where those above are in the plural.
 _OF_ONE = {
     "calls_left_out": (
-        "the emitter left a tool call out of the history; load the traces before this one, "
-        "which hold it"
+        "the emitter left a tool call out of the history; load the earlier traces, which hold it"
     ),
     "duplicate_call": "1 model call was recorded again by {scopes}; it is counted once",
     "history_rewritten": (
         "this model call no longer held 1 earlier message; both versions are kept"
     ),
     "missing_parent": "1 parent span is not in the trace ({parent})",
-    "unknown_dialect": "1 span looks like a model span of a dialect that is not read: {what}",
+    "unknown_dialect": "1 span looks like a model span that no dialect reads: {marks}",
 }
 
-# What an explanation names where nothing else is said.
+# Values of explanations that a caller may leave out.
 _DEFAULTS = {"missing": "message content", "count": 1}
 
 
@@ -85,7 +88,7 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     Args:
         code: One of `CODES`.
         span_id: The span it was found on.
-        **values: What the explanation names.
+        **values: The values that the explanation contains.
 
     Raises:
         KeyError: The code, or a value that its explanation needs, is not known.

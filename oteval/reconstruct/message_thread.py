@@ -47,7 +47,7 @@ _MAX_OFFSETS = 64
 
 
 def key_of(message: Message, *, by_ids: bool = False) -> str:
-    """Return what two messages share when they are the same one.
+    """Return the key by which a message is recognised when it is repeated.
 
     Args:
         message: The message.
@@ -68,11 +68,11 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
 
 @dataclass(slots=True)
 class Entry:
-    """One message of a thread, or of what a model was sent.
+    """One message of a thread, or of the input of a model call.
 
     Attributes:
         message: The message.
-        key: What it is recognised by; "" where only its role is known.
+        key: The key that `key_of` gives; "" where only its role is known.
         time_ns: When it was sent or received.
         is_open: Whether the answer was not wholly captured, and may have asked for more calls.
         is_guess: Whether only a call without its answer says that there was this message.
@@ -89,7 +89,7 @@ class Entry:
 
     @property
     def is_spoken(self) -> bool:
-        """Whether it is no system prompt."""
+        """Whether it is anything but a system prompt."""
         return self.message.role not in SYSTEM_ROLES
 
     def is_same(self, other: Entry) -> bool:
@@ -132,7 +132,7 @@ def _may_be_equal(one: Any, other: Any) -> bool:
 
 
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
-    """Return an answer with what only its echo in a later input has: ids and arguments of calls."""
+    """Return an answer, the ids and arguments of its calls completed from its echo."""
     calls = entry.message.tool_calls
     if all(call.id and call.arguments not in ({}, None) for call in calls):
         return entry
@@ -191,7 +191,7 @@ class Thread:
 
     Attributes:
         entries: Its messages.
-        spoken: The indices of those that are no system prompts.
+        spoken: The indices of all but the system prompts.
         links: The chain up to each of those, as far as it has been asked for.
         answers: The numbers of those that are the assistant's.
         changed: The first entry that was put in another's place since this was last set.
@@ -206,7 +206,7 @@ class Thread:
     has_inner: bool = False
 
     def fork(self, length: int) -> Thread:
-        """Return a thread of its own with the first `length` entries."""
+        """Return a new thread with the first `length` entries."""
         count = bisect_left(self.spoken, length)
         answers = self.answers[: bisect_left(self.answers, count)]
         entries, links = self.entries[:length], self.links[:count]
@@ -246,7 +246,7 @@ class Thread:
         """Return how an input lies over the thread.
 
         The thread stays whole when the input begins with all of it, or with its last messages
-        (a window), or shares nothing with it (only what is new was sent).
+        (a window), or shares nothing with it (only new messages were sent).
         """
         size = len(self.spoken)
         common = self._common(sent, 0)
@@ -264,7 +264,7 @@ class Thread:
         return Overlap(0, common, common) if common else Overlap(size, 0, size)
 
     def overlap_of_new(self, sent: Sequence[Entry]) -> Overlap:
-        """Return how an input that holds only what is new lies over the thread.
+        """Return how an input that holds only new messages lies over the thread.
 
         It is new unless the thread ends with it: then the call before was not answered.
         """
@@ -295,7 +295,7 @@ class Thread:
         return taken
 
     def lay_over(self, sent: Sequence[Entry], found: Overlap, floor: int) -> None:
-        """Append what an input has beyond the thread, and fill in what was not known of it.
+        """Append the new messages of an input, and complete known ones from it.
 
         Args:
             sent: The input.

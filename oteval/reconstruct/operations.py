@@ -1,6 +1,6 @@
-"""What a dialect makes of one span: a model call, a tool run, an agent run, or nothing of its own.
+"""The operation that a span records: a model call, a tool run, an agent run, or a wrapper.
 
-The rest of the reconstruction works on these four and knows no dialect.
+Dialects return these four; the rest of the reconstruction works on them and knows no dialect.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class ModelCall:
         model: The model that answered.
         response_id: The provider's id of the answer, or "".
         usage: Tokens used.
-        whole: Whether what is there of input and output is all of it.
-        is_delta: Whether the input is known to hold only what is new to the provider.
+        whole: Whether the recorded input and output are complete.
+        is_delta: Whether the input is known to hold only messages that are new to the provider.
         calls_by_id: Whether answers with calls are known by the calls' ids alone, because the
             emitter leaves the calls out of the history.
         is_unanswered: Whether nothing shows that the model answered.
-        gaps: What is missing.
+        gaps: The gaps found in it.
     """
 
     span: Span
@@ -51,7 +51,7 @@ class ModelCall:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is missing of what was sent and what was received."""
+        """Whether both the input and the output are known and complete."""
         return self.whole and bool(self.input) and bool(self.output)
 
 
@@ -66,8 +66,8 @@ class ToolRun:
         arguments: The parsed arguments; None where the span does not hold them.
         result: The result as text; None where the span does not hold it.
         is_error: Whether the execution failed.
-        gaps: What is missing.
-        agent: The agent that the tool starts, where that has no span of its own, or None.
+        gaps: The gaps found in it.
+        agent: The agent that the tool starts, if that has no span, or None.
     """
 
     span: Span
@@ -87,15 +87,15 @@ class AgentRun:
     Attributes:
         span: The span.
         name: The agent's name, or "".
-        input: What the run was asked, where the span holds it.
-        output: What it answered, where the span holds it.
+        input: The question, if the span holds it.
+        output: The answer, if the span holds it.
         transcript: All messages of the conversation, where the span holds them.
         transcript_new_from: How many messages of `transcript` were said before this run, system
             prompts not counted; None where the span does not tell.
-        transcript_is_turn: Whether `transcript` leaves out what was said before this run.
+        transcript_is_turn: Whether `transcript` leaves out the messages before this run.
         node: The node of a graph that the agent is, or "".
         tools: Definitions of the tools the agent has.
-        gaps: What is missing.
+        gaps: The gaps found in it.
     """
 
     span: Span

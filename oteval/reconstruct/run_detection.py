@@ -37,7 +37,7 @@ class _Tool:
 
     Attributes:
         node: Its node.
-        operation: What its span says.
+        operation: The operation of its span.
         inner: The run of the models it calls itself, once there is one.
         runs: The tool runs inside it: those of `inner`, and of no account without it.
     """
@@ -49,7 +49,7 @@ class _Tool:
 
 
 class _Place(NamedTuple):
-    """Where the walk through a tree is: the run, and what of it that it is inside of.
+    """A position in the walk through a tree: the run, and the tool, call and node around it.
 
     Attributes:
         run: The run.
@@ -83,7 +83,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
 
 
 def _without_empty(found: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs without the trees that tell nothing; of only such, one stands for all."""
+    """Return the runs without empty ones; if all are empty, the first stays with their gaps."""
     first = next((run for run in found if not run.is_empty), found[0])
     kept = []
     for run in found:
@@ -133,7 +133,7 @@ def _conversation_of(run: TracedRun) -> str:
 
 
 def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRun]) -> _Place:
-    """File a operation with its run, and return the place of what is below it."""
+    """Add an operation to its run, and return the position of the nodes below it."""
     if isinstance(operation, ToolRun):
         return _place_tool(node, operation, above)
     if isinstance(operation, ModelCall):
@@ -153,7 +153,7 @@ def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRu
 def _place_tool(node: Node, operation: ToolRun, above: _Place) -> _Place:
     if above.tool is not None:
         above.tool.runs.append(operation)
-        # Once the tool's own agent has asked a model, what it runs may start agents as well.
+        # Once the tool's own agent has asked a model, the tools it runs may start agents as well.
         inner = above.tool.inner
         return above if inner is None else _Place(inner, _Tool(node, operation), node=above.node)
     above.run.tool_runs.append(operation)
@@ -209,8 +209,8 @@ def _note_missing_models(run: TracedRun) -> None:
     marks = _marks(run)
     if marks and run.agent is None:
         count = sum(1 for span in run.unread if foreign_marks(span))
-        what = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
-        run.gaps.append(gap("unknown_dialect", span_id, count=count, what=what))
+        shown = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
+        run.gaps.append(gap("unknown_dialect", span_id, count=count, marks=shown))
     else:
         run.gaps.append(gap("no_model_spans", span_id))
 
@@ -259,7 +259,7 @@ def _holds(agent: Node, orphan: Node) -> bool:
 
 
 def _attach_orphan(orphan: Node, agent: Node) -> None:
-    """Hang an orphan below an agent; of a stand-in for a missing span, what hung below it."""
+    """Attach an orphan below an agent; of a stand-in for a missing span, its children."""
     children = orphan.children if orphan.is_stand_in else [orphan]
     if orphan.is_stand_in:
         children[0].gaps.extend(orphan.gaps)
@@ -270,7 +270,7 @@ def _attach_orphan(orphan: Node, agent: Node) -> None:
 
 
 def without_wrappers(found: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the runs with those that only hold others replaced by what they hold.
+    """Return the runs, with each wrapper replaced by the runs that it holds.
 
     Args:
         found: The runs of one tree, parents before children; they are changed.
@@ -297,7 +297,7 @@ def without_wrappers(found: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _hand_down(run: TracedRun, held: Sequence[TracedRun]) -> None:
-    """Give the one agent that a wrapper holds what only the wrapper knows of it."""
+    """Give the one agent in a wrapper the details that only the wrapper has."""
     if run.agent is None or len(held) != 1 or held[0].agent is None:
         return
     outer, inner = run.agent, held[0].agent
@@ -311,7 +311,7 @@ def _hand_down(run: TracedRun, held: Sequence[TracedRun]) -> None:
 
 
 def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
-    """Return whether an agent answers what none of the runs below it has said.
+    """Return whether an agent gives an answer that is in none of the runs below it.
 
     Where one of these has not got its answer, the agent's may be just that.
     """
@@ -340,7 +340,7 @@ def _has_answer(run: TracedRun) -> bool:
 
 
 def _texts_of(run: TracedRun) -> Iterator[str]:
-    """Yield what was said in a run: answers, arguments of calls, results."""
+    """Yield the texts of a run: answers, arguments of calls, results."""
     yield _answer(run.agent)
     for call in run.model_calls:
         for message in call.output:

@@ -43,7 +43,7 @@ class TracedRun:
             run above.
         model_calls: The run's model calls, in order of start.
         tool_runs: The run's tool runs, in order of start, those inside others left out.
-        gaps: What is missing.
+        gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
         unread: Those that no dialect reads.
@@ -52,8 +52,8 @@ class TracedRun:
         within: Tool runs inside the span of a model call, by that span's id.
         visits: The nodes of a graph that ran in it, in order of start.
         node: The node of the parent's graph that it was started in, or "".
-        duplicate_traces: The traces that only tell again what the run's own do, or hold a tool run
-            that it asked for.
+        duplicate_traces: Traces that only repeat spans of the run, or hold a tool run that it asked
+            for.
     """
 
     root: Node

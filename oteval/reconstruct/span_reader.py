@@ -166,7 +166,7 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
 
 
 def _is_whole(call: ModelCall) -> bool:
-    """Return whether all that a call says is there; its answer is whole without its input too."""
+    """Return whether a call is complete; its answer may be without its input."""
     if call.whole or not call.output or any(m.role not in SYSTEM_ROLES for m in call.input):
         return call.whole
     codes = {found.code for found in call.gaps}
@@ -194,8 +194,8 @@ def _known(messages: Sequence[Message], role: str, gaps: list[Gap]) -> tuple[Mes
 
     Args:
         messages: The messages.
-        role: Who says what has an unknown role; that is kept as the message's name.
-        gaps: Where the gaps are noted.
+        role: The role of messages whose role is unknown; that is kept as the message's name.
+        gaps: The list to which gaps are added.
     """
     if all(message.role in ROLES and not message.parts for message in messages):
         return tuple(messages)
@@ -203,10 +203,10 @@ def _known(messages: Sequence[Message], role: str, gaps: list[Gap]) -> tuple[Mes
     for message in messages:
         for part in message.parts:
             if kind := unknown_kind(part):
-                reason = f"its kind {kind} is not known; it is kept as it came"
+                reason = f"its kind {kind} is unknown; it is kept unchanged"
                 gaps.append(_unreadable("a part of a message", message, reason))
         if message.role not in ROLES:
-            reason = f"its role {message.role!r} is not known; it is shown as the {role}'s"
+            reason = f"its role {message.role!r} is unknown; it is shown as {role}"
             gaps.append(_unreadable("a message", message, reason))
             message = replace(message, role=role, name=message.name or message.role)
         found.append(message)

@@ -29,7 +29,7 @@ _ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
 
 @dataclass(slots=True)
 class _CallState:
-    """An assistant's call with what is known of its execution."""
+    """An assistant's call with its result and its tool run, as far as they are known."""
 
     call: ToolCall
     result: Entry | None = None
@@ -50,8 +50,8 @@ class Completed(NamedTuple):
 
     Attributes:
         entries: The messages.
-        gaps: What is missing of those before `settled`.
-        open_gaps: What is missing of the others, and of tool runs that no call asked for.
+        gaps: The gaps of those before `settled`.
+        open_gaps: The gaps of the others, and of tool runs that no call asked for.
         settled: Where the last message with calls is, whose results may still come.
     """
 
@@ -107,7 +107,7 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
 
 
 def _pair_results(exchange: _Exchange) -> None:
-    """Pair the results after a message with its calls: by id, and what is left by order."""
+    """Pair the results after a message with its calls: by id, and the rest by order."""
     by_id: dict[str, deque[_CallState]] = defaultdict(deque)
     for answer in exchange.answers:
         if answer.call.id:
@@ -219,8 +219,8 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
     if calls != message.tool_calls:
         is_by_words = key == key_of(message)
         message = replace(message, tool_calls=calls)
-        # A message of which only the role was known stays open to what a later input says of it;
-        # one that is known by its calls' ids keeps them.
+        # A message of which only the role was known can still be completed by a later input; one
+        # that is known by its calls' ids keeps them.
         key = key_of(message) if is_by_words else key
         entry = replace(entry, message=message, key=key)
     rendered = [entry]

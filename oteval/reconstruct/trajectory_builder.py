@@ -34,13 +34,13 @@ class TrajectoryBuilder:
         history: The run before it, or None.
         known: How many spoken messages the run's first input holds from before it, without
             `history`.
-        follows: The chain of what the first input shows of the runs before it, or "".
+        follows: The chain of the earlier runs, as the first input shows them, or "".
         end: The thread's entry after this run's last.
         new_from: The entry at which the run's own begin.
         turn: The run's number in its conversation.
-        gaps: What is missing of the conversation.
-        tool_gaps: What is missing of the tools' calls.
-        settled: The entry before which the tools' calls have all that will come.
+        gaps: The gaps of the conversation.
+        tool_gaps: The gaps of the tools' calls.
+        settled: The entry before which the tools' calls are final.
         settled_gaps: Of `tool_gaps`, those of the calls before that.
         waiting: The tool runs that are of no call before that.
         rewrites: History that later calls replaced, and answers that none went on with.
@@ -48,7 +48,7 @@ class TrajectoryBuilder:
         system: The system prompts shown.
         prompt_changed: Whether another was sent than those.
         chain: The chain up to the run's last answer.
-        trajectory: What became of it.
+        trajectory: The finished trajectory, or None.
     """
 
     runs: list[TracedRun]
@@ -118,7 +118,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sequence[E
     Args:
         builder: The trajectory.
         run: The run.
-        inputs: What each of its model calls was sent.
+        inputs: The input of each of its model calls.
     """
     for call, sent in zip(run.model_calls, inputs, strict=True):
         _show_system(builder, run, call)
@@ -137,7 +137,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sequence[E
 
 
 def _turn(builder: TrajectoryBuilder) -> int:
-    """Return a run's number in its conversation; what only brings results back is no new turn."""
+    """Return a run's number in its conversation; bringing results back does not begin a turn."""
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
         return 1 + sum(1 for entry in before if entry.message.role == "user")
@@ -235,7 +235,7 @@ def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
 def _rewrite(
     builder: TrajectoryBuilder, found: Overlap, call: ModelCall, sent: Sequence[Entry]
 ) -> None:
-    """Keep apart what a call's input no longer holds."""
+    """Move the messages that a call's input no longer holds into a rewrite."""
     thread, span_id = builder.thread, call.span.span_id
     length = thread.place_of(found.kept)
     lost = len(thread.spoken) - found.kept
@@ -322,7 +322,7 @@ def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
 
 
 def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
-    """Work in what the agent's span holds."""
+    """Add the content of the agent's span."""
     agent = run.agent
     whole = bool(run.model_calls) and all(call.whole and call.input for call in run.model_calls)
     if agent is not None and agent.transcript and not whole:
@@ -350,7 +350,7 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
 
 
 def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
-    """Take what the agent was asked and answered, where no model call shows it."""
+    """Add the agent's question and answer if no model call shows them."""
     tail, span = builder.tail, agent.span
     if not any(entry.message.role == "user" for entry in tail):
         asked = [Entry(m, key_of(m), span.start_ns) for m in agent.input]
@@ -402,10 +402,10 @@ def _place_own(builder: TrajectoryBuilder) -> None:
 
 
 def _complete(builder: TrajectoryBuilder) -> None:
-    """Work in what the tools' spans hold, and note which calls have no result.
+    """Add the content of the tools' spans, and note calls without a result.
 
-    Of a run that was brought results before, only the last calls and what follows them are looked
-    at again, so that many such runs stay linear.
+    If results were brought back to the run before, only the last calls and the messages after them
+    are examined again, so that many such runs stay linear.
     """
     thread, tool_runs = builder.thread, [*builder.waiting, *builder.runs[-1].tool_runs]
     start = builder.settled

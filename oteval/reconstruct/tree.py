@@ -18,13 +18,13 @@ __all__ = ["Node", "build"]
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A span and what hangs below it.
+    """A span and its children.
 
     Attributes:
         span: The span.
         parent: The node above, or None for a root.
         children: The nodes below, in the order in which they started.
-        gaps: What is odd about the span's place or times.
+        gaps: The gaps of the span's place or times.
         is_stand_in: Whether the span is not in the trace, but several of its children are.
     """
 

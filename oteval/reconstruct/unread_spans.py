@@ -42,12 +42,12 @@ _PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 
 def infrastructure_of(span: Span) -> str:
-    """Return what a span is that no dialect reads, in words, or "" where nothing tells."""
+    """Return a description of a span that no dialect reads, or "" if its kind is unknown."""
     if _creates_agent(span):
         return "the creation of an agent"
     if any(key in span.attributes for key in _HTTP):
         where = str(first(span.attributes, _URL) or "").partition("?")[0]
-        return f"an HTTP request{where and f' to {where}'}, without what was said"
+        return f"an HTTP request{where and f' to {where}'}, without content"
     if not any(key.startswith(_PREFIXES) for key in span.attributes):
         return ""
     for text, prefixes in _KINDS:

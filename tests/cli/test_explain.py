@@ -75,7 +75,7 @@ def test_a_second_recording_is_explained_from_its_own_trace(oteval: Run):
     done = oteval("explain", first["trace_ids"][1])
 
     text = " ".join(done.out.split())
-    assert "the same call is told by another span; it is counted once" in text
+    assert "another span records the same call; it is counted once" in text
     assert "duplicate_call" in text
 
 

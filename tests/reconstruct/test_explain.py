@@ -66,9 +66,9 @@ def test_what_no_dialect_reads_says_what_it_is():
     )  # fmt: skip
 
     notes = {account.span.span_id: account.note for account in found.accounts}
-    assert notes["h"] == "ignored: an HTTP request to http://x/v1, without what was said"
+    assert notes["h"] == "ignored: an HTTP request to http://x/v1, without content"
     assert notes["d"] == "ignored: a database call"
-    assert notes["o"] == "ignored: no dialect knows it"
+    assert notes["o"] == "ignored: no dialect reads it"
 
 
 def test_what_counts_once_says_so():
@@ -85,7 +85,7 @@ def test_what_counts_once_says_so():
     )
 
     notes = {account.span.span_id: account.note for account in found.accounts}
-    told_twice = "the same call is told by another span; it is counted once"
+    told_twice = "another span records the same call; it is counted once"
     assert (notes["inner"], notes["u"]) == (told_twice, told_twice)
     assert [code for code, _ in found.gaps] == ["duplicate_call", "unmatched_tool_span"]
 

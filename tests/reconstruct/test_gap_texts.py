@@ -17,7 +17,7 @@ from oteval.reconstruct.gaps import gap
 )
 def test_explanations_are_in_the_right_number(code: str, one: str, several: str):
     """One of a thing is singular in the explanation of a gap."""
-    values = {"parent": "p", "scopes": "s", "what": "w"}
+    values = {"parent": "p", "scopes": "s", "marks": "w"}
 
     assert one in gap(code, count=1, **values).detail
     assert several in gap(code, count=2, **values).detail

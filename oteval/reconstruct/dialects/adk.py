@@ -53,7 +53,7 @@ REQUEST, RESPONSE = f"{_PREFIX}llm_request", f"{_PREFIX}llm_response"
 ARGUMENTS, RESULT = f"{_PREFIX}tool_call_args", f"{_PREFIX}tool_response"
 MERGED = "(merged tools)"
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
-# How an agent that takes over is told of the other one.
+# How the prompt quotes the turn of the agent before.
 _PREAMBLE = "For context:"
 _BEGIN, _END = "<<<BEGIN_QUOTED_AGENT_CONTENT>>>", "<<<END_QUOTED_AGENT_CONTENT>>>"
 _LINE = re.compile(
@@ -63,14 +63,14 @@ _LINE = re.compile(
     rf"(?: (?P<plain>.*)|\n{_BEGIN}\n(?P<quoted>.*)\n{_END})",
     re.DOTALL,
 )
-# What stands for a value that is not there or was not to be captured.
+# Placeholders for a value that is absent or was not to be captured.
 _NOTHING = frozenset({"", "{}", "N/A", "<not specified>"})
 # Before it had attributes, an agent's span was known by its name alone.
 _AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+))")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span is, in either schema."""
+    """Return the span's operation, in either schema."""
     attributes = span.attributes
     operation = str(attributes.get("gen_ai.operation.name", ""))
     if attributes.get("gen_ai.tool.name") == MERGED or span.name == "execute_tool (merged)":
@@ -157,7 +157,7 @@ def _model(span: Span) -> str:
 
 
 def _is_explained(gaps: list[Gap]) -> bool:
-    """Return whether the gaps say already why there are no messages."""
+    """Return whether a gap already explains the missing messages."""
     return any(found.code in ("redacted", "content_truncated") for found in gaps)
 
 

@@ -2,8 +2,8 @@
 
 The instrumentation sets its attributes on the span that ADK has open. With current versions that is
 the agent's own span: each model call writes over the one before. So such a span holds the last call
-of its run, and as the input repeats the run's steps, it is the agent's transcript. What is left of
-an earlier call's flat attributes is mixed with the last one's; the raw request and response are
+of its run, and as the input repeats the run's steps, it is the agent's transcript. The flat
+attributes of an earlier call are mixed with the last one's; the raw request and response are
 those of one call. A tool's output is Gemini's function response.
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-google-adk``).
@@ -30,7 +30,7 @@ _AGENT = "invoke_agent"
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what OpenInference's kind says, in ADK's terms."""
+    """Return the operation that OpenInference's kind names, in ADK's terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ToolRun):
         return _tool(operation)

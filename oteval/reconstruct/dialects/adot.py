@@ -3,8 +3,8 @@
 Each span's content is one log record whose event is named for the span's scope and whose body is
 ``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. All that an assistant said is in
 ``output``, history too, and of Strands' span events only the last of each kind is kept. The order
-is rebuilt: results follow the calls with their ids, and a user speaks after an answer. What is left
-then is a window on the history's end.
+is rebuilt: results follow the calls with their ids, and a user speaks after an answer. The rest
+is a window on the history's end.
 
 Facts: https://github.com/aws-observability/aws-otel-python-instrumentation (``llo_handler.py``).
 """
@@ -26,7 +26,7 @@ from .strands import CACHED, SCOPE, agent_tools, has_failed
 
 __all__ = ["DIALECT"]
 
-SWITCH = "name what is to be seen in gen_ai_unredacted_attributes of OTEL_SEMCONV_STABILITY_OPT_IN"
+SWITCH = "list the attributes in gen_ai_unredacted_attributes of OTEL_SEMCONV_STABILITY_OPT_IN"
 _BODY = "the log record's body"
 _MODELS = ("chat", "generate_content", "text_completion", "llm", "completion")
 _TOOLS = ("execute_tool", "tool")
@@ -39,7 +39,7 @@ class _RecordedMessage(NamedTuple):
     Attributes:
         role: Who said it.
         value: Its text or blocks.
-        is_answer: Whether it is what the span itself gave, not history.
+        is_answer: Whether it is the answer of this span, not history.
     """
 
     role: str
@@ -48,7 +48,7 @@ class _RecordedMessage(NamedTuple):
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether a log record holds the content of a span that can be told what it is."""
+    """Return whether a log record holds the content of a span with a known operation."""
     if not logs:
         return False
     is_known = span.scope == SCOPE or _operation(span) in _MODELS + _TOOLS + _AGENTS
@@ -66,7 +66,7 @@ def _is_content(body: Any) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation, in the words of its instrumentation, says it is."""
+    """Return the span's operation; each instrumentation has its own names for them."""
     operation = _operation(span)
     said = list(_recorded_messages(logs))
     if operation in _MODELS:

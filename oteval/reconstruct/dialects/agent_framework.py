@@ -3,8 +3,8 @@
 Source: ``agent_framework/observability.py`` of https://github.com/microsoft/agent-framework. It
 follows the current GenAI conventions, with arguments as text. A model call's messages come a
 second time as log records, one a message; those are read only where the span's own are missing or
-cut. The agent's span holds what was asked in the turn and all that was said in answer, tools
-included. What has no id or model is called "unknown".
+cut. The agent's span holds the question of the turn and all messages that answer it, tools
+included. A missing id or model is written as "unknown".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOSSES = frozenset({"content_not_captured", "content_truncated", "content_unrea
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is; workflows and their executors have none."""
+    """Return the span's operation; workflows and their executors have none."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == "invoke_agent":
         return _agent(span, logs)
@@ -88,10 +88,10 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run, with what was said in it, for where no model call tells."""
+    """Return an agent's run with its messages, for runs whose model calls hold none."""
     agent = genai.read_agent(span, logs)
     if attribute_gaps(span, genai.CONTENT, SWITCH):
-        # Of messages that are not all there, only what the agent says is one by itself.
+        # In an incomplete list, only the agent's own messages are whole.
         said = tuple(message for message in agent.output if message.role == "assistant")
         return replace(agent, output=said)
     if not agent.output:

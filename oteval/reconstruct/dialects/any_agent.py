@@ -1,7 +1,7 @@
-"""any-agent (scope ``any_agent``): close to the GenAI conventions, with keys of its own.
+"""any-agent (scope ``any_agent``): close to the GenAI conventions, with some other keys.
 
 Source: ``callbacks/span_generation`` and ``tracing/attributes.py`` of
-https://github.com/mozilla-ai/any-agent. Only the first model call of a run holds what was sent, as
+https://github.com/mozilla-ai/any-agent. Only the first model call of a run holds its input, as
 OpenAI's messages; every call holds its answer in ``gen_ai.output`` (``genai.output`` before): text,
 or a JSON list of the calls asked for. Tools hold ``gen_ai.tool.args`` and the same output.
 """
@@ -22,7 +22,7 @@ from ..readers.values import hidden, parse, parse_arguments, text_of
 
 __all__ = ["DIALECT"]
 
-SWITCH = "any-agent always writes it, so look for a processor that takes it away"
+SWITCH = "any-agent always writes it: look for a span processor that removes it"
 INPUT, ARGUMENTS = "gen_ai.input.messages", "gen_ai.tool.args"
 OUTPUTS = ("gen_ai.output", "genai.output")
 MODEL_OPERATION = "call_llm"
@@ -41,7 +41,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's operation says it is."""
+    """Return the span's operation."""
     operation = span.attributes.get("gen_ai.operation.name")
     if operation == MODEL_OPERATION:
         return _model_call(span)

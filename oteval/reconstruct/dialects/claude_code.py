@@ -2,9 +2,9 @@
 
 Source: https://code.claude.com/docs/en/monitoring-usage ("Traces (beta)" and "Events"); no capture
 was at hand. A turn is a ``claude_code.interaction`` with ``claude_code.llm_request`` and
-``claude_code.tool`` below it; what a sub-agent does hangs below the tool that started it. Spans
-hold the prompt and, in the event ``tool.output``, a tool's input and output. What the model says
-comes in log records only, which name the request by ``request_id``; those of tools name the call by
+``claude_code.tool`` below it; a sub-agent's spans are below the tool that started it. Spans
+hold the prompt and, in the event ``tool.output``, a tool's input and output. The model's answers
+are in log records only, which name the request by ``request_id``; those of tools name the call by
 ``tool_use_id``. All of them are emitted in the context of the interaction.
 """
 
@@ -35,14 +35,14 @@ LENGTH = "raise CLAUDE_CODE_OTEL_CONTENT_MAX_LENGTH"
 _PREFIX = "claude_code."
 _CUT_MARK = "[TRUNCATED"
 _MAX_VALUE = 512  # a value of `tool_input` is cut beyond
-# Which attribute of a log record names the request or the call that it tells of.
+# The attribute by which a log record names its request or call.
 _BY_REQUEST = ("assistant_response", "api_response_body")
 _BY_CALL = ("tool_result", "tool_decision")
 _PARTS_OF_TOOL = ("tool.execution", "tool.blocked_on_user")
 # The documentation does not name the attributes of `tool.output`; these are seen in the wild.
 _INPUTS = ("input", "tool_input", "arguments")
 _OUTPUTS = ("output", "result", "tool_output", "content")
-# With an older version, what is known of the arguments.
+# The arguments that an older version records.
 _DETAILS = {
     "full_command": "command",
     "file_path": "file_path",
@@ -53,7 +53,7 @@ _UNNAMED = ("mcp_tool", "mcp_other", "")
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records on the requests and tools they name; parts of tools tell of them too.
+    """Return the log records with the spans of their requests and tools, parts of tools included.
 
     Args:
         spans: All spans.
@@ -79,7 +79,7 @@ def _kind(span: Span) -> str:
 
 
 def _id(item: Span | LogRecord, key: str) -> str:
-    """Return what names a request or a call; of a span without it, the span's own id."""
+    """Return the id of a request or a call, or the span's id if it names none."""
     value = item.attributes.get(key)
     return value if isinstance(value, str) and value else f"\0{item.trace_id}{item.span_id}"
 
@@ -102,7 +102,7 @@ def _event(record: LogRecord) -> str:
 
 
 def _as_record(span: Span, tool: Span) -> LogRecord:
-    """Return what a part of a tool's execution tells, as a record of the tool."""
+    """Return a part of a tool's execution as a log record of the tool."""
     told = {"success": False, "error": _reason(span.attributes, span)} if span.is_error else {}
     return LogRecord(
         tool.trace_id,
@@ -114,7 +114,7 @@ def _as_record(span: Span, tool: Span) -> LogRecord:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's name says it is."""
+    """Return the span's operation, by its name."""
     kind = _kind(span)
     if kind == "interaction":
         return _interaction(span, logs)
@@ -294,7 +294,7 @@ def _is_cut(value: Any) -> bool:
 
 def _result(span: Span, gaps: list[Gap]) -> str | None:
     event = _output_event(span)
-    # What is written to a file is content as well.
+    # The text written to a file is content as well.
     is_write = span.attributes.get("tool_name") == "Write"
     keys = _OUTPUTS[:-1] if is_write else _OUTPUTS
     found = next((event[key] for key in keys if key in event), None)
@@ -302,7 +302,7 @@ def _result(span: Span, gaps: list[Gap]) -> str | None:
 
 
 def _agent(span: Span, name: str, arguments: Any) -> AgentRun | None:
-    """Return the sub-agent that a tool starts, which has no span of its own."""
+    """Return the sub-agent that a tool starts; it has no span."""
     given = arguments if isinstance(arguments, Mapping) else {}
     kind = span.attributes.get("subagent_type") or given.get("subagent_type")
     if name not in ("Agent", "Task") and not kind:

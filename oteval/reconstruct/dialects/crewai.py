@@ -39,12 +39,12 @@ _FAILURE = "tool_failure_detected"
 TASK = "._execute_core"
 MARKS = ("crew_key", "crew_id", "task_key", "task_id")
 
-# What no model's function may be called by; CrewAI then offers the tool by another name.
+# Not allowed in a function's name; CrewAI offers the tool to the model by another name.
 _NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span tells of a crew, a task or a crew's tool."""
+    """Return whether the span is one of a crew, a task or a crew's tool."""
     if span.scope == TELEMETRY or _is_native(span):
         return True
     is_marked = span.scope == SCOPE or any(mark in span.attributes for mark in MARKS)
@@ -56,7 +56,7 @@ def _is_native(span: Span) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what OpenInference's kind says, with what CrewAI adds to it."""
+    """Return the operation that OpenInference's kind names, with CrewAI's additions."""
     if span.scope == TELEMETRY:
         return Wrapper(span)
     if _is_native(span):
@@ -98,14 +98,14 @@ def _tool(tool: ToolRun) -> ToolRun:
         name = name.removesuffix("._use").removesuffix(".run")
     if _NO_FUNCTION_NAME.search(name):
         name = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or name
-    # Before tools had spans of their own, the span was that of the use of one.
+    # Older versions write one span for the use of a tool, with the call inside.
     if isinstance(arguments, Mapping) and {"calling", "tool_string"} & set(arguments):
         arguments = _calling(arguments.get("calling"))
     return replace(tool, name=name, arguments=arguments)
 
 
 def _calling(value: Any) -> Any:
-    """Return the arguments of a parsed call: its field, or what its repr says."""
+    """Return the arguments of a parsed call, from its field or its repr."""
     found = parse(value).value
     if isinstance(found, Mapping):
         return parse_arguments(found.get("arguments"))
@@ -114,7 +114,7 @@ def _calling(value: Any) -> Any:
 
 
 def read_native(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is."""
+    """Return the span's operation, by its operation name."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if span.attributes.get(EVENT) == _FAILURE:
         return Wrapper(span)
@@ -128,7 +128,7 @@ def read_native(span: Span, logs: Logs) -> Operation:
 
 
 def _native_agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run; its name is a hash, its role is what people call it."""
+    """Return an agent's run, named by its role; the recorded name is a hash."""
     agent = genai.read_agent(span, logs)
     role = span.attributes.get("crewai.agent.role")
     return replace(agent, name=role.strip()) if isinstance(role, str) and role else agent
@@ -145,7 +145,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _as_called(message: Message) -> Message:
-    """Return a message with the calls that the reprs stand for."""
+    """Return a message whose calls are read from their reprs."""
     calls = tuple(_call(call) for call in message.tool_calls)
     return message if calls == message.tool_calls else replace(message, tool_calls=calls)
 

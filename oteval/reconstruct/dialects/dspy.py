@@ -4,8 +4,8 @@ An adapter writes a program's fields into the text of a prompt and reads them fr
 text: under headers (``[[ ## question ## ]]``), as XML, or as JSON. So the calls of a ReAct agent
 are text too. The answer has the fields ``next_tool_name`` and ``next_tool_args``, and the next
 prompt repeats all steps as ``tool_name_0``, ``tool_args_0``, ``observation_0``. Here they become
-calls and results. What such a prompt holds before its last question are examples, or the turns of
-a ``dspy.History``, which have runs of their own. Prompts of other programs are shown as they are.
+calls and results. Before its last question, such a prompt holds examples, or the turns of a
+``dspy.History``, which have separate runs. Prompts of other programs are shown as they are.
 
 Source: https://github.com/stanfordnlp/dspy (``predict/react.py``, ``adapters/``).
 """
@@ -32,7 +32,7 @@ SCOPE = "openinference.instrumentation.dspy"
 _HEADER = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
 _ELEMENT = re.compile(r"^<(\w+)>\n?(.*?)\n?</\1>[ \t]*$", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,6})")
-# What an adapter writes below the fields: which ones the answer is to have.
+# The line below the fields in which an adapter lists those that the answer must have.
 _REQUEST = re.compile(
     r"\n+Respond with (?:the corresponding|a JSON object)(?:(?!\n\n).)*\Z", re.DOTALL
 )
@@ -44,7 +44,7 @@ _THOUGHTS = ("reasoning", "completed")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what OpenInference's kind says, in DSPy's terms."""
+    """Return the operation that OpenInference's kind names, in DSPy's terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)
@@ -54,7 +54,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    # Every answer is a message of its own; several were asked for.
+    # Each answer is one message; several were asked for.
     answers = [*call.output, *call.choices]
     asked = [m for m in call.input if m.role == "user"]
     fields = _fields(asked[-1].content or "") if asked else {}

@@ -40,7 +40,7 @@ _TOOL_SPANS = ("tool_call", "executeTool", "execute_tool")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's operation, or else its name, says it is."""
+    """Return the span's operation, by its operation name or its span name."""
     operation = str(span.attributes.get("gen_ai.operation.name") or span.name)
     if operation == "llm_call" or operation in _MODEL_SPANS:
         return _model_call(span)
@@ -169,7 +169,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _result(value: Any) -> tuple[Any, bool]:
-    """Return what a tool gave to the model, and whether it failed."""
+    """Return the result that the model was sent, and whether the tool failed."""
     found = _mapping(value)
     failed = bool(found.get("error")) or found.get("status") == "error"
     response = _mapping(found.get("response", found))

@@ -38,7 +38,7 @@ SYSTEM = "gen_ai.system_instructions"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
-# The gaps that say already why there are no messages.
+# Gaps that already explain missing messages.
 LOSSES = frozenset({"redacted", "content_truncated"})
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
 _KEYS = frozenset(
@@ -55,7 +55,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is."""
+    """Return the span's operation, by its operation name."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in MODEL_OPERATIONS:
         return read_model_call(span, logs, SWITCH)
@@ -86,7 +86,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     Args:
         span: The span.
         logs: The log records in its context.
-        switch: What turns content on, for the gap of a span that has none.
+        switch: The setting that makes the emitter write content, for the gap of a span without any.
     """
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
@@ -147,7 +147,7 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
 
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
-    """Return what was sent with the system prompt in front, where it does not hold that as well."""
+    """Return the input with the system prompt first, unless the input holds it already."""
     known = {message.content for message in sent if message.role in ("system", "developer")}
     return [message for message in system if message.content not in known] + sent
 
@@ -167,7 +167,7 @@ def read_tool(span: Span, switch: str) -> ToolRun:
 
     Args:
         span: The span.
-        switch: What turns content on, for the gap of a span that has none.
+        switch: The setting that makes the emitter write content, for the gap of a span without any.
     """
     attributes = span.attributes
     gaps = attribute_gaps(span, (ARGUMENTS, RESULT), switch)

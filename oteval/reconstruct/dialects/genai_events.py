@@ -52,7 +52,7 @@ CONTENT = "gen_ai.event.content"
 PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
 # The key of each one's content.
 _PAIR = {PROMPT: "gen_ai.prompt", COMPLETION: "gen_ai.completion"}
-# What only a model call has.
+# Attributes that only a model call has.
 _MODEL_KEYS = frozenset(
     {
         "gen_ai.request.model",
@@ -126,7 +126,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is; without one, its events or its model do."""
+    """Return the span's operation, by its operation name, its events or its model."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation == "execute_tool":
         tool = read_tool(span, SWITCH)
@@ -151,7 +151,7 @@ def _asks_model(span: Span, logs: Logs) -> bool:
 
 
 def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | None:
-    """Return what the two old events of a model call hold, or None without such an event."""
+    """Return the messages in the two old events of a model call, or None without such an event."""
     if not any(event.name in _PAIR for event in span.events):
         return None
     found = {name: _old_content(span, name) for name in _PAIR}
@@ -226,7 +226,7 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
     Args:
         span: The span.
         events: Its message events, in order.
-        switch: What turns content on, for the gap of a span that has none.
+        switch: The setting that makes the emitter write content, for the gap of a span without any.
     """
     gaps = attribute_gaps(span, (), switch) + model_failure(span)
     sent, received, others = split(span, events)
@@ -279,7 +279,7 @@ def _without_repeated_results(messages: list[Message]) -> list[Message]:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return log records without a span's id on the model call of their trace that they tell of.
+    """Return the log records; those without a span's id get that of their trace's model call.
 
     Args:
         spans: All spans.

@@ -1,7 +1,7 @@
 """Genkit (JavaScript, Go, Python): spans with ``genkit:type``, ``genkit:input``, ``genkit:output``.
 
 Source: ``core/src/tracing`` and ``ai/src`` of https://github.com/firebase/genkit. An action's
-subtype says what it is: a model, a tool, a flow. Messages are lists of parts, each known by its one
+subtype names its kind: a model, a tool, a flow. Messages are lists of parts, each known by its one
 key: ``text``, ``toolRequest``, ``toolResponse``, ``media``, ``reasoning``. The exporter to Google
 Cloud writes the same attributes with ``/`` in place of ``:``.
 """
@@ -29,12 +29,12 @@ __all__ = ["DIALECT"]
 
 SWITCH = "set disableLoggingInputAndOutput to false in the plugin that exports the spans"
 PREFIXES = ("genkit:", "genkit/")
-# What a flow's or an agent's input may call the question.
+# Names of the question in the input of a flow or an agent.
 _QUESTIONS = ("prompt", "message", "question", "query", "input", "text")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's type and subtype say it is; ``generate`` only groups."""
+    """Return the span's operation, by its type and subtype; ``generate`` only groups."""
     kinds = {str(_field(span, name)) for name in ("type", "metadata:subtype")}
     if "model" in kinds:
         return _model_call(span)
@@ -166,7 +166,7 @@ def _flow(span: Span) -> AgentRun:
 
 
 def _messages_of(role: str, value: Any, span: Span) -> list[Message]:
-    """Return what a flow's input or output says: its text, or the one field that holds it."""
+    """Return the text of a flow's input or output: the value itself, or its one text field."""
     if isinstance(value, Mapping):
         texts = [value[key] for key in _QUESTIONS if isinstance(value.get(key), str)]
         value = texts[0] if len(texts) == 1 else None

@@ -44,7 +44,7 @@ AGENT_INPUT, AGENT_OUTPUT = "haystack.agent.input", "haystack.agent.output"
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's name, and of a component its type, says it is."""
+    """Return the span's operation, by its name or the type of its component."""
     if span.name == AGENT:
         return _agent(span)
     if span.name == LLM:
@@ -74,7 +74,7 @@ def _agent(span: Span) -> AgentRun:
 def count_before_turn(asked: Sequence[Message]) -> int:
     """Return how many messages, prompts left out, a run was given up to the last answer or result.
 
-    What comes after them is what the run was asked.
+    The messages after them are the question of the run.
     """
     said = [message for message in asked if message.role != "system"]
     while said and said[-1].role not in ("assistant", "tool"):
@@ -126,7 +126,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
-    """Return what is said of a reply: in it, or of a reply that is plain text, beside it."""
+    """Return the metadata of a reply; that of a plain text is in a list beside it."""
     found = [reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)]
     return next((meta for meta in (*found, *metas) if isinstance(meta, Mapping)), {})
 
@@ -169,7 +169,7 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
     Args:
         items: Serialised messages, or texts.
         span: The span that holds them.
-        role: Who says what names no role.
+        role: The role of messages that name none.
     """
     found = [
         {"role": role, "content": item} if isinstance(item, str) else _message(item)

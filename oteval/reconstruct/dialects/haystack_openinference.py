@@ -32,7 +32,7 @@ _RUN = (".run", ".run_async")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what OpenInference's kind says; a component that answers with messages is an agent."""
+    """Return the operation of OpenInference's kind; a component that gives messages is an agent."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)

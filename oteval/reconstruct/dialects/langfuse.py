@@ -50,14 +50,14 @@ _DETAILS = ("prompt_tokens_details", "input_tokens_details")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Langfuse's SDK wrote the span, or what it writes was set by hand."""
+    """Return whether the span has Langfuse's attributes, from its SDK or set by hand."""
     attributes = span.attributes
     is_told = INPUT in attributes or OUTPUT in attributes or span.scope == _SCOPE
     return TYPE in attributes and is_told
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the observation's type says it is."""
+    """Return the span's operation, by the type of the observation."""
     kind = str(span.attributes[TYPE]).lower()
     if kind == "generation":
         return _model_call(span)

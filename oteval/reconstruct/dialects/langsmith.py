@@ -55,7 +55,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the run's type says it is, and of a chain its name and its state."""
+    """Return the span's operation, by the run's type; a chain's by its name and state as well."""
     kind = str(span.attributes[KIND]).lower()
     if kind in _MODEL_KINDS:
         return _model_call(span)

@@ -36,7 +36,7 @@ __all__ = ["DIALECT"]
 SWITCH = (
     "leave litellm.turn_off_message_logging and the callback's message_logging at their defaults"
 )
-UPGRADE = "upgrade LiteLLM: before 1.81 it leaves the calls of earlier answers out"
+UPGRADE = "upgrade LiteLLM to 1.81 or later: before, it omits the calls of earlier answers"
 UNWRITTEN = "LiteLLM writes no answers of calls of the kind {kind}"
 SCOPE, RAW = "litellm", "raw_gen_ai_request"
 KIND, USAGE = "llm.request.type", "metadata.usage_object"
@@ -97,7 +97,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return the answers with the calls that stand beside them; they are of the first."""
+    """Return the answers; the calls in a separate attribute are those of the first."""
     flat = [item for item in nested(attributes, OLD_OUTPUT) if isinstance(item, Mapping)]
     calls = [item["function_call"] for item in flat if "function_call" in item]
     found = [item for item in _listed(attributes.get(OUTPUT)) if isinstance(item, Mapping)]

@@ -121,7 +121,7 @@ def _part(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return log records that hang a model call's messages on the step that made them.
+    """Return the log records, and one with the messages of each model call for its step.
 
     Args:
         spans: All spans.
@@ -168,7 +168,7 @@ def _is_set_up_again(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> boo
 
 
 def _answer(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> list[Any]:
-    """Return what the model answered: the calls of the tools that ran, or the final response."""
+    """Return the model's answer: the calls of the tools that ran, or the final response."""
     calls: list[Any] = []
     for _, event in following:
         if isinstance(event.get("input"), list):

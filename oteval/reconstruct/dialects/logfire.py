@@ -48,7 +48,7 @@ _ASKED = frozenset({"messages", "prompt", "system"})
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span is, by its operation, its fields, or the template of its name."""
+    """Return the span's operation, by its operation name, its fields or its name's template."""
     attributes = span.attributes
     if genai.INPUT in attributes or genai.OUTPUT in attributes:
         return genai.read(span, logs)
@@ -139,7 +139,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _before_answer(told: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Return what was sent and what was received, where no event says which is the answer."""
+    """Return the input and the output of a list in which no event is marked as the answer."""
     at = len(told)
     while at and told[at - 1].role == "assistant":
         at -= 1
@@ -207,7 +207,7 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _goes_on(span: Span) -> bool:
-    """Return whether the provider keeps what was said before."""
+    """Return whether the provider keeps the history."""
     response = mapping_of(span.attributes.get(RAW_RESPONSE)) if span.scope == AGENTS else {}
     return bool(response.get("previous_response_id") or response.get("conversation"))
 

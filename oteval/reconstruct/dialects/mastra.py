@@ -3,8 +3,8 @@
 Source: ``observability/otel-exporter`` of https://github.com/mastra-ai/mastra. An agent's run holds
 a generation, which has a step for each call of the model; the call itself (``model_inference``) may
 be a span below its step. Inputs and outputs are ``mastra.<type>.input`` and ``.output``. A step's
-output holds the calls, but its input shortens those of earlier steps to ``[tool: name]``; what was
-sent is whole on the generation alone. So a generation's input is hung on its first step, and the
+output holds the calls, but its input shortens those of earlier steps to ``[tool: name]``; only
+the generation has the whole input. So a generation's input is added to its first step, and the
 later steps count by their outputs and by the tools' spans.
 """
 
@@ -41,7 +41,7 @@ _SHORTENED = re.compile(r"\[tool(-result)?: [^\]]*\]")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's type says it is."""
+    """Return the span's operation, by its type."""
     kind = str(span.attributes[TYPE])
     if kind == "agent_run":
         return _agent(span)
@@ -137,7 +137,7 @@ def _call(item: Any) -> ToolCall | None:
 
 
 def _step(span: Span, logs: Logs) -> ModelCall:
-    """Return one call of the model, with what the generation above was sent if it is the first."""
+    """Return one call of the model; the first has the input of the generation above."""
     hung = next((record.attributes for record in logs if record.event_name == _STEP), {})
     asked = parse(hung.get(_GENERATION_INPUT)).value
     sent = _sent(asked, span)
@@ -186,7 +186,7 @@ def _has_steps(logs: Logs) -> bool:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return log records that hang a generation's input, and a model span's usage, on its steps.
+    """Return the log records, and some that add a generation's input and usage to its steps.
 
     Args:
         spans: All spans.
@@ -216,7 +216,7 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
 
 
 def _of_step(generation: Span, inference: Span | None, number: int) -> dict[str, Any]:
-    """Return what a step lacks: the model and its usage, and of the first, what was sent."""
+    """Return the attributes that a step lacks: model and usage, and the first step's input."""
     found = dict(inference.attributes) if inference is not None else {}
     if number:
         return {**found, "follows": True}

@@ -1,8 +1,8 @@
 """Model Context Protocol: ``mcp.method.name`` on the spans of clients and servers.
 
 Convention: the MCP page of OpenTelemetry's GenAI conventions. One call may be written three
-times, one inside the other (the framework's client, the SDK's request, the server); what is inside
-another tool's span is of no account. The SDKs' own spans hold no content.
+times, one inside the other (the framework's client, the SDK's request, the server); spans
+inside another tool's span are ignored. The SDKs' own spans hold no content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..readers.values import parse_arguments
 __all__ = ["DIALECT"]
 
 SWITCH = (
-    "the spans of MCP itself hold none; instrument the agent that calls the tool, whose "
+    "MCP's spans hold no content; instrument the agent that calls the tool, whose "
     "execute_tool span has arguments and result"
 )
 METHOD, NAME = "mcp.method.name", "gen_ai.tool.name"

@@ -32,8 +32,8 @@ from ..readers.values import hidden, parse
 __all__ = ["DIALECT"]
 
 SWITCH = (
-    "leave inputs and outputs in the spans (mlflow.tracing.configure(span_processors=...) or the "
-    "traced code takes them out)"
+    "keep inputs and outputs in the spans: mlflow.tracing.configure(span_processors=...) or the "
+    "traced code removes them"
 )
 TYPE = "mlflow.spanType"
 INPUT, OUTPUT = "mlflow.spanInputs", "mlflow.spanOutputs"
@@ -42,7 +42,7 @@ _MODEL_TYPES = ("CHAT_MODEL", "LLM")
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's type says it is."""
+    """Return the span's operation, by its type."""
     kind = str(_decoded(span.attributes.get(TYPE))).upper()
     if kind in _MODEL_TYPES:
         return _model_call(span)

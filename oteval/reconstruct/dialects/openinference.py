@@ -37,10 +37,10 @@ SWITCH = (
 )
 KIND = "openinference.span.kind"
 PARSED_ONLY = (
-    "this span holds what was parsed from the answer; instrument the model's client as well (for "
+    "this span holds only the parsed answer; instrument the model's client as well (for "
     "instance with openinference-instrumentation-openai)"
 )
-# What a framework writes itself, where a processor of spans only added OpenInference's attributes.
+# The framework's own content, to which a span processor only added OpenInference's attributes.
 NATIVE = (
     "gen_ai.input.messages",
     "gen_ai.output.messages",
@@ -58,7 +58,7 @@ GRAPH = "LangGraph"  # the name of a graph that was given none
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     """Return whether the span has OpenInference's kind, and no content in its framework's form.
 
-    Processors that translate a framework's own spans lose some of what those hold.
+    Processors that translate a framework's own spans lose some of their content.
     """
     if KIND not in span.attributes:
         return False
@@ -66,11 +66,11 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return what the span's kind says it is."""
+    """Return the span's operation, by its kind."""
     kind = str(span.attributes[KIND]).upper()
     if kind == "LLM":
         return Wrapper(span) if _only_prepares(span) else _model_call(span)
-    # openai-agents: the answer to the call that asks for it stands in the next agent's input.
+    # openai-agents: the result of the hand-off is in the next agent's input.
     if kind == "TOOL" and "tool.name" not in span.attributes and span.name.startswith(HAND_OFF):
         return Wrapper(span)
     # A tool that calls an agent may be of kind AGENT, with the tool's name beside it.
@@ -214,7 +214,7 @@ def _joined(blocks: Any) -> str | None:
 
 
 def _agent_or_node(span: Span, kind: str) -> Operation:
-    """Return what a span is that LangGraph's metadata may tell of: a node, a graph, an agent.
+    """Return a node, a graph or an agent, by LangGraph's metadata if there is any.
 
     A node is of kind AGENT when its name says "agent", and is none for that.
     """

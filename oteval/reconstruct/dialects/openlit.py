@@ -28,7 +28,7 @@ __all__ = ["DIALECT"]
 
 SWITCH = "set capture_message_content=True in openlit.init()"
 NO_TOOLS = (
-    "OpenLIT leaves the calls and results of the Responses API out; instrument the client with "
+    "OpenLIT omits the calls and results of the Responses API; instrument the client with "
     "opentelemetry-instrumentation-genai-openai"
 )
 SCOPE = "openlit"
@@ -39,7 +39,7 @@ RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is; a traced function only groups others."""
+    """Return the span's operation; a traced function only groups others."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -112,7 +112,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unprinted(message: Message) -> Message:
-    """Return a result as text; of one in blocks, the history has what Python prints of them."""
+    """Return a result as text; the history has the repr of results in blocks."""
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
     blocks = literal_of(message.content or "") or []

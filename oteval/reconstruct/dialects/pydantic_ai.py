@@ -34,7 +34,7 @@ TRANSCRIPTS = ("pydantic_ai.all_messages", "all_messages_events")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span is, in either of the two generations."""
+    """Return the span's operation, in either generation of the instrumentation."""
     attributes = span.attributes
     operation = attributes.get("gen_ai.operation.name")
     if operation == "invoke_agent" or "agent_name" in attributes:

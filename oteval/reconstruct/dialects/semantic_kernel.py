@@ -34,7 +34,7 @@ MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completio
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is; a function's may have none."""
+    """Return the span's operation; a function's may have none."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in MODEL_OPERATIONS or operation.removesuffix(".streaming") in MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -91,7 +91,7 @@ def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> 
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
     sent, received = told
     if not sent and not received:
-        gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is no JSON"))
+        gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is not JSON"))
     call = model_call(span, [], SWITCH)
     return replace(
         call,

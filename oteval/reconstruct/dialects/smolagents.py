@@ -37,7 +37,7 @@ NO_RESULT = (
 _CODE_TOOL = "python_interpreter"
 _CALLING, _OBSERVED = "Calling tools:", "Observation:"
 _CODE = re.compile(r"<code>|```(?:py|python)?\s|\ACode:|\A\s*\{\s*\"(?:thought|code)\"")
-# What the framework puts behind an answer that ended at a stop sequence.
+# The framework appends it to an answer that ended at a stop sequence.
 _END = re.compile(r"\s*(?:</code>|<end_code>)\s*\Z")
 _ERROR = "Error:"
 _FAILED_CALL = re.compile(
@@ -52,7 +52,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what OpenInference's kind says, in smolagents' terms."""
+    """Return the operation that OpenInference's kind names, in smolagents' terms."""
     operation = openinference.read(span, logs)
     if isinstance(operation, ModelCall):
         return _model_call(operation)
@@ -65,7 +65,7 @@ def _model_call(call: ModelCall) -> ModelCall:
     output = tuple(_with_written_call(_ended(message)) for message in call.output)
     asks = any(message.tool_calls for message in output)
     writes_code = not asks and any(_CODE.search(message.content or "") for message in output)
-    # The calls that the code makes are no part of the answer: it is open to the tools' spans.
+    # The answer does not contain the calls that its code makes: the tools' spans add them.
     cut = _cut_texts([*call.input, *output], call.span)
     return replace(
         call,

@@ -29,8 +29,8 @@ __all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "has_failed"]
 
 SWITCH = (
     "Strands writes content to span events: keep those (on AgentCore, load the log records too) or "
-    "set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental,gen_ai_span_attributes_only; of "
-    "its tokens, gen_ai_unredacted_attributes must name what is to be seen"
+    "set OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental,gen_ai_span_attributes_only; "
+    "if it has gen_ai_unredacted_attributes, list the content attributes there"
 )
 SCOPE, PROVIDER = "strands.telemetry.tracer", "strands-agents"
 CACHED = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens")
@@ -50,7 +50,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is; cycles, swarms and graphs only hold others."""
+    """Return the span's operation; cycles, swarms and graphs only group others."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -177,7 +177,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
-    """Return the definitions of an agent's tools, or what is known without them: their names."""
+    """Return the definitions of an agent's tools, or only their names without definitions."""
     found = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
     names = parse(span.attributes.get("gen_ai.agent.tools")).value
     if found or not isinstance(names, list):

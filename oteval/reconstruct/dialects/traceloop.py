@@ -68,7 +68,7 @@ def _is_of_agents_sdk(span: Span) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span is: a decorated function by its kind, else a model call."""
+    """Return the span's operation: a decorated function by its kind, otherwise a model call."""
     attributes = span.attributes
     kind = attributes.get(KIND)
     if kind in ("workflow", "agent"):
@@ -116,7 +116,7 @@ def _agent(span: Span) -> AgentRun:
 
 
 def _crew_task(span: Span) -> AgentRun:
-    """Return a crew's task, which says for the agent below it what was asked and answered."""
+    """Return a crew's task: it has the input and output of the agent below it."""
     asked, answered = span.attributes[TASK], span.attributes.get(OUTPUT)
     return AgentRun(
         span,
@@ -127,7 +127,7 @@ def _crew_task(span: Span) -> AgentRun:
 
 
 def _agent_name(span: Span) -> str:
-    """Return the name that the framework gives an agent, else that of what was decorated."""
+    """Return an agent's name, or that of the decorated function."""
     return str(semconv.first(span.attributes, ("gen_ai.agent.name", NAME)) or span.name)
 
 
@@ -185,14 +185,14 @@ def _arguments(value: Any) -> Any:
 
 
 def _callback_id(value: Any) -> Any:
-    """Return the call's id that LangChain's callback is told of; a failed tool has no other."""
+    """Return the call's id in the arguments of LangChain's callback; a failed tool has no other."""
     found = parsed_unless_cut(value)
     named = found.get("kwargs") if isinstance(found, Mapping) and "input_str" in found else None
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
 
 
 def _of_agno(span: Span, returned: Any) -> Mapping[str, Any] | None:
-    """Return the fields of what Agno's tools give, which is written as Python prints it."""
+    """Return the fields of the result of one of Agno's tools, which is a Python repr."""
     if span.scope != _AGNO or not isinstance(returned, str) or not returned.startswith("status="):
         return None
     found = printed_fields(returned, "FunctionExecutionResult")
@@ -204,7 +204,7 @@ def _of_agno(span: Span, returned: Any) -> Mapping[str, Any] | None:
 
 
 def _returned(found: Any) -> Any:
-    """Return what a LangChain tool gave, without what the callback puts around it."""
+    """Return a LangChain tool's result without the callback's envelope."""
     if isinstance(found, Mapping) and set(found) == {"output", "kwargs"}:
         return found["output"]
     return found

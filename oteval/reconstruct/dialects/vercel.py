@@ -66,7 +66,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return what the span's operation says it is."""
+    """Return the span's operation, by its operation name."""
     if OPERATION not in span.attributes:
         return _read_7(span, logs)
     operation = str(span.attributes[OPERATION])
@@ -177,7 +177,7 @@ def _read_7(span: Span, logs: Logs) -> Operation:
     if operation == "invoke_agent":
         run = genai.read_agent(span, logs)
         said = (replace(m, tool_calls=()) for m in run.output if m.role == "assistant")
-        # The span's name ends with the model's, which is no agent's.
+        # The span's name ends with the model's name, not the agent's.
         name = str(span.attributes.get("gen_ai.agent.name") or "")
         return replace(run, name=name, output=tuple(said))
     if operation == "execute_tool":
@@ -195,7 +195,7 @@ def _read_7(span: Span, logs: Logs) -> Operation:
 
 
 def _is_approval(message: Message) -> bool:
-    """Return whether a message of a tool only approves a call, and is no result of it."""
+    """Return whether a message of a tool only approves a call, without a result."""
     if message.role != "tool" or message.content or message.tool_call_id:
         return False
     return any("approval" in str(part.get("type")) for part in message.parts)
@@ -211,7 +211,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
     Args:
         value: A list of messages, a single one, or a text.
         span: The span that holds it.
-        role: Who says what names no role.
+        role: The role of messages that name none.
     """
     if isinstance(value, str):
         return [] if hidden(value) else from_messages(value, span, role)

@@ -20,7 +20,7 @@ def from_blocks(role: str, value: Any, span: Span) -> list[Message]:
 
     Args:
         role: Who says it; results in a user's message become messages of tools.
-        value: The blocks, as a list or as its JSON text; any other text is what is said.
+        value: The blocks, as a list or as its JSON text; any other text is the message itself.
         span: The span that holds them.
     """
     blocks = None if hidden(value) else parse(value).value
@@ -58,7 +58,7 @@ def _part(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def result_of(value: Any) -> Any:
-    """Return what a tool gave: its one text or value, several texts joined, else the blocks.
+    """Return a tool's result: its one text or value, several texts joined, otherwise the blocks.
 
     Args:
         value: The result's blocks, as a list or as its JSON text.

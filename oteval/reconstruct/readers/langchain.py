@@ -26,7 +26,7 @@ def messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     Args:
         value: The list; a list of prompts counts by its first, a single message as a list of one.
         span: The span that holds it.
-        role: Who says what names no role.
+        role: The role of messages that name none.
     """
     if isinstance(value, list) and value and isinstance(value[0], list) and not is_pair(value[0]):
         value = value[0]
@@ -34,7 +34,7 @@ def messages(value: Any, span: Span, role: str = "user") -> list[Message]:
 
 
 def generations(value: Any, span: Span) -> list[list[Message]]:
-    """Return the answers of a model's result, each as messages; empty where it is no result.
+    """Return the answers of a model's result, each as messages; empty for any other value.
 
     Args:
         value: The parsed result, with ``generations`` as a list of answers or of such lists.
@@ -65,8 +65,8 @@ def tool_message(value: Any) -> Mapping[str, Any] | None:
     """Return the fields of a tool's message, or None where a parsed result is none.
 
     Args:
-        value: What the tool returned: the message in any of its forms, alone, under ``output``, or
-            in a command to the graph.
+        value: The return value of the tool: the message in any of its forms, alone, under
+            ``output``, or in a command to the graph.
     """
     if isinstance(value, str):
         value = object_of(value) if "tool_call_id=" in value else None
@@ -84,7 +84,7 @@ def tool_message(value: Any) -> Mapping[str, Any] | None:
 
 
 def _is_answer(fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    """Return whether fields are a message's; a tool may return a dict of its own called so."""
+    """Return whether fields are a message's, and not data of the tool that looks alike."""
     return "content" in fields and (fields is not value or "tool_call_id" in fields)
 
 

@@ -36,7 +36,7 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
 
     Args:
         item: The item of a list of messages.
-        role: Who says what names no role.
+        role: The role of messages that name none.
 
     Returns:
         The messages; none where the item is a part of a message, or nothing known.
@@ -58,14 +58,14 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
 
 
 def _is_usual(item: Mapping[str, Any]) -> bool:
-    """Return whether a message has one of `ROLES` and no library's form of its own."""
+    """Return whether a message names one of `ROLES` and is not in a library's form."""
     role = item.get("role")
     is_known = isinstance(role, str) and role in ROLES
     return is_known and "kind" not in item and item.get("type") not in _CONSTRUCTORS
 
 
 def fields_of(item: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a message in any of LangChain's forms; None for what has none."""
+    """Return the fields of a message in any of LangChain's forms, or None."""
     if not isinstance(item, dict):
         return None
     inner = item.get("kwargs" if item.get("type") in _CONSTRUCTORS else "data")
@@ -86,7 +86,7 @@ def _enveloped(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _role(fields: Mapping[str, Any], item: Any) -> str:
-    """Return who says a message: by its role, or by a type or class that is a role's."""
+    """Return the role of a message: its own, or the one that its type or class names."""
     if fields.get("role"):
         return role_of(fields["role"])
     kinds = [fields.get("type")]
@@ -101,7 +101,7 @@ def _role(fields: Mapping[str, Any], item: Any) -> str:
 
 
 def _default_role(fields: Mapping[str, Any], role: str) -> str:
-    """Return who says what names no role and is a message; "" for a part of one."""
+    """Return the role of a message that names none; "" for a part of a message."""
     if fields.get("tool_calls") or fields.get("toolInvocations"):
         return "assistant"
     kind = fields.get("type")
@@ -114,7 +114,7 @@ def _default_role(fields: Mapping[str, Any], role: str) -> str:
 
 
 def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with the calls that stand beside its usual fields."""
+    """Return a message with the calls of its less usual fields."""
     if _EXTRAS.isdisjoint(fields):
         return fields
     listed = fields.get("tool_calls")

@@ -2,7 +2,7 @@
 
 A list may hold messages in any form (`message_forms`), parts of messages in any form (`parts`), or
 both, as the Responses API mixes them. An item of an unknown form becomes a part of the message
-before it, or of one of its own; it never becomes a role.
+before it, or of a new message; it never becomes a role.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     Args:
         value: The list; a single message, or its text alone, is taken as a list of one.
         span: The span that holds it.
-        role: Who says what names no role.
+        role: The role of messages that name none.
 
     Returns:
         The messages. A list without any known item gives none.
@@ -201,7 +201,7 @@ def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
 
 
 class _MessageBody:
-    """Collects what one emitted message holds; a message of results becomes several."""
+    """Collects the content of one emitted message; a message of results becomes several."""
 
     __slots__ = (
         "_before",
@@ -228,7 +228,7 @@ class _MessageBody:
 
     @property
     def only_approves(self) -> bool:
-        """Whether all that it holds approves calls, which is no result of them."""
+        """Whether it holds only approvals of calls, which are not results."""
         kinds = [str(part.get("type")) for part in self.parts]
         return bool(kinds) and not self.texts and all("approval" in kind for kind in kinds)
 
@@ -312,7 +312,7 @@ class _MessageBody:
         )
 
     def add_aside(self, item: Mapping[str, Any]) -> None:
-        """Add what a message says beside its content: reasoning, a refusal."""
+        """Add the reasoning and the refusal that a message holds beside its content."""
         for key, kind in (("reasoning_content", "reasoning"), ("refusal", "refusal")):
             if key in item and isinstance(item[key], str) and item[key]:
                 self.parts.append({"type": kind, "content": item[key]})
@@ -404,8 +404,8 @@ def from_event(name: str, body: Any, span: Span) -> list[Message]:
 def join_neighbours(messages: list[Message]) -> list[Message]:
     """Return the messages with calls joined to the assistant message right before them.
 
-    The Responses API, and what is built on it, writes parallel calls as one message each, and the
-    reasoning before an answer as an item of its own.
+    The Responses API, and clients built on it, write parallel calls as one message each, and the
+    reasoning before an answer as a separate item.
     """
     pairs = itertools.pairwise(messages)
     if not any(one.role == other.role == "assistant" for one, other in pairs):
@@ -439,7 +439,7 @@ def _joined(group: list[Message]) -> Message:
 
 
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the tool definitions of a parsed list; what is no definition is left out."""
+    """Return the tool definitions of a parsed list; other items are left out."""
     found = parse(value).value
     return tuple(item for item in _as_list(found) if isinstance(item, dict))
 

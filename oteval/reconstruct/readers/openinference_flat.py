@@ -33,7 +33,7 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
     Args:
         span: The span.
         prefix: `SENT` or `RECEIVED`.
-        role: Who says what names no role.
+        role: The role of messages that name none.
     """
     items: list[Mapping[str, Any]] = []
     for item in nested(span.attributes, prefix):
@@ -140,7 +140,7 @@ def _results(content: Any, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[s
     """Return a result for each call.
 
     Parts as many as the calls are their results, in order. A text that joins them cannot be taken
-    apart: then only the tools' spans tell what each one was.
+    apart: then only the tools' spans hold each result.
     """
     parts = content if isinstance(content, list) and len(content) == len(calls) else None
     contents: Sequence[Any] = [[part] for part in parts] if parts else [_UNKNOWN] * len(calls)
@@ -178,7 +178,7 @@ def tool_schemas(span: Span) -> list[Any]:
             and tool.get("name")
             and not {"name", "function"} & set(schema)
         ):
-            # Only the parameters: the name stands beside them.
+            # Only the parameters: the name is in another attribute.
             told = {key: tool[key] for key in ("name", "description") if key in tool}
             schema = {"type": "function", **told, "parameters": schema}
         if schema is not None:

@@ -1,6 +1,6 @@
 """The raw request and response in ``input.value`` and ``output.value`` of OpenInference's spans.
 
-Their form is that of the client that was called. What is of no known form is the question or the
+They have the form of the client that was called. A value of an unknown form is the question or the
 answer itself, as a text.
 """
 
@@ -37,7 +37,7 @@ def request(span: Span) -> list[Message]:
 
 
 def _request(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a request in the form of chat completions, or None for what is none."""
+    """Return a request in the form of chat completions, or None for any other value."""
     arguments = value.get("kwargs")
     value = arguments if isinstance(arguments, Mapping) else value
     turns = next((value[key] for key in _TURNS if value.get(key) not in (None, "", [])), None)
@@ -86,7 +86,7 @@ def _is_full(candidate: Any) -> bool:
 
 
 def _listed(value: list[Any], span: Span) -> ModelAnswer:
-    """Return what a list says: texts that are choices, calls, or messages."""
+    """Return the answer that a list holds: texts that are choices, calls, or messages."""
     if all(isinstance(item, str) for item in value):
         said = [_messages_of_text(text, span) for text in value]
         first = next(iter(said), [])
@@ -136,7 +136,7 @@ def _item(text: str) -> Any:
 
 
 def _value(span: Span, key: str) -> Any:
-    """Return what an attribute means, or the text itself where it is said to be plain."""
+    """Return the parsed value of an attribute, or the text itself if its MIME type is text."""
     value = span.attributes.get(key)
     if value is None or hidden(value):
         return None
@@ -174,7 +174,7 @@ def response_id(span: Span) -> str:
     return ""
 
 
-_LANGCHAIN_ID = ("lc_run-", "run-")  # of its own, where the provider gave none
+_LANGCHAIN_ID = ("lc_run-", "run-")  # LangChain's, where the provider gave none
 
 
 def _langchain_places(value: Any) -> Iterator[Any]:

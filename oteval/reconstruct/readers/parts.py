@@ -38,7 +38,7 @@ class Result(NamedTuple):
         content: The result as text, or None where it is not there.
         name: The tool's name, or "".
         is_error: Whether the tool failed.
-        parts: What is not text, such as an image.
+        parts: Content other than text, such as an image.
     """
 
     call_id: str
@@ -79,7 +79,7 @@ _RESULTS = frozenset(
         "toolreturn",
     }
 )
-# What is known and has no form of its own in a message: kept as a part.
+# Known kinds that a message has no field for: kept as parts.
 _KEPT = (
     *("annotation", "approval", "audio", "blob", "citation", "code", "compaction", "container"),
     *("document", "file", "guard", "image", "json", "mcp", "media", "reason", "refusal", "search"),
@@ -169,7 +169,7 @@ def is_fragment(part: Mapping[str, Any]) -> bool:
 
 
 def is_explicit(item: Any) -> bool:
-    """Return whether an item says by itself that it is a part, and is no data of an application."""
+    """Return whether an item is marked as a part, and so is not an application's data."""
     if not isinstance(item, dict):
         return False
     kind = _kind(item)
@@ -242,7 +242,7 @@ def _text(part: Mapping[str, Any]) -> Part:
 
 
 def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
-    """Return what a part says whose one key names its kind, as in Gemini, Bedrock and Haystack."""
+    """Return the parts in a part that names its kind by its one key, as Gemini and Bedrock do."""
     for key, value in part.items():
         if not isinstance(value, dict):
             continue
@@ -258,7 +258,7 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
 
 
 def _inner_result(value: Mapping[str, Any], name: str) -> Result:
-    """Return a result that stands under a key which says that it is one."""
+    """Return a result under a key that names it one."""
     if name == "functionresponse":
         result = read_result({"call_id": value.get("id"), **value})
         response = value.get("response")
@@ -365,7 +365,7 @@ def _is_failure(response: Mapping[str, Any]) -> bool:
 
 
 def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
-    """Return a result as text, and what of its parts is not text."""
+    """Return a result as text, and its parts that are not text."""
     if not isinstance(value, list) or not value or not all(map(_is_block, value)):
         return text_of(value), ()
     texts: list[str] = []

@@ -21,12 +21,12 @@ _MESSAGES = ("messages", "input", "choices", "generations", "output", "content",
 
 
 class ModelRequest(NamedTuple):
-    """What a model was asked.
+    """The request of a model call.
 
     Attributes:
         messages: The messages, the system prompt first.
         tools: Definitions of the tools offered.
-        is_delta: Whether the provider keeps what was said before.
+        is_delta: Whether the provider keeps the history.
     """
 
     messages: list[Message]
@@ -35,13 +35,13 @@ class ModelRequest(NamedTuple):
 
 
 class ModelAnswer(NamedTuple):
-    """What a model answered.
+    """The response of a model call.
 
     Attributes:
         messages: The answer.
         choices: Other answers to the same request.
         response_id: The provider's id of it, or "".
-        model: The model that says to have answered, or "".
+        model: The model that the response names, or "".
     """
 
     messages: list[Message]
@@ -72,7 +72,7 @@ def request_of(value: Any, span: Span) -> ModelRequest:
 
 
 def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
-    """Return messages without the last, where that is what a cut goes through."""
+    """Return messages without the last one if the text was cut inside of it."""
     cut_key = next(reversed(parsed.value), "") if parsed.truncated else ""
     return said[:-1] if cut_key in _MESSAGES else said
 
@@ -164,7 +164,7 @@ def _text(value: Any) -> str:
 
 
 def last_message_of(value: Any, span: Span, role: str) -> tuple[Message, ...]:
-    """Return what a role said last, in one text, a message, or a list of messages.
+    """Return the last message of a role in a text, a message, or a list of messages.
 
     Args:
         value: The parsed value; a graph's state counts by its messages.

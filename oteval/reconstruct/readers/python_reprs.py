@@ -21,7 +21,7 @@ __all__ = ["literal_of", "object_of", "printed_fields"]
 
 _MAX_REPR = 1_000_000
 _TEXT = r"""[bru]{0,2}'(?:[^'\\\n]|\\.)*'|[bru]{0,2}"(?:[^"\\\n]|\\.)*\""""
-# A text in quotes, or what stands between angle brackets: an enum's member or an opaque object.
+# A text in quotes, or an enum's member or opaque object in angle brackets.
 _TOKEN = re.compile(
     rf"""(?P<text>{_TEXT})"""
     r"""|<(?P<name>[\w.]+): (?P<value>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|-?\d+)>"""
@@ -37,7 +37,7 @@ def object_of(text: str) -> Any:
 
     Args:
         text: The repr of an object, of a list of them, or a message as LangChain prints it. Of a
-            call, positional arguments are the list under ``args``; what is opaque is its text.
+            call, positional arguments are the list under ``args``; an opaque object is its text.
     """
     if text.startswith("content=") and text.endswith(("'", '"', "}", "]")):
         return printed_fields(text, "Message")
@@ -48,7 +48,7 @@ def printed_fields(text: str, name: str) -> Any:
     """Return the fields of an object that prints them alone, as Pydantic's models do, or None.
 
     Args:
-        text: What ``str`` gives, such as ``status='success' result='21 C'``.
+        text: The object as text, such as ``status='success' result='21 C'``.
         name: The object's class.
     """
     return _parsed(f"{name}({_NEXT_FIELD.sub(_with_comma, text)})")
@@ -65,7 +65,7 @@ def literal_of(text: str) -> Any:
 
 
 def _parsed(text: str, *, is_whole: bool = False) -> Any:
-    """Return what a repr means, or None.
+    """Return the value of a repr, or None.
 
     Args:
         text: The repr.
@@ -96,7 +96,7 @@ def _with_comma(found: re.Match[str]) -> str:
 
 
 def _value(node: ast.expr, *, is_field: bool = False) -> Any:
-    """Return what a node means.
+    """Return the value of a node.
 
     Args:
         node: The node.

@@ -1,4 +1,4 @@
-"""What a dialect is: how to recognise its spans, and how to read one."""
+"""Read the parts of a span that all dialects share: usage, errors, arguments, missing content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def usage(attributes: Mapping[str, Any], *cached_keys: str) -> Usage:
 def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
     """Return whether any attribute's name begins with a prefix.
 
-    One search in all names is several times as fast as a look at each, and every span is asked.
+    One search in all joined names is several times as fast as a check of each.
     """
     return f"\0{prefix}" in "\0" + "\0".join(attributes)
 
@@ -66,7 +66,7 @@ def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:
     Args:
         span: The span.
         keys: The attributes that hold content.
-        switch: What turns a placeholder into content.
+        switch: The setting that makes the emitter write the content.
     """
     gaps = []
     if span.dropped_attributes:
@@ -95,8 +95,8 @@ def without_placeholders(
     Args:
         messages: The messages as read.
         span: The span that holds them.
-        switch: What turns a placeholder into content.
-        gaps: Where the gap is noted.
+        switch: The setting that makes the emitter write the content.
+        gaps: The list to which the gap is added.
     """
     if not any(hidden(message.content) for message in messages):
         return tuple(messages)
@@ -126,7 +126,7 @@ def result_text(span: Span, value: Any) -> str | None:
 NO_INPUT = "input of the model call"
 NO_OUTPUT = "output of the model call"
 _OUTPUT_WORDS = ("output", "response", "completion")
-# The gaps that say already why there are no messages.
+# Gaps that already explain missing messages.
 _LOSSES = frozenset({"redacted", "content_truncated"})
 
 
@@ -137,9 +137,9 @@ def not_captured(
 
     Args:
         span: The span.
-        found: What was found by each attribute that holds messages; nothing where it is empty.
-        switch: What turns content on.
-        known: The gaps found so far; none is added to one that says why already.
+        found: The messages found, by the attribute that should hold them.
+        switch: The setting that makes the emitter write content.
+        known: The gaps found so far; none is added if one of them explains the loss.
     """
     missing = [key for key, messages in found.items() if not messages]
     if not missing or any(one.code in _LOSSES for one in known):
@@ -157,7 +157,7 @@ def missing_side(span: Span, switch: str, *, sent: object, received: object) -> 
 
     Args:
         span: The span.
-        switch: What turns content on.
+        switch: The setting that makes the emitter write content.
         sent: Something true where the input is known.
         received: Something true where the output is known, or the call failed.
     """

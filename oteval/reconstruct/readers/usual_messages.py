@@ -1,7 +1,7 @@
 """Messages in the few forms that most emitters write, read in less than half the time.
 
-`usual_message` gives what `messages.from_messages` gives for the same message, or None for a form
-that needs the general reader. A test compares the two. The forms are OpenTelemetry's parts (text,
+`usual_message` gives the same message as `messages.from_messages`, or None for a form that needs
+the general reader. A test compares the two. The forms are OpenTelemetry's parts (text,
 tool calls, one tool result) and OpenAI's chat messages (text, ``tool_calls``, results with
 ``tool_call_id``), also with the fields that LangChain adds to them.
 """

@@ -28,8 +28,8 @@ class Parsed(NamedTuple):
 
     Attributes:
         value: The value; the text itself where it is neither JSON nor a Python literal.
-        truncated: Whether the text was JSON that had been cut; then `value` is what precedes
-            the cut, less the part it goes through.
+        truncated: Whether the text was JSON that had been cut; then `value` is the part before
+            the cut, without the item that the cut goes through.
     """
 
     value: Any
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
 
 def hidden(value: Any) -> bool:
-    """Return whether a value is a placeholder for what was not to be captured."""
+    """Return whether a value is a placeholder for content that was not captured."""
     return isinstance(value, str) and value in _PLACEHOLDERS
 
 
@@ -164,7 +164,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
     Args:
         attributes: The span's attributes.
-        prefix: What the keys begin with, the last dot included.
+        prefix: The beginning of the keys, the last dot included.
 
     Returns:
         The items in the order of their indices as numbers; a missing index leaves no hole.
@@ -187,7 +187,7 @@ _MAX_DIGITS = 9
 
 
 class _Branch(dict[str, Any]):
-    """What several keys share; told from an attribute's own value, which may be a dict too."""
+    """The values below a shared prefix, distinct from attributes whose value is a dict."""
 
 
 def _put(node: _Branch, path: list[str], last: str, value: Any) -> None:

@@ -31,6 +31,9 @@ __all__ = ["RedactionRule", "Redactor", "json_bytes"]
 # Levels of nesting that are serialised at once. orjson refuses more than 254.
 _LEVELS = 100
 _MAX_CACHED_KEYS = 10_000
+_MESSAGE_TYPE = FieldDescriptor.TYPE_MESSAGE
+_STRING_TYPE = FieldDescriptor.TYPE_STRING
+_BYTES_TYPE = FieldDescriptor.TYPE_BYTES
 # A set of characters in a glob, after `re.escape`.
 _SET = re.compile(r"\\\[((?:[^\[\]\\]|\\[-.^])+)\\\]")
 
@@ -155,21 +158,22 @@ class Redactor:
 
     def _message(self, message: Message) -> None:
         for field, value in message.ListFields():
-            if field.type == FieldDescriptor.TYPE_STRING:
-                self._string(message, field.name, value)
-            elif field.type == FieldDescriptor.TYPE_BYTES:
-                # Bytes of the length of an id are not text; any others may be.
-                if len(value) not in (8, 16):
-                    setattr(message, field.name, self._text.data(value))
-            elif field.type == FieldDescriptor.TYPE_MESSAGE:
+            kind = field.type
+            if kind == _MESSAGE_TYPE:
                 for item in [value] if isinstance(value, Message) else value:
                     self._walk(item)
+            elif kind == _STRING_TYPE:
+                self._string(message, field.name, value)
+            # Bytes of the length of an id are not text; any others may be.
+            elif kind == _BYTES_TYPE and len(value) not in (8, 16):
+                setattr(message, field.name, self._text.data(value))
 
     def _walk(self, message: Any) -> None:
         name = message.DESCRIPTOR.name
         if name == "KeyValue":
-            key, replacement = self._key(message.key)
-            if key != message.key:
+            given = message.key
+            key, replacement = self._key(given)
+            if key != given:
                 message.key = key
             if replacement is None:
                 self._any_value(message.value)

@@ -159,7 +159,7 @@ class Scene:
 def _killed(part: str) -> Callable[[Scene], None]:
     def fault(scene: Scene) -> None:
         scene.server.kill(part)
-        if part == "back":
+        if part == "storage":
             scene.expect(ready=False)
         scene.expect(ready=True, within=40)
 
@@ -235,10 +235,10 @@ def _wal_cut(scene: Scene) -> None:
     wal = Path(f"{scene.server.db}.wal")
     # Enough that the spool's segments with the cut-off rows were removed.
     until(lambda: wal.exists() and wal.stat().st_size > 16 << 20, 120)
-    back = scene.server.pid("back")
-    os.kill(back, signal.SIGSTOP)
+    storage = scene.server.pid("storage")
+    os.kill(storage, signal.SIGSTOP)
     scene.server.process.kill()
-    os.kill(back, signal.SIGKILL)
+    os.kill(storage, signal.SIGKILL)
     scene.server.process.wait()
     os.truncate(wal, wal.stat().st_size // 16)
     scene.server.start()
@@ -255,11 +255,11 @@ def _endpoint_down(scene: Scene) -> None:
 
 
 FAULTS: dict[str, Callable[[Scene], None]] = {
-    "listening process killed": _killed("front"),
-    "storage process killed": _killed("back"),
+    "listening process killed": _killed("listener"),
+    "storage process killed": _killed("storage"),
     "decoding process killed": _killed("decoder"),
-    "listening process stopped": _stopped("front"),
-    "storage process stopped": _stopped("back"),
+    "listening process stopped": _stopped("listener"),
+    "storage process stopped": _stopped("storage"),
     "decoding process stopped": _stopped("decoder"),
     "disk full": _full_disk,
     "spool moved and back": _spool_moved,

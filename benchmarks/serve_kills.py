@@ -2,7 +2,7 @@
 
     python -m benchmarks.serve_kills                 20 kills of each process
     python -m benchmarks.serve_kills --kills 3       fewer
-    python -m benchmarks.serve_kills --part back     of one of them: front, back or decoder
+    python -m benchmarks.serve_kills --part storage  of one of them: listener, storage or decoder
 
 Sends agent runs, and repeats requests that were not acknowledged, while the listening, the storage
 and the decoder process are killed at random moments; the first is restarted as a service manager
@@ -30,7 +30,7 @@ from oteval.store import Store
 
 __all__ = ["Outcome", "survive"]
 
-PARTS = ("front", "back", "decoder")
+PARTS = ("listener", "storage", "decoder")
 RULES = """
 evaluators:
   - {name: tools, type: tool_errors}

@@ -114,23 +114,23 @@ class Served:
 
     def pids(self) -> list[list[int]]:
         """Return the processes that listen, store and decode."""
-        return [[self.pid("front")], [self.pid("back")], self.state()["decoder_pids"]]
+        return [[self.pid("listener")], [self.pid("storage")], self.state()["decoder_pids"]]
 
     def pid(self, part: str) -> int:
-        """Return the process of a part: front, back or decoder."""
-        if part == "front":
+        """Return the process of a part: listener, storage or decoder."""
+        if part == "listener":
             return self.process.pid
-        if part == "back":
+        if part == "storage":
             return int(until(lambda: self.state().get("pid")))
         return int(until(lambda: self.state().get("decoder_pids"))[0])
 
     def kill(self, part: str) -> None:
-        """SIGKILL a part; the front is started again, as a service manager would."""
+        """SIGKILL a part; the listener is started again, as a service manager would."""
         try:
             os.kill(self.pid(part), signal.SIGKILL)
         except ProcessLookupError:
             return
-        if part == "front":
+        if part == "listener":
             self.process.wait()
             self._reader.join()
             self.start()

@@ -1,7 +1,7 @@
 """The spool: received requests on disk until they are stored.
 
 The listening process appends every request to a durable log before it acknowledges it, and the
-storing process reads that log. Requests that arrive while the disk is busy are written and synced
+storage process reads that log. Requests that arrive while the disk is busy are written and synced
 together. Once the reader has stored a segment's requests, it removes the segment.
 
 The spool does not compress, parse or deduplicate requests.
@@ -191,7 +191,7 @@ class Spool:
         return self.backlog.oldest(self._stored)
 
     def stored(self, position: Position) -> None:
-        """Note the position up to which the storing process has stored the spool."""
+        """Note the position up to which the storage process has stored the spool."""
         with self._lock:
             self._stored = max(self._stored, position)
 

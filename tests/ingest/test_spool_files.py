@@ -128,7 +128,7 @@ def test_segments_before_the_current_one_are_restored(spool: Spool, folder: Path
 
 
 def test_stored_segments_may_be_removed(spool: Spool, folder: Path) -> None:
-    """A segment that the storing process removed is not restored."""
+    """A segment that the storage process removed is not restored."""
     while len(segment_sizes(folder)) < 3:
         append(spool, 1, 50_000)
     first, *others = segment_sizes(folder)

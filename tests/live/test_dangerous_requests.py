@@ -73,7 +73,7 @@ def test_small_requests_of_millions_of_parts_are_refused(served: Served, name: s
 
     assert status == 413, told
     assert b"send less at once" in told
-    assert memory([served.pid("front")]) < 800 * MB
+    assert memory([served.pid("listener")]) < 800 * MB
     assert served.state()["restarts"] == restarts
 
 

@@ -147,14 +147,14 @@ def test_the_disk_of_both_is_full(tmp_path: Path, start: Start, left: int) -> No
     try:
         (disk / "oteval.yaml").write_text(RULES)
         server = start(disk)
-        decoder, back = server.pid("decoder"), server.pid("back")
-        for pid in (decoder, back):
+        decoder, storage = server.pid("decoder"), server.pid("storage")
+        for pid in (decoder, storage):
             os.kill(pid, signal.SIGSTOP)
         sent = [send(server.http, list(requests(100)))]
         _, wide = agent_run(os.urandom(25 * MB).hex())
         taken = server.post("/v1/traces", wide.SerializeToString())[0]
         ballast = fill(disk, left)
-        for pid in (decoder, back):
+        for pid in (decoder, storage):
             os.kill(pid, signal.SIGCONT)
         until(lambda: server.state()["restarts"] if left else server.state()["reasons"][1:])
         time.sleep(6)

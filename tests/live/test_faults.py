@@ -81,7 +81,7 @@ def test_a_spool_that_was_moved_is_refused_and_waited_for(served: Served) -> Non
 def test_a_spool_that_was_deleted_loses_nothing(served: Served, what: str) -> None:
     """Acknowledged while nothing was stored, then deleted: everything is stored all the same."""
     before = served.drained()["stored"]["spans"]
-    held = [served.pid(part) for part in ("decoder", "back")]
+    held = [served.pid(part) for part in ("decoder", "storage")]
     loads = list(requests(20, 8, batch=8))
     for pid in held:
         os.kill(pid, signal.SIGSTOP)
@@ -193,7 +193,7 @@ def test_the_password_of_a_forward_url_is_sent_and_never_shown(
 
     assert sent(server, load) == 200
     warned = until(lambda: server.state()["warnings"])
-    arguments = Path(f"/proc/{server.pid('back')}/cmdline").read_bytes().decode()
+    arguments = Path(f"/proc/{server.pid('storage')}/cmdline").read_bytes().decode()
     shown = [*warned, arguments, server.get("/metrics")[1].decode(), *server.log]
     shown.append(server.get("/api/status")[1].decode())
     server.stop()
@@ -203,7 +203,7 @@ def test_the_password_of_a_forward_url_is_sent_and_never_shown(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["back", "decoder"])
+@pytest.mark.parametrize("part", ["storage", "decoder"])
 def test_a_stopped_process_is_told(tmp_path: Path, start: Start, part: str) -> None:
     """`/readyz` is 503 while a process that stores stands still, and 200 again after it."""
     server = start(tmp_path)

@@ -69,7 +69,7 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
         until(lambda: len(sink.scored) > 20)
         sink.become(mode)
         time.sleep(min(seconds, 5))
-        pids = [served.pid(part) for part in ("front", "back", "decoder")]
+        pids = [served.pid(part) for part in ("listener", "storage", "decoder")]
         held, arrived = memory(pids), len(sink.spans)
         time.sleep(max(0.0, seconds - 5))
         state, scores = served.state(), metric(served, SCORES)

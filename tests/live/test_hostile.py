@@ -149,7 +149,7 @@ def ways(server: Served) -> dict[str, Callable[[bytes], object]]:
 def peaks(server: Served) -> dict[str, int]:
     """Return the most that each process had resident so far (MB)."""
     found = {}
-    for part in ("front", "back", "decoder"):
+    for part in ("listener", "storage", "decoder"):
         lines = Path(f"/proc/{server.pid(part)}/status").read_text().splitlines()
         found[part] = next(int(x.split()[1]) >> 10 for x in lines if x.startswith("VmHWM"))
     return found
@@ -201,9 +201,9 @@ def test_an_attribute_of_100_mb_is_stored_scored_and_shown(large: Served) -> Non
     assert "refund 7" in shown.stdout
     assert len(listed.stdout.splitlines()) == len(neighbour.runs) + 2
     print("peak MB", most)
-    assert most["front"] < 1500
+    assert most["listener"] < 1500
     assert most["decoder"] < 1500
-    assert most["back"] < 3500
+    assert most["storage"] < 3500
 
 
 def chain(depth: int) -> tuple[str, list[ExportTraceServiceRequest]]:
@@ -295,7 +295,7 @@ def test_mutated_requests(served: Served, seconds: float) -> None:
     chance = random.Random(seconds)
     answers: Counter[object] = Counter()
     served.drained()
-    pids = [served.pid(part) for part in ("front", "back", "decoder")]
+    pids = [served.pid(part) for part in ("listener", "storage", "decoder")]
     end = time.monotonic() + seconds
     with Neighbour(served, pause=0.2) as neighbour:
         while time.monotonic() < end:
@@ -316,5 +316,5 @@ def test_mutated_requests(served: Served, seconds: float) -> None:
     assert {200, 400} <= set(answers)
     assert neighbour.was_served
     assert scored
-    assert pids == [served.pid(part) for part in ("front", "back", "decoder")]
+    assert pids == [served.pid(part) for part in ("listener", "storage", "decoder")]
     assert served.state()["reasons"] == []

@@ -130,7 +130,7 @@ def test_a_storing_process_that_starts_again_uses_the_last_good_file(server: Ser
     write(server, RULES.replace("sesame", "open") + "salt: !!timestamp x")
     until(lambda: server.state()["redaction"]["error"])
     restarts = server.state()["restarts"]
-    server.kill("back")
+    server.kill("storage")
     until(lambda: server.state()["restarts"] > restarts and server.state()["is_storing"])
 
     assert post(server, "a sesame1") == {"a [redacted]"}

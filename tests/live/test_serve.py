@@ -154,7 +154,7 @@ def test_while_nothing_is_stored_all_is_taken_until_the_quota(tmp_path: Path) ->
     """
     server = Served(tmp_path, "--quota", "16MB", "--max-request", "4MB", "--grace", "60")
     try:
-        decoder, storage = server.pid("decoder"), server.pid("back")
+        decoder, storage = server.pid("decoder"), server.pid("storage")
         for pid in (decoder, storage):
             os.kill(pid, signal.SIGSTOP)
         acknowledged, answer = fill_spool(server)
@@ -203,7 +203,7 @@ def fill_spool(server: Served) -> tuple[int, tuple[int, bytes, Mapping[str, str]
 @pytest.mark.slow
 def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
     """A SIGKILL of each process under load: stored once, scored once, nothing missing."""
-    outcome = survive(tmp_path, ("back", "front", "decoder"), rate=800, seed=3)
+    outcome = survive(tmp_path, ("storage", "listener", "decoder"), rate=800, seed=3)
 
     assert outcome.acknowledged > 0
     assert outcome.trajectories > 0

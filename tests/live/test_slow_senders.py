@@ -123,7 +123,7 @@ def test_bodies_that_stop_before_their_end(served: Served) -> None:
         with Neighbour(served) as neighbour:
             large = agent_run("x" * (8 * MB))[1].SerializeToString()
             answers = [served.post("/v1/traces", large, **INGEST)[0] for _ in range(10)]
-        resident = memory([served.pid("front")])
+        resident = memory([served.pid("listener")])
 
     assert answers[-1] == 200
     assert set(answers) <= {200, 503}
@@ -175,7 +175,7 @@ FLOODS = {
 def test_headers_without_end(served: Served, name: str) -> None:
     """30 MB of headers or framing are cut off early, at the cost of little memory."""
     served.post("/v1/traces", b"", **INGEST)
-    before = memory([served.pid("front")])
+    before = memory([served.pid("listener")])
     token = "authorization: Bearer in\r\n"
     first = f"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\n{token}".encode()
     kind = b"content-type: application/x-protobuf\r\n"
@@ -185,7 +185,7 @@ def test_headers_without_end(served: Served, name: str) -> None:
 
     with ExitStack() as stack:
         several = [opened(stack, served.http, flood) for _ in range(3)]
-        after = memory([served.pid("front")])
+        after = memory([served.pid("listener")])
         heard = [answer(one) for one in several]
 
     assert after - before < 60 * MB

@@ -116,26 +116,30 @@ def _simulated_user(
     return _SimulatedUser(system, ask, fixed_responses or ())
 
 
-def _blocking(create: Callable[Params, _SimulatedUser]) -> Callable[Params, Callable[..., Json]]:
+def _blocking(
+    create: Callable[Params, _SimulatedUser], name: str
+) -> Callable[Params, Callable[..., Json]]:
     @wraps(create)
-    def create_llm_simulated_user(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+    def create_user(*args: Params.args, **kwargs: Params.kwargs) -> Callable[..., Json]:
         return create(*args, **kwargs).speak
 
-    return create_llm_simulated_user
+    create_user.__name__ = create_user.__qualname__ = name
+    return create_user
 
 
 def _asynchronous(
-    create: Callable[Params, _SimulatedUser],
+    create: Callable[Params, _SimulatedUser], name: str
 ) -> Callable[Params, Callable[..., Awaitable[Json]]]:
     @wraps(create)
-    def create_async_llm_simulated_user(*args: Params.args, **kwargs: Params.kwargs) -> Any:
+    def create_user(*args: Params.args, **kwargs: Params.kwargs) -> Callable[..., Awaitable[Json]]:
         return create(*args, **kwargs).speak_async
 
-    return create_async_llm_simulated_user
+    create_user.__name__ = create_user.__qualname__ = name
+    return create_user
 
 
-create_llm_simulated_user = _blocking(_simulated_user)
-create_async_llm_simulated_user = _asynchronous(_simulated_user)
+create_llm_simulated_user = _blocking(_simulated_user, "create_llm_simulated_user")
+create_async_llm_simulated_user = _asynchronous(_simulated_user, "create_async_llm_simulated_user")
 
 
 def _message_in(reply: Any) -> Json:

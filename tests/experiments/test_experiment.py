@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -55,6 +56,24 @@ def test_evaluate_is_a_name_of_the_package():
     assert oteval.evaluators.compare is oteval.compare
     with Store() as store:
         assert len(oteval.evaluate(double, DATA, [right], store=store)) == 6
+
+
+@pytest.mark.parametrize(
+    ("blocking", "asynchronous"),
+    [
+        ("evaluate", "aevaluate"),
+        ("evaluate_comparative", "aevaluate_comparative"),
+        ("run_multiturn_simulation", "run_multiturn_simulation_async"),
+        ("create_llm_simulated_user", "create_async_llm_simulated_user"),
+    ],
+)
+def test_both_forms_have_one_signature_and_docstring(blocking: str, asynchronous: str):
+    """Each has its own name, and only the name differs."""
+    one, two = getattr(oteval, blocking), getattr(oteval, asynchronous)
+
+    assert (one.__name__, two.__name__) == (blocking, asynchronous)
+    assert one.__doc__ == two.__doc__
+    assert inspect.signature(one) == inspect.signature(two)
 
 
 def test_an_experiment_is_run_evaluated_and_stored(store: Store):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..config import Retention
-from ..pipeline import delete_expired, retention_tick
+from ..pipeline import archive_due, delete_expired
 from ..runner import day_of
 from ..store import DeletedRows, Store
 
@@ -67,7 +67,7 @@ class RetentionWorker:
         retention = self._retention()
         if retention is None:
             return
-        moved = retention_tick(
+        moved = archive_due(
             self._store,
             retention,
             time.time_ns(),

@@ -5,7 +5,7 @@
 - `score` and `score_trajectories` run the evaluators of a configuration; `check_gates` compares the
   results with its gates.
 - `export_jsonl` and `export_parquet` write a store's contents to files.
-- `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `retention_tick` apply the
+- `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `archive_due` apply the
   retention periods of a configuration.
 
 Each stage owns its logic; nothing is decided here. The classes and functions of `oteval.evaluators`
@@ -24,7 +24,7 @@ from .exporter import export_jsonl, export_parquet
 from .loader import FileReport, LoadReport, load
 from .reconstruction import RefreshResult, TraceLocator, explain, refresh, refresh_traces
 from .references import read_messages
-from .retention import archive_before, delete_expired, retention_tick
+from .retention import archive_before, archive_due, delete_expired
 
 __all__ = [
     "AlignedPair",
@@ -40,6 +40,7 @@ __all__ = [
     "TraceLocator",
     "align",
     "archive_before",
+    "archive_due",
     "check_gates",
     "delete_expired",
     "delete_traces",
@@ -53,7 +54,6 @@ __all__ = [
     "read_messages",
     "refresh",
     "refresh_traces",
-    "retention_tick",
     "score",
     "score_trajectories",
     "variants",

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..config import Retention
 from ..store import ArchiveReport, AuditEntry, DeletedRows, Store
 
-__all__ = ["archive_before", "delete_expired", "retention_tick"]
+__all__ = ["archive_before", "archive_due", "delete_expired"]
 
 _NS = 1_000_000_000
 _HOUR, _DAY = 3600 * _NS, 86_400 * _NS
@@ -30,7 +30,7 @@ def archive_before(retention: Retention, now: int) -> int:
     return max(0, now - hot) // step * step
 
 
-def retention_tick(
+def archive_due(
     store: Store,
     retention: Retention,
     now: int,

@@ -12,7 +12,7 @@ import pytest
 from oteval.config import Retention
 from oteval.errors import ArchiveMissing, StoreError
 from oteval.model import LogRecord, Span
-from oteval.pipeline import explain, refresh, refresh_traces, retention_tick
+from oteval.pipeline import archive_due, explain, refresh, refresh_traces
 from oteval.store import Store
 
 from ..make import ROOT, capture, chat
@@ -340,9 +340,9 @@ def test_retention_archives_once_a_day(path: Path):
     """When a new day begins, retention moves the days that are older than configured."""
     retention = Retention(hot=2 * 86400.0, archive="archive")
     with Store(path) as store:
-        first = retention_tick(store, retention, 13 * DAY + 5)
-        second = retention_tick(store, retention, 13 * DAY + 6)
-        third = retention_tick(store, retention, 14 * DAY + 5)
+        first = archive_due(store, retention, 13 * DAY + 5)
+        second = archive_due(store, retention, 13 * DAY + 6)
+        third = archive_due(store, retention, 14 * DAY + 5)
 
     assert first is not None
     assert (first.traces, second) == (20, None)

@@ -107,7 +107,7 @@ def streamed(
 
 
 def asked_as(body: Body) -> str:
-    """Return the rung of the ladder that a request stands on."""
+    """Return the output mode of a request."""
     kind = (body.get("response_format") or {}).get("type")
     return kind or ("tool" if body.get("tools") else "text")
 
@@ -150,7 +150,7 @@ class Server:
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
-    def rungs(self) -> list[str]:
+    def modes(self) -> list[str]:
         """How each request asked."""
         return [asked_as(body) for body in self.requests]
 

@@ -94,8 +94,8 @@ def test_replies_without_usage_are_paid_by_their_length(server: Server, stream: 
 
 
 @pytest.mark.parametrize("usage", [(0, 0), (-5, -5)])
-def test_counts_that_cannot_be_are_not_believed(server: Server, usage: tuple[int, int]):
-    """No prompt has zero tokens or fewer, so such a reply costs its estimate."""
+def test_impossible_counts_are_ignored(server: Server, usage: tuple[int, int]):
+    """Counts of zero or less are impossible, so such a reply costs its estimate."""
     server.script = lambda _body, _number: yes(tokens=usage)
     evaluate = create_llm_as_judge(**options(server, max_cost=1.0))
 
@@ -106,7 +106,7 @@ def test_counts_that_cannot_be_are_not_believed(server: Server, usage: tuple[int
 
 
 def test_each_request_of_a_question_is_reserved(server: Server):
-    """A question that goes down the ladder stops where the money ends, not after five requests."""
+    """A question that falls back to other modes stops when the budget is spent."""
     server.script = lambda _body, _number: completion("I cannot say.")
     evaluate = create_llm_as_judge(**options(server, max_cost=0.035))
 
@@ -120,7 +120,7 @@ def test_each_request_of_a_question_is_reserved(server: Server):
 
 
 def test_a_long_prompt_is_reserved_at_its_length(server: Server):
-    """Short questions before it do not make a long one look cheap."""
+    """Earlier short questions do not lower the estimate for a long one."""
     server.script = lambda _body, _number: yes(tokens=(100, 20))
     budget = CostBudget(0.5)
     evaluate = create_llm_as_judge(**options(server, max_cost=budget))
@@ -170,7 +170,7 @@ def test_threads_reserve_together():
     ids=["function", "chat model", "runnable"],
 )
 def test_a_budget_for_any_judge_needs_a_price(judge: Any):
-    """A limit without a price is refused with the name to give the price for, and then holds."""
+    """A limit without a price is refused with the model's name; with the price it holds."""
     known = {"prompt": "{outputs}", "judge": judge, "model": "mine", "max_cost": 0.02}
     with pytest.raises(ConfigError, match=r"max_cost needs the price of 'mine': give prices="):
         create_llm_as_judge(**known)
@@ -185,21 +185,21 @@ def test_a_budget_for_any_judge_needs_a_price(judge: Any):
 
 
 @pytest.mark.parametrize("limit", [float("nan"), float("inf"), -1, True, "5"])
-def test_limits_that_limit_nothing_are_refused(server: Server, limit: Any):
-    """A comparison with NaN would let every request pass."""
+def test_limits_without_effect_are_refused(server: Server, limit: Any):
+    """A limit of NaN would allow every request."""
     with pytest.raises(ConfigError, match="max_cost is"):
         create_llm_as_judge(**options(server, max_cost=limit))
 
 
 @pytest.mark.parametrize("price", [(float("nan"), 1.0), (-1.0, 1.0), (1.0, float("inf"))])
-def test_prices_that_are_none_are_refused(server: Server, price: tuple[float, float]):
-    """Costs would fall, or compare with nothing."""
+def test_invalid_prices_are_refused(server: Server, price: tuple[float, float]):
+    """Negative, infinite and NaN prices would break the budget."""
     with pytest.raises(ConfigError, match="US dollars per million tokens"):
         create_llm_as_judge(**options(server, prices={"m": price}))
 
 
-def test_a_vote_that_fails_hides_no_cost(server: Server):
-    """The votes that were paid are in the cost although another one failed."""
+def test_a_failed_vote_does_not_hide_costs(server: Server):
+    """The cost includes paid votes even if another vote failed."""
     server.script = lambda body, _number: error(503, "x") if body["model"] == "m2" else yes()
     prices = dict.fromkeys(("m", "m1", "m2"), (100.0, 0.0))
     jury = ["m", "m1", "m2"]
@@ -211,8 +211,8 @@ def test_a_vote_that_fails_hides_no_cost(server: Server):
     assert found["metadata"]["cost_usd"] == pytest.approx(0.02)
 
 
-def test_what_the_cache_gives_needs_no_budget(server: Server):
-    """A spent budget refuses new questions only."""
+def test_cached_answers_need_no_budget(server: Server):
+    """A spent budget only stops new questions."""
     cache = MemoryCache()
     evaluate = create_llm_as_judge(**options(server, max_cost=0.03, cache=cache))
     server.script = lambda _body, _number: yes()
@@ -226,8 +226,8 @@ def test_what_the_cache_gives_needs_no_budget(server: Server):
     assert (again["score"], again["metadata"]["cached"]) == (True, True)
 
 
-def test_an_answer_costs_what_the_longest_did(server: Server):
-    """Verdicts are paid until the next would exceed the budget."""
+def test_estimates_follow_the_longest_answer(server: Server):
+    """Questions are asked until the next one would exceed the budget."""
     server.script = lambda _body, _number: verdict(tokens=(10, 300))
     evaluate = create_llm_as_judge(
         **options(server, prices={"m": (0.0, 1000.0)}, max_cost=1.0, use_reasoning=True)

@@ -74,7 +74,7 @@ def told(prompt: Any, call: dict[str, Any], **options: Any) -> Heard:
     ],
 )
 def test_templates_are_filled_in(template: str, values: dict[str, str], expected: str):
-    """Known variables are replaced once, missing ones are empty, other braces stay."""
+    """Known variables are replaced once, missing ones are empty, and other braces stay."""
     assert fill_template(template, values) == expected
 
 
@@ -125,7 +125,7 @@ def test_a_trajectory_judge_needs_what_its_prompt_shows():
 
 
 def test_a_graph_judge_is_shown_a_thread():
-    """What the prompt calls optional may be missing."""
+    """Variables that the prompt calls optional may be missing."""
     evaluate = oteval.create_graph_trajectory_llm_as_judge(judge=Heard())
 
     assert evaluate(outputs={"steps": [["__start__", "agent"]]})["score"] is True
@@ -142,7 +142,7 @@ def test_a_graph_judge_is_shown_a_thread():
     ],
 )
 def test_a_variable_that_would_be_text_is_refused(prompt: str, named: str):
-    """When the evaluator is made: the judge would read the braces."""
+    """At creation, because the judge would read the braces."""
     with pytest.raises(ConfigError, match=named):
         create_llm_as_judge(prompt=prompt, judge=Heard())
 
@@ -158,13 +158,13 @@ def test_a_variable_that_would_be_text_is_refused(prompt: str, named: str):
         "{{outputs}} is what {outputs} stands for",
     ],
 )
-def test_braces_that_are_no_variables_are_text(prompt: str):
+def test_other_braces_are_literal(prompt: str):
     """A prompt may show JSON or code."""
     assert "data of mine" in told(prompt, {"outputs": "data of mine"}).text
 
 
 def test_langchain_prompts_need_their_variables_too():
-    """Also the common ones."""
+    """Including the standard ones."""
     prompt = ChatPromptTemplate([("human", "{outputs} {reference_outputs}")])
 
     with pytest.raises(KeyError, match="reference_outputs"):
@@ -186,13 +186,13 @@ def test_a_prompt_says_which_of_its_variables_are_optional():
 
 
 def test_the_variables_of_a_template_are_known():
-    """In either kind of template the names are found."""
+    """In both kinds of template."""
     assert template_variables("{a} {{b}} {c!r}") == {"a", "c"}
     assert template_variables('{"x": 1} {outputs}') == {"outputs"}
 
 
-def test_values_that_are_no_text_are_json():
-    """Dicts and messages of LangChain become JSON; an empty text is nothing."""
+def test_other_values_become_json():
+    """Dicts and LangChain messages become JSON; an empty string stays empty."""
     call = {"inputs": {"q": 1}, "outputs": [AIMessage("hi")], "reference_outputs": ""}
 
     heard = told("{inputs}|{outputs}|{reference_outputs}|", call)
@@ -203,8 +203,8 @@ def test_values_that_are_no_text_are_json():
     assert reference == ""
 
 
-def test_functions_get_what_the_evaluator_was_given():
-    """A function's messages are taken as they are."""
+def test_functions_get_the_arguments_of_the_evaluator():
+    """The messages that a function returns are sent unchanged."""
     seen: dict[str, Any] = {}
 
     def prompt(**values: Any) -> list[dict[str, Any]]:
@@ -230,7 +230,7 @@ def test_functions_may_return_a_text_or_messages_of_langchain():
 
 
 def test_langchain_prompts_are_filled_in_with_blocks():
-    """Their variables are the same, and data is hardened there too."""
+    """They have the same variables, and data is shown in blocks."""
     prompt = ChatPromptTemplate([("system", "Be {mood}."), ("human", "{outputs}{inputs}")])
     call = {"outputs": "o", "mood": "kind", "inputs": ""}
 
@@ -269,7 +269,7 @@ def test_a_structured_prompt_decides_what_is_returned():
 
 
 def test_a_system_message_stands_first():
-    """It goes with texts only."""
+    """It requires a prompt that is a string."""
     assert told("{outputs}", {"outputs": "x"}, system="s").messages[0]["role"] == "system"
     with pytest.raises(ConfigError, match="system goes with a prompt that is a text"):
         create_llm_as_judge(prompt=lambda **_: "x", system="s", judge=Heard())
@@ -317,7 +317,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAE="}
     ],
 )
 def test_attachments_are_content_parts(attachment: Any, part: dict[str, Any]):
-    """Images, audio, documents and ready parts stand where the prompt has them."""
+    """Images, audio, documents and content parts appear where the prompt puts them."""
     heard = told(
         "before {attachments} after {outputs}", {"outputs": "x", "attachments": attachment}
     )
@@ -327,7 +327,7 @@ def test_attachments_are_content_parts(attachment: Any, part: dict[str, Any]):
 
 
 def test_several_attachments_stand_behind_a_prompt_without_a_place_for_them():
-    """And before the examples and the frame, which stay last."""
+    """Before the examples and the closing instructions, which stay last."""
     call = {"outputs": "x", "attachments": ["https://x/1.png", "https://x/2.png"]}
 
     heard = told("see {outputs}", call, harden=True)
@@ -346,8 +346,8 @@ def test_several_attachments_stand_behind_a_prompt_without_a_place_for_them():
         ({"mime_type": "audio/wav", "data": "https://x/y.wav"}, "audio must be given as bytes"),
     ],
 )
-def test_attachments_that_cannot_be_shown_are_named(attachment: Any, reason: str):
-    """The caller learns which and why."""
+def test_unsupported_attachments_are_refused(attachment: Any, reason: str):
+    """The message names the attachment and the reason."""
     evaluate = create_llm_as_judge(prompt="p", judge=Heard())
 
     with pytest.raises(InputError, match=reason):
@@ -355,7 +355,7 @@ def test_attachments_that_cannot_be_shown_are_named(attachment: Any, reason: str
 
 
 def test_trajectories_are_shown_in_openais_form_and_not_changed():
-    """Messages of any framework are read, and the caller's objects stay as they are."""
+    """Messages of any framework are converted, and the caller's objects are not modified."""
     heard = Heard()
     evaluate = create_trajectory_llm_as_judge(judge=heard)
     calls = [{"name": "f", "args": {"a": 1}, "id": "1"}]
@@ -389,7 +389,7 @@ def test_a_trajectory_without_hardening_is_text():
 
 
 def test_the_prompts_are_files_one_can_read_and_public_names():
-    """Each shows what it needs, and nothing that is never filled in."""
+    """Each shows the variables it needs, and no unknown ones."""
     assert PROMPTS["trajectory_accuracy"] == oteval.TRAJECTORY_ACCURACY_PROMPT
     assert PROMPTS["graph_trajectory_accuracy"] == oteval.GRAPH_TRAJECTORY_ACCURACY_PROMPT
     with_reference = oteval.TRAJECTORY_ACCURACY_PROMPT_WITH_REFERENCE
@@ -403,7 +403,7 @@ def test_the_prompts_are_files_one_can_read_and_public_names():
 
 
 @pytest.mark.parametrize("prompt", [3, "", "  ", None])
-def test_what_is_no_prompt_is_refused(prompt: Any):
-    """When the evaluator is made, not when it is called."""
+def test_other_objects_are_refused_as_prompts(prompt: Any):
+    """At creation, not at the first call."""
     with pytest.raises(ConfigError, match="prompt is"):
         create_llm_as_judge(prompt=prompt, judge=Heard())

@@ -1,4 +1,4 @@
-"""A draft is not a verdict, on any rung of the ladder, streamed or not."""
+"""A draft or an unfinished answer is not a verdict, in any output mode, streamed or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oteval.evaluators.judge import JudgeEvaluator
 from ...model_server import Body, Reply, Server, asked_as, completion, error, streamed
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
-RUNGS = ["json_schema", "tool", "json_object", "text"]
+MODES = ["json_schema", "tool", "json_object", "text"]
 DRAFTS = {
     "unclosed reasoning": f"<think>Maybe {GOOD}",
     "only reasoning": f"<think>{GOOD}</think>",
@@ -59,17 +59,17 @@ def ask(evaluator: Callable[..., JudgeEvaluator]) -> Callable[..., Any]:
     return lambda **options: evaluator(**options)(outputs="x")
 
 
-def saying(rung: str, text: str, finish: str = "stop") -> Callable[[Body, int], Reply]:
+def saying(mode: str, text: str, finish: str = "stop") -> Callable[[Body, int], Reply]:
     """Return a script that takes one way of asking, and answers it with a text."""
 
     def script(body: Body, _number: int) -> Reply:
-        if asked_as(body) != rung:
+        if asked_as(body) != mode:
             return error(400, f"{asked_as(body)} is not supported here")
-        if body.get("stream") and rung == "tool":
+        if body.get("stream") and mode == "tool":
             return streamed_call(text, finish)
         if body.get("stream"):
             return streamed(text, finish=finish)
-        if rung == "tool":
+        if mode == "tool":
             return completion(arguments=text, finish=finish)
         return completion(text, finish=finish)
 
@@ -90,15 +90,15 @@ def streamed_call(arguments: str, finish: str) -> Reply:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_draft_is_an_error(
-    evaluator: Callable[..., JudgeEvaluator], server: Server, rung: str, stream: bool
+    evaluator: Callable[..., JudgeEvaluator], server: Server, mode: str, stream: bool
 ):
     """JSON in reasoning, in prose or with duplicate keys never gives a score."""
     evaluate = evaluator(stream=stream)
 
     for name, draft in DRAFTS.items():
-        server.script = saying(rung, draft)
+        server.script = saying(mode, draft)
 
         found = evaluate(outputs="x")
 
@@ -106,30 +106,30 @@ def test_a_draft_is_an_error(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("mode", MODES)
 def test_an_answer_that_did_not_end_is_an_error(
-    evaluator: Callable[..., JudgeEvaluator], server: Server, rung: str, stream: bool
+    evaluator: Callable[..., JudgeEvaluator], server: Server, mode: str, stream: bool
 ):
     """Even text that is a whole verdict does not count: the model meant to go on."""
     evaluate = evaluator(stream=stream)
 
     for finish in ("length", "incomplete", "max_tokens", "MAX_TOKENS", "error", "pause_turn"):
-        server.script, asked = saying(rung, GOOD, finish), len(server.requests)
+        server.script, asked = saying(mode, GOOD, finish), len(server.requests)
 
         found = evaluate(outputs="x")
 
         assert found["score"] is None, finish
         assert "before its end" in found["metadata"]["error"]
         assert repr(finish) in found["metadata"]["error"]
-        assert server.rungs[asked:] == RUNGS[: RUNGS.index(rung) + 1]
+        assert server.modes[asked:] == MODES[: MODES.index(mode) + 1]
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_a_streamed_answer_on_each_rung_is_taken(
-    ask: Callable[..., Any], server: Server, rung: str
+@pytest.mark.parametrize("mode", MODES)
+def test_a_streamed_answer_is_accepted_in_each_mode(
+    ask: Callable[..., Any], server: Server, mode: str
 ):
     """Whole answers still count however they were asked for."""
-    server.script = saying(rung, GOOD)
+    server.script = saying(mode, GOOD)
 
     assert ask(stream=True)["score"] is True
 
@@ -215,7 +215,7 @@ def test_several_tool_calls_are_not_a_verdict(
 
 
 def test_a_call_of_another_tool_is_not_a_verdict(ask: Callable[..., Any], server: Server):
-    """The model was to hand in its verdict."""
+    """Only a call of the forced tool is an answer."""
     reply = completion(arguments=GOOD)
     reply.body["choices"][0]["message"]["tool_calls"][0]["function"]["name"] = "give_up"
     server.script = lambda body, _number: (
@@ -271,7 +271,7 @@ def test_content_may_be_a_list_of_parts(
 
 
 def test_reasoning_beside_the_content_is_not_the_answer(ask: Callable[..., Any], server: Server):
-    """An empty answer is an error whatever the model thought."""
+    """An empty answer is an error, even if the reasoning has a verdict."""
     reply = completion("")
     reply.body["choices"][0]["message"].update(reasoning_content=GOOD, reasoning=GOOD)
     server.script = lambda _body, _number: reply
@@ -282,14 +282,14 @@ def test_reasoning_beside_the_content_is_not_the_answer(ask: Callable[..., Any],
 # LangChain models: its own parsers are lenient.
 
 
-@pytest.mark.parametrize("rung", ["json_schema", "text"])
-def test_a_draft_of_a_chat_model_is_an_error(server: Server, rung: str):
-    """What LangChain makes of it does not count."""
+@pytest.mark.parametrize("mode", ["json_schema", "text"])
+def test_a_draft_of_a_chat_model_is_an_error(server: Server, mode: str):
+    """LangChain's parsed form of it does not count."""
     model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
     evaluate = create_llm_as_judge(prompt="{outputs}", judge=model)
 
     for name, draft in DRAFTS.items():
-        server.script = saying(rung, draft)
+        server.script = saying(mode, draft)
 
         assert evaluate(outputs="x")["score"] is None, name
 
@@ -312,7 +312,7 @@ def test_a_draft_of_a_chat_model_is_an_error(server: Server, rung: str):
     ],
 )  # fmt: skip
 def test_a_draft_of_any_chat_model_is_an_error(message: AIMessage):
-    """Packages say in different words that an answer did not end."""
+    """Packages use different finish reasons for incomplete answers."""
     model = FakeMessagesListChatModel(responses=[message])
 
     found = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")

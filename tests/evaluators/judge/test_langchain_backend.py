@@ -47,17 +47,17 @@ def ask(judge: Any, **options: Any) -> dict[str, Any]:
 
 
 def test_a_chat_model_is_asked_for_structured_output(server: Server):
-    """Its answer, tokens and model are kept, and it is asked once."""
+    """One request gives the answer, the tokens and the model."""
     found = ask(chat(server), prices={"m": (1.0, 1.0)})
 
     assert (found["score"], found["comment"]) == (True, "It does.")
-    assert server.rungs == ["json_schema"]
+    assert server.modes == ["json_schema"]
     assert found["metadata"]["input_tokens"] == 100
     assert found["metadata"]["cost_usd"] == pytest.approx(120 / 1e6)
 
 
-def test_a_chat_model_whose_server_refuses_schemas_is_asked_otherwise(server: Server):
-    """By a forced tool call, then in words."""
+def test_a_chat_model_whose_server_refuses_schemas_uses_other_modes(server: Server):
+    """With a forced tool call, then with the schema in the prompt."""
 
     def script(body: dict[str, Any], _number: int) -> Any:
         kind = asked_as(body)
@@ -66,7 +66,7 @@ def test_a_chat_model_whose_server_refuses_schemas_is_asked_otherwise(server: Se
     server.script = script
 
     assert ask(chat(server))["score"] is True
-    assert server.rungs == ["json_schema", "tool", "text"]
+    assert server.modes == ["json_schema", "tool", "text"]
 
 
 def test_a_forced_tool_call_of_a_chat_model_is_read(server: Server):
@@ -94,11 +94,11 @@ def test_with_retry_stays_around_the_model(server: Server):
     found = ask(judge)
 
     assert found["score"] is True
-    assert server.rungs == ["json_schema"] * 3
+    assert server.modes == ["json_schema"] * 3
 
 
 def test_bound_arguments_and_fallbacks_are_kept(server: Server):
-    """What was bound to a model is sent, and the fallback asked where the first fails."""
+    """Bound arguments are sent, and the fallback answers if the first model fails."""
     server.script = lambda body, _number: (
         completion(arguments=GOOD) if asked_as(body) == "tool" else verdict()
     )
@@ -116,8 +116,8 @@ async def test_chat_models_are_awaited(server: Server):
     assert (await evaluate(outputs="x"))["score"] is True
 
 
-def test_a_model_without_structured_output_is_asked_in_words():
-    """Its text is read, mended by a repair turn if need be."""
+def test_a_model_without_structured_output_is_asked_for_text():
+    """Its text is parsed, after a repair turn if necessary."""
     assert ask(FakeListChatModel(responses=[GOOD]))["metadata"]["asked_as"] == "text"
 
     mended = ask(FakeListChatModel(responses=["well", GOOD]))
@@ -130,7 +130,7 @@ def test_a_model_without_structured_output_is_asked_in_words():
     ids=["text", "message", "dict"],
 )
 def test_any_runnable_may_judge(returned: Any):
-    """Whether it returns a text, a message or the answer itself."""
+    """It may return a text, a message or the answer itself."""
     assert ask(RunnableLambda(lambda _messages: returned))["score"] is True
 
 
@@ -145,7 +145,7 @@ def test_a_runnable_that_fails_or_returns_something_else_is_an_error():
 
 
 def test_answers_of_langchain_models_are_kept_by_their_own_key(server: Server):
-    """Two models of the same parameters share answers, another temperature does not."""
+    """Two models with the same parameters share answers; another temperature does not."""
     cache = MemoryCache()
 
     ask(chat(server), cache=cache)
@@ -224,8 +224,8 @@ async def test_asynchronous_functions_are_awaited():
     assert "no answer within" in (await hung(outputs="x"))["metadata"]["error"]
 
 
-def test_what_cannot_be_awaited_is_refused_when_it_is_made():
-    """A blocking evaluator takes neither coroutine functions nor asynchronous clients."""
+def test_a_blocking_evaluator_refuses_asynchronous_judges():
+    """At creation, for coroutine functions and asynchronous clients."""
 
     async def judge(_messages: Any, _schema: Any) -> dict[str, Any]:
         return {}
@@ -252,8 +252,8 @@ def test_what_cannot_be_awaited_is_refused_when_it_is_made():
         ({"model": "nobody:m"}, "pip install langchain"),
     ],
 )
-def test_arguments_that_are_wrong_are_refused_when_it_is_made(options: Any, reason: str):
-    """In one line that says what to write."""
+def test_wrong_options_are_refused_at_creation(options: Any, reason: str):
+    """In one line with the remedy."""
     with pytest.raises(ConfigError, match=reason):
         create_llm_as_judge(prompt="{outputs}", **options)
 
@@ -276,7 +276,7 @@ NAMES = (
     ],
 )
 def test_the_factories_have_the_signatures_of_openevals(create: Any, key: str):
-    """All by keyword, with their defaults; ours beside them have names of their own."""
+    """All are keyword-only with openevals' defaults; oteval adds its options."""
     parameters = inspect.signature(create).parameters
 
     assert set(NAMES) < set(parameters)
@@ -291,7 +291,7 @@ def test_the_factories_have_the_signatures_of_openevals(create: Any, key: str):
 
 
 def test_evaluators_are_what_frameworks_look_for():
-    """A name, a version's description, and coroutine functions where they are asynchronous."""
+    """They have a name and a description; asynchronous ones are coroutine functions."""
     blocking = create_trajectory_llm_as_judge(judge=lambda _m, _s: {})
     awaited = create_async_trajectory_llm_as_judge(judge=lambda _m, _s: {})
 
@@ -303,7 +303,7 @@ def test_evaluators_are_what_frameworks_look_for():
 
 @pytest.mark.parametrize("code", ["from oteval import create_llm_as_judge", "import oteval"])
 def test_importing_judges_imports_no_client(code: str):
-    """The openai package takes a second to import, LangChain more; neither is, until asked."""
+    """The openai package and LangChain take seconds to import, so the first request does it."""
     code += "; import sys; print(' '.join(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""How questions reach servers: in time, in turn, once each, and from the right cache."""
+"""Questions to one judge: timeouts, concurrency, caching and equal questions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def options(server: Server, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["sync", "async", "client", "async client", "client in async"])
 @pytest.mark.parametrize("where", ["head", "body", "comments"])
 def test_a_server_that_drips_is_given_up(server: Server, kind: str, where: str):
-    """The timeout is for the whole request, whatever bytes come meanwhile."""
+    """The timeout covers the whole request, however slowly bytes arrive."""
     server.script = lambda _body, _number: Reply(drips=where)
     known = options(server, timeout=0.3, stream=where == "comments", max_retries=2)
     if "client" in kind:
@@ -72,7 +72,7 @@ async def _asked_and_closed(known: dict[str, Any]) -> Any:
 
 
 def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
-    """Three threads with a loop each reach the server two questions at a time, all together."""
+    """Three threads with an event loop each send at most two questions at a time in total."""
     server.script = lambda _body, _number: verdict(delay=0.02)
     evaluate = create_async_llm_as_judge(**options(server, max_concurrency=2))
 
@@ -87,7 +87,7 @@ def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
 
 
 def test_equal_questions_of_threads_are_asked_once(server: Server):
-    """The others wait for the one answer, and cost nothing."""
+    """The other callers wait for the answer, and cost nothing."""
     server.script = lambda _body, _number: verdict(delay=0.2)
     evaluate = create_llm_as_judge(
         **options(server, cache=True, prices={"m": (1.0, 1.0)}, max_concurrency=2)
@@ -103,7 +103,7 @@ def test_equal_questions_of_threads_are_asked_once(server: Server):
 
 
 async def test_equal_questions_of_a_loop_are_asked_once(server: Server):
-    """Also where they fail: the error is everybody's, and is not kept."""
+    """If the question fails, all callers get the error, which is not cached."""
     cache = MemoryCache()
     evaluate = create_async_llm_as_judge(**options(server, cache=cache))
     other = create_async_llm_as_judge(**options(server, cache=cache, feedback_key="other"))
@@ -121,7 +121,7 @@ async def test_equal_questions_of_a_loop_are_asked_once(server: Server):
 
 
 async def test_an_equal_question_is_asked_by_the_next_where_the_first_gives_up(server: Server):
-    """A cancelled question leaves those that wait for it an answer all the same."""
+    """Callers that wait for a cancelled question still get an answer."""
     server.script = lambda _body, number: verdict(delay=30 if number == 1 else 0)
     evaluate = create_async_llm_as_judge(**options(server, cache=True))
     first = asyncio.create_task(evaluate(outputs="x"))
@@ -136,7 +136,7 @@ async def test_an_equal_question_is_asked_by_the_next_where_the_first_gives_up(s
     assert len(server.requests) == 2
 
 
-def test_the_cache_knows_servers_apart(server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_the_cache_distinguishes_servers(server: Server, monkeypatch: pytest.MonkeyPatch):
     """An address from the environment is part of the key."""
     cache = MemoryCache()
     known = {**options(server, cache=cache, api_key="k"), "base_url": None}
@@ -152,8 +152,8 @@ def test_the_cache_knows_servers_apart(server: Server, monkeypatch: pytest.Monke
         assert (len(server.requests), len(second.requests)) == (1, 1)
 
 
-def test_the_cache_knows_structured_output_options_apart(server: Server):
-    """Another method, another server or another bound argument is another question."""
+def test_the_cache_distinguishes_structured_output_options(server: Server):
+    """A different method, server or bound argument makes a different question."""
     cache = MemoryCache()
     model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
 
@@ -175,7 +175,7 @@ def test_the_cache_knows_structured_output_options_apart(server: Server):
 
 @pytest.mark.parametrize("kind", ["openai", "langchain"])
 def test_three_failures_do_not_demote_a_model(server: Server, kind: str):
-    """A server that was busy for three requests is asked strictly again with the next question."""
+    """After a busy phase of three requests, the next question uses the strict mode again."""
     server.script = lambda _body, number: (
         error(500, "busy") if number <= (3 if kind == "openai" else 2) else verdict()
     )
@@ -189,8 +189,8 @@ def test_three_failures_do_not_demote_a_model(server: Server, kind: str):
     assert ways == ["text", "json_schema", "json_schema"]
 
 
-def test_a_rung_that_always_fails_is_tried_less_and_never_given_up(server: Server):
-    """Most questions go straight to what works; once the server recovers they are strict again."""
+def test_a_mode_that_always_fails_is_tried_less_and_never_given_up(server: Server):
+    """Most questions skip the failing mode; once the server recovers, they use it again."""
     healthy = False
 
     def script(body: Body, _number: int) -> Reply:
@@ -203,7 +203,7 @@ def test_a_rung_that_always_fails_is_tried_less_and_never_given_up(server: Serve
 
     for number in range(24):
         assert evaluate(outputs=str(number))["score"] is True
-    broken = server.rungs.count("json_schema")
+    broken = server.modes.count("json_schema")
     healthy = True
     ways = [evaluate(outputs=f"again {n}")["metadata"]["asked_as"] for n in range(12)]
 
@@ -213,7 +213,7 @@ def test_a_rung_that_always_fails_is_tried_less_and_never_given_up(server: Serve
 
 
 def test_a_server_that_ignores_streaming_is_read(server: Server):
-    """A whole completion in place of a stream is the answer, with its tokens."""
+    """A whole completion instead of a stream is the answer, with its tokens."""
     server.script = lambda _body, _number: verdict()
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
@@ -229,7 +229,7 @@ def test_a_server_that_ignores_streaming_is_read(server: Server):
 
 
 def test_a_whole_completion_as_one_event_is_read(server: Server):
-    """Some servers send what they would have sent anyway, as an event."""
+    """Some servers send the whole completion as one event."""
     whole = verdict().body
     server.script = lambda _body, _number: Reply(chunks=(whole,))
     evaluate = create_llm_as_judge(**options(server, stream=True))
@@ -240,8 +240,8 @@ def test_a_whole_completion_as_one_event_is_read(server: Server):
     assert found["score"] is True
 
 
-def test_what_is_neither_a_stream_nor_a_completion_is_an_error(server: Server):
-    """The reason shows what came."""
+def test_a_response_that_is_neither_stream_nor_completion_is_an_error(server: Server):
+    """The message shows the response."""
     server.script = lambda _body, _number: Reply('{"detail": "nothing here"}')
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
@@ -253,7 +253,7 @@ def test_what_is_neither_a_stream_nor_a_completion_is_an_error(server: Server):
 
 
 def test_a_stream_whose_tokens_never_come_is_read(server: Server):
-    """Without counts the verdict stands, and its tokens are not made up."""
+    """The verdict counts, and no tokens are invented."""
     server.script = lambda _body, _number: streamed(GOOD, tokens=None)
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
@@ -264,7 +264,7 @@ def test_a_stream_whose_tokens_never_come_is_read(server: Server):
 
 
 async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
-    """The loop ends although the function goes on."""
+    """The event loop ends although the function is still running."""
     release = threading.Event()
     evaluate = create_async_llm_as_judge(
         prompt="{outputs}", judge=lambda _m, _s: release.wait(30), timeout=0.05
@@ -278,7 +278,7 @@ async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
 
 
 def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
-    """An evaluator that waits for an equal question asks itself where the other one may not."""
+    """An evaluator that waits for an equal question asks itself if the other's budget is spent."""
     held, begun = threading.Event(), threading.Event()
 
     def judge(messages: Any, _schema: Any) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
 
 
 def test_a_blocking_question_does_not_wait_for_its_own_event_loop():
-    """A blocking judge called from a coroutine answers, though another asks the same meanwhile."""
+    """A blocking judge in a coroutine answers even if a task of the loop asks the same question."""
     scores: list[Any] = []
 
     async def slow(_messages: Any, _schema: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whatever an OpenAI-compatible server does, by real sockets and the real client."""
+"""Responses of OpenAI-compatible servers, over real sockets with the real client."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from oteval import (
     create_async_llm_as_judge,
     create_llm_as_judge,
 )
+from oteval.evaluators.judge.output_modes import OutputModeMemory
 
 from ...model_server import (
     Body,
@@ -54,8 +55,8 @@ def judge(request: pytest.FixtureRequest, server: Server) -> Iterator[Judge]:
         evaluator.close()
 
 
-def test_a_verdict_has_its_reasons_and_what_it_took(judge: Judge):
-    """The result has exactly four keys; tokens, cost, latency and the raw answer are kept."""
+def test_a_result_has_the_reasoning_and_the_cost(judge: Judge):
+    """It has exactly four keys; the metadata has tokens, cost, latency and the raw answer."""
     found = judge(prices={"m": {"input": 1.0, "output": 10.0}})
 
     assert list(found) == ["key", "score", "comment", "metadata"]
@@ -69,7 +70,7 @@ def test_a_verdict_has_its_reasons_and_what_it_took(judge: Judge):
 
 
 def test_the_request_is_strict_structured_output_with_reasoning_first(judge: Judge, server: Server):
-    """The first request has a strict JSON schema whose score comes after its reasons."""
+    """The first request has a strict JSON schema with the reasoning before the score."""
     judge(temperature=0.0, seed=7, request_options={"max_tokens": 99})
 
     (body,) = server.requests
@@ -94,21 +95,21 @@ def only(*taken: str) -> Callable[[Body, int], Reply]:
     return script
 
 
-@pytest.mark.parametrize("rung", ["json_schema", "tool", "json_object", "text"])
-def test_a_refused_format_leads_to_the_next_that_is_taken(judge: Judge, server: Server, rung: str):
-    """After a 400 the next plainer way is used, and remembered for that server and model."""
-    server.script = only(rung)
+@pytest.mark.parametrize("mode", ["json_schema", "tool", "json_object", "text"])
+def test_a_refused_mode_leads_to_the_next_supported_one(judge: Judge, server: Server, mode: str):
+    """After a 400 the next mode is used, and remembered for this server and model."""
+    server.script = only(mode)
 
     first, second = judge(), judge()
 
-    assert (first["score"], first["metadata"]["asked_as"]) == (True, rung)
+    assert (first["score"], first["metadata"]["asked_as"]) == (True, mode)
     assert second["metadata"]["requests"] == 1
     ways = ["json_schema", "tool", "json_object", "text"]
-    assert server.rungs == [*ways[: ways.index(rung) + 1], rung]
+    assert server.modes == [*ways[: ways.index(mode) + 1], mode]
 
 
-def test_a_server_that_fails_on_json_schema_is_asked_otherwise(judge: Judge, server: Server):
-    """A 500 on the schema, as llama.cpp's server gives, is a refusal of that form too."""
+def test_a_server_that_fails_on_json_schema_gets_the_next_mode(judge: Judge, server: Server):
+    """A 500 on the schema, as llama.cpp's server sends, counts as a refusal of the mode."""
 
     def script(body: Body, number: int) -> Reply:
         if asked_as(body) == "json_schema":
@@ -122,8 +123,8 @@ def test_a_server_that_fails_on_json_schema_is_asked_otherwise(judge: Judge, ser
     assert (found["score"], found["metadata"]["asked_as"]) == (True, "json_object")
 
 
-def test_a_way_that_worked_and_is_refused_later_is_left(judge: Judge, server: Server):
-    """What is remembered does not outlive the server's taking it."""
+def test_a_remembered_mode_that_is_refused_later_is_dropped(judge: Judge, server: Server):
+    """A mode is remembered only as long as the server accepts it."""
     assert judge()["score"] is True
     server.script = only("tool")
 
@@ -133,8 +134,8 @@ def test_a_way_that_worked_and_is_refused_later_is_left(judge: Judge, server: Se
     assert judge()["metadata"]["requests"] == 1
 
 
-def test_another_400_of_a_server_that_is_known_is_an_error_at_once(judge: Judge, server: Server):
-    """A transcript that is too long is not asked about in three more ways."""
+def test_another_400_in_a_remembered_mode_is_an_error_at_once(judge: Judge, server: Server):
+    """A prompt that is too long is not sent in three more modes."""
     judge()
     server.script = lambda _body, _number: error(400, "too many tokens", "context_length_exceeded")
 
@@ -145,8 +146,8 @@ def test_another_400_of_a_server_that_is_known_is_an_error_at_once(judge: Judge,
     assert len(server.requests) == 2
 
 
-def test_json_object_and_text_say_the_schema_in_words(judge: Judge, server: Server):
-    """Where the server takes no schema the prompt has it, at its end."""
+def test_json_object_and_text_put_the_schema_in_the_prompt(judge: Judge, server: Server):
+    """At its end, because the request has no other place for it."""
     server.script = only("text")
 
     judge()
@@ -171,7 +172,7 @@ def test_json_object_and_text_say_the_schema_in_words(judge: Judge, server: Serv
     ],
     ids=["prose", "cut", "no reasons", "text", "number", "null", "list", "two", "nothing"],
 )
-def test_malformed_answers_go_down_the_ladder_and_are_repaired(
+def test_malformed_answers_lead_to_other_modes_and_a_repair(
     judge: Judge, server: Server, text: str
 ):
     """Unusable answers are asked for in each other way, and in the end mended by one more turn."""
@@ -187,14 +188,14 @@ def test_malformed_answers_go_down_the_ladder_and_are_repaired(
 
 
 def test_an_answer_that_stays_malformed_is_an_error(judge: Judge, server: Server):
-    """After the one repair turn there is no verdict, and the reason says what came."""
+    """After one repair turn the score is None, and the reason shows the answer."""
     server.script = lambda _body, _number: completion("I cannot say.")
 
     found = judge()
 
     assert (found["score"], found["metadata"]["status"]) == (None, "error")
     assert "after a repair turn: the answer is not a JSON object" in found["metadata"]["error"]
-    assert server.rungs == ["json_schema", "tool", "json_object", "text", "text"]
+    assert server.modes == ["json_schema", "tool", "json_object", "text", "text"]
     assert found["metadata"]["input_tokens"] == 500
 
 
@@ -209,7 +210,7 @@ def test_an_answer_that_stays_malformed_is_an_error(judge: Judge, server: Server
     ],
     ids=["between choices", "beyond choices", "above", "below", "nan"],
 )
-def test_a_score_that_was_not_on_offer_is_an_error(
+def test_a_score_outside_the_scale_is_an_error(
     judge: Judge, server: Server, options: dict[str, Any], score: float
 ):
     """It is neither taken, rounded nor asked for again."""
@@ -225,7 +226,7 @@ def test_a_score_that_was_not_on_offer_is_an_error(
     ("options", "score"),
     [({"choices": [0.0, 0.5, 1.0]}, 0.5), ({"continuous": True}, 0), ({"continuous": True}, 1.0)],
 )
-def test_a_score_that_was_on_offer_is_taken(
+def test_a_score_on_the_scale_is_accepted(
     judge: Judge, server: Server, options: dict[str, Any], score: float
 ):
     """Choices and the ends of the scale count."""
@@ -242,8 +243,8 @@ def test_a_score_that_was_on_offer_is_taken(
     ],
     ids=["refusal", "filter"],
 )
-def test_a_refusal_is_an_error_and_not_argued_with(judge: Judge, server: Server, reply: Reply):
-    """A judge that refuses is asked once."""
+def test_a_refusal_is_a_final_error(judge: Judge, server: Server, reply: Reply):
+    """A judge that refuses is not asked again."""
     server.script = lambda _body, _number: reply
 
     found = judge()
@@ -254,7 +255,7 @@ def test_a_refusal_is_an_error_and_not_argued_with(judge: Judge, server: Server,
 
 
 def test_an_answer_cut_off_at_its_limit_says_so(judge: Judge, server: Server):
-    """The other ways would be cut off as well."""
+    """Other modes would be cut off as well, so they are not tried."""
     server.script = lambda _body, _number: completion('{"reasoning": "long', finish="length")
 
     found = judge()
@@ -264,8 +265,8 @@ def test_an_answer_cut_off_at_its_limit_says_so(judge: Judge, server: Server):
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again_after_what_it_says(judge: Judge, server: Server, status: int):
-    """The client waits as long as Retry-After says, and the verdict counts."""
+def test_a_busy_server_is_retried_after_its_delay(judge: Judge, server: Server, status: int):
+    """The client honours Retry-After, and the verdict counts."""
     server.script = lambda _body, number: (
         error(status, "busy", retry_after="0.2") if number == 1 else verdict()
     )
@@ -275,11 +276,11 @@ def test_a_busy_server_is_asked_again_after_what_it_says(judge: Judge, server: S
 
     assert found["score"] is True
     assert time.monotonic() - start >= 0.2
-    assert server.rungs == ["json_schema", "json_schema"]
+    assert server.modes == ["json_schema", "json_schema"]
 
 
 def test_a_server_that_stays_busy_is_an_error(judge: Judge, server: Server):
-    """After the client's retries the reason is the server's own."""
+    """After the client's retries, the reason is the server's message."""
     server.script = lambda _body, _number: error(429, "slow down", retry_after_ms="1")
 
     found = judge(max_retries=2)
@@ -290,7 +291,7 @@ def test_a_server_that_stays_busy_is_an_error(judge: Judge, server: Server):
 
 
 def test_a_slow_answer_is_an_error_within_its_time(judge: Judge, server: Server):
-    """Nothing waits much longer than the timeout."""
+    """No call waits much longer than the timeout."""
     server.script = lambda _body, _number: verdict(delay=20)
     start = time.monotonic()
 
@@ -300,7 +301,7 @@ def test_a_slow_answer_is_an_error_within_its_time(judge: Judge, server: Server)
     assert time.monotonic() - start < 10
 
 
-def test_a_server_that_is_not_there_is_an_error_in_one_line(judge: Judge):
+def test_an_unreachable_server_is_an_error_in_one_line(judge: Judge):
     """The reason names the address."""
     found = judge(base_url="http://127.0.0.1:9/v1", max_retries=0)
 
@@ -504,3 +505,16 @@ def test_a_schema_of_ones_own_that_nothing_fits_raises(server: Server):
     with pytest.raises(JudgeError, match="no usable answer"):
         evaluate(outputs="x")
     evaluate.close()
+
+
+def test_the_first_mode_that_worked_is_remembered():
+    """One bad answer does not change the remembered mode; a refusal does."""
+    memory, endpoint = OutputModeMemory(), ("url", "m")
+    memory.record_success(endpoint, "json_schema")
+    memory.record_success(endpoint, "text")
+    assert memory.get(endpoint) == "json_schema"
+
+    memory.record_refusal(endpoint, "tool")
+    assert memory.get(endpoint) == "json_schema"
+    memory.record_refusal(endpoint, "json_schema")
+    assert memory.get(endpoint) is None

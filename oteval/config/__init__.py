@@ -1,7 +1,7 @@
-"""oteval.yaml: what is scored, how, against what, and which gates must hold.
+"""oteval.yaml: the evaluators, their references, and the gates over their scores.
 
-Strict: a key that is not known is an error that names its line and the nearest known key. The
-JSON schema of the file is ``oteval config schema``.
+An unknown key is an error that names its line and the nearest known key. ``oteval config schema``
+prints the JSON schema.
 """
 
 from __future__ import annotations

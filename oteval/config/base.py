@@ -57,7 +57,7 @@ class Where(Strict):
     conditions: list[str] = Field(
         default_factory=list, description="Comparisons such as 'errors>0' or 'tool=refund'."
     )
-    not_: Where | None = Field(None, alias="not", description="What must not hold.")
+    not_: Where | None = Field(None, alias="not", description="A filter for runs to leave out.")
 
     @field_validator("conditions")
     @classmethod
@@ -107,13 +107,13 @@ class StoredReference(Strict):
 class DatasetReference(Strict):
     """References by case: a JSON-lines file, each line with the key's value and messages.
 
-    A run's case is what an attribute names; with the key ``question``, what was asked.
+    An attribute names a run's case; with the key ``question``, the first user message does.
     """
 
     dataset: str = Field(description="A JSON-lines file: {KEY: value, messages: [...]} a line.")
     key: str = Field(
         "test.case.id",
-        description="The attribute that names a run's case, or question: what was asked.",
+        description="The attribute that names a run's case, or question: the first user message.",
     )
 
 
@@ -133,7 +133,7 @@ def _reference_kind(value: Any) -> str:
     return "str"
 
 
-# Told apart by its shape, so that an error is about what was meant.
+# The shape selects the alternative, so that an error is about the intended one.
 ReferenceSource = Annotated[
     Annotated[str, Tag("str")]
     | Annotated[StoredReference, Tag("StoredReference")]

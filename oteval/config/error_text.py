@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, in one line: the place, the key and the remedy."""
+"""Errors of a configuration file in one line: the place, the key and the remedy."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def explain_error(
     model: type[BaseModel],
     value: Any,
 ) -> str:
-    """Return one line that names the line, the key and what to do.
+    """Return the line number, the key and the remedy, in one line.
 
     Args:
         error: A validation error; of several faults the first is named.
         root: The nodes of the file.
         source: The file's name.
         model: The model of the file.
-        value: What the file holds.
+        value: The contents of the file.
     """
     fault = _first(error.errors(include_input=False))
     line, path = line_of(root, fault["loc"])
@@ -61,8 +61,7 @@ def _first(faults: Sequence[Any]) -> Any:
 def line_of(root: yaml.Node | None, place: Sequence[Any]) -> tuple[int, list[Any]]:
     """Return the line of a place in a file, and its path there.
 
-    The path lacks what the file lacks: missing keys, and the names that pydantic adds for the
-    alternatives that it tried.
+    The path leaves out missing keys, and the names that pydantic adds for alternatives.
     """
     node, line, path = root, 1, []
     for step in place:
@@ -106,7 +105,7 @@ def _known_keys(model: type[BaseModel], value: Any, place: Sequence[Any]) -> lis
 
 
 def _form_below(form: Any, step: Any) -> Any:
-    """Return the type of what stands at a step below a value of a type."""
+    """Return the type of an item or field of a type."""
     for one in _alternatives(form):
         if getattr(one, "__name__", "") == step:
             return one

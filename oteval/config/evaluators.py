@@ -29,7 +29,7 @@ __all__ = ["EvaluatorEntry", "EvaluatorSettings", "settings_class", "settings_of
 
 
 class EvaluatorSettings(Strict):
-    """What every evaluator has beside the options of its type."""
+    """The settings that all evaluators have, besides the options of their type."""
 
     evaluator_class: ClassVar[type[Evaluator]]
 
@@ -45,7 +45,7 @@ class EvaluatorSettings(Strict):
 
     @model_validator(mode="after")
     def _create_evaluator(self) -> Self:
-        """Create the evaluator, all but what is read from files."""
+        """Create the evaluator, without the options that files hold."""
         values = {
             option.name: getattr(self, _field(option.name))
             for option in _written(self.evaluator_class)
@@ -86,7 +86,7 @@ def _written(kind: type[Evaluator]) -> list[Option]:
 
 
 def _field(option: str) -> str:
-    # Models have methods of their own, such as `copy`, which an option may be called.
+    # An option may have the name of one of the model's methods, such as `copy`.
     return f"option_{option}"
 
 
@@ -127,7 +127,7 @@ def settings_of_entry(entry: Any) -> type[EvaluatorSettings]:
     """Return the settings of the type that an entry names.
 
     Raises:
-        ValueError: There is no such type, or it cannot be had.
+        ValueError: The type is unknown, or its class cannot be loaded.
     """
     if not isinstance(entry, Mapping):
         raise ValueError("write the evaluator as a mapping: {name: ..., type: ...}")

@@ -37,7 +37,7 @@ DEFAULT_PATH = "oteval.yaml"
 
 
 class Gate(Strict):
-    """What must hold of an evaluator's scores for `oteval score` to exit 0."""
+    """The figures that an evaluator's scores must reach for `oteval score` to exit 0."""
 
     evaluator: str = Field(description="The name of one of the evaluators.")
     min_pass_rate: float | None = Field(
@@ -51,26 +51,26 @@ class Gate(Strict):
 class Config(Strict):
     """The whole file."""
 
-    evaluators: list[EvaluatorEntry] = Field(min_length=1, description="What is evaluated.")
-    gates: list[Gate] = Field(default_factory=list, description="What must hold.")
-    salt: str = Field("oteval", description="Changes which traces a sample draws.")
+    evaluators: list[EvaluatorEntry] = Field(min_length=1, description="The evaluators.")
+    gates: list[Gate] = Field(default_factory=list, description="The gates over the scores.")
+    salt: str = Field("oteval", description="A text that changes the samples of traces.")
     completion: Completion = Field(
-        Completion(), description="Live: when a trace is complete and scored."
+        Completion(), description="Live: when a trace counts as complete and is scored."
     )
     budgets: dict[str, Limits] = Field(
-        default_factory=dict, description="Live: what evaluators may use, by their names."
+        default_factory=dict, description="Live: limits on evaluators, by their names."
     )
     forward: ForwardOrUrl | None = Field(
-        None, description="Live: where traces go on to, with their scores."
+        None, description="Live: where to forward traces with their scores."
     )
     events: EndpointOrUrl | None = Field(
-        None, description="Live: where scores go as gen_ai.evaluation.result log events."
+        None, description="Live: where to send scores as gen_ai.evaluation.result log events."
     )
     metrics: MetricsOrUrl | None = Field(
-        None, description="Live: where metrics are sent over OTLP, beside /metrics."
+        None, description="Live: where to send metrics over OTLP, besides /metrics."
     )
     redact: list[Redaction] = Field(
-        default_factory=list, description="Live: what is taken out before anything is kept."
+        default_factory=list, description="Live: the data to remove before anything is stored."
     )
     retention: Retention | None = Field(
         None, description="When spans move from the database into Parquet files."
@@ -81,7 +81,7 @@ def load_config(path: str | Path) -> Config:
     """Return the configuration of a file.
 
     Raises:
-        ConfigError: The file is missing, no YAML, or says what is not known; with its line.
+        ConfigError: The file is missing, or wrong; the text has the line.
     """
     return parse_config(read_config(path), str(path))
 
@@ -101,14 +101,14 @@ def read_config(path: str | Path) -> str:
 
 
 def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
-    """Return the configuration that a text spells out.
+    """Return the configuration of a YAML text.
 
     Args:
         text: YAML.
         source: Its name, for messages.
 
     Raises:
-        ConfigError: It is no YAML, or says what is not known; with its line.
+        ConfigError: The text is wrong; the message has the line.
     """
     root, value = read_yaml(text, source)
     if value is not None and not isinstance(value, dict):
@@ -124,7 +124,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
 
 
 def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
-    """Refuse evaluators of the same name, and gates and budgets of none."""
+    """Refuse evaluators with the same name, and gates and budgets of unknown evaluators."""
     names: list[str] = []
     for index, rule in enumerate(config.evaluators):
         if rule.name in names:

@@ -1,9 +1,9 @@
-"""What every evaluator is: options in, a result of a run out.
+"""The base class of all evaluators, and the context in which they evaluate a run.
 
 An **evaluator** is a frozen, keyword-only dataclass whose fields are its options. The class is the
-``type`` of oteval.yaml and the constructor that Python users call; `oteval.evaluators.options` says
-what follows from a field. `Evaluator.evaluate` gets an `EvaluationContext` and returns an
-`EvaluationResult`, or raises `NotEvaluated` where the trace does not hold what the verdict needs.
+``type`` of oteval.yaml and the constructor that Python users call; `oteval.evaluators.options`
+describes how fields become options. `Evaluator.evaluate` gets an `EvaluationContext` and returns an
+`EvaluationResult`, or raises `NotEvaluated` if the trace lacks data for a verdict.
 
 `oteval.evaluators.registry` finds the classes by their type.
 """
@@ -57,7 +57,7 @@ class NotEvaluated(Exception):
 def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     """Refuse a run that may have made calls which the trace does not show.
 
-    That is so where content is missing and no tool's span shows a call.
+    Calls may be missing if content is missing and no tool span shows a call.
 
     Raises:
         NotEvaluated: Calls may be missing.
@@ -102,13 +102,13 @@ class Call:
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """What an evaluator looks at.
+    """A run, its reference, and the data that an evaluator needs of both.
 
     Attributes:
         messages: The messages.
         trajectory: The run that they belong to, or None where only messages are known.
-        reference_outputs: What was wanted, in the caller's form, or None.
-        reference: What was wanted, where the configuration says where it comes from, or None.
+        reference_outputs: The expected outputs in the caller's form, or None.
+        reference: The reference that oteval.yaml names, or None.
         scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
         given_tools: Definitions of tools that came with the messages.
     """
@@ -142,7 +142,7 @@ class EvaluationContext:
 
     @property
     def question(self) -> str | None:
-        """What the user asked first, or None."""
+        """The first user message, or None."""
         return next((m.content for m in self.messages if m.role == "user"), None)
 
     def gap(self, *codes: str) -> Gap | None:
@@ -170,8 +170,8 @@ class ReferenceOption(NamedTuple):
     """The ``reference`` that evaluators of a type may have in oteval.yaml.
 
     Attributes:
-        description: What may be written there.
-        is_required: Whether it must be.
+        description: The values that it may have.
+        is_required: Whether it must be given.
         form: Whether references are messages or the steps of a graph.
     """
 
@@ -181,18 +181,18 @@ class ReferenceOption(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What a configured evaluator may use of its surroundings.
+    """Files, functions and stored answers that a configured evaluator may use.
 
     Attributes:
         name: The evaluator's name in oteval.yaml.
         has_reference: Whether it has a reference.
         read_text: Reads a file, whose path is relative to the configuration. Raises `ConfigError`.
-        load_function: Imports what ``module:function`` names, also from beside the configuration.
+        load_function: Imports ``module:function``, also from the configuration's folder.
             Raises `ConfigError`.
         environment: Environment variables.
         stored_calls: Returns the stored calls of language models, given the class of a call; None
             where none are stored.
-        spent_today: Returns what its questions to models cost since midnight UTC (US dollars).
+        spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
         is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
     """
 
@@ -223,9 +223,9 @@ class Evaluator(ABC):
     needs_messages: ClassVar[bool] = True
     """Whether a run without messages cannot be evaluated."""
     is_slow: ClassVar[bool] = False
-    """Whether an evaluation may take long, so that a server runs it beside everything else."""
+    """Whether an evaluation may take long, so that a server runs it in a thread."""
     asks_models: ClassVar[bool] = False
-    """Whether it asks language models, which costs, so that their verdicts are used again."""
+    """Whether it asks language models. Their verdicts cost money and are reused."""
 
     feedback_key: Annotated[str, PYTHON_ONLY] = ""
 
@@ -268,12 +268,12 @@ class Evaluator(ABC):
 
     @property
     def time_limit(self) -> float | None:
-        """After how many seconds an evaluation ends by itself; None where it sets no limit."""
+        """The seconds after which an evaluation ends by itself; None for no limit."""
         return None
 
     @property
     def cost_per_day(self) -> float | None:
-        """What its questions to models may cost a day, in US dollars; None for any cost."""
+        """The daily limit on the cost of its model calls, in US dollars; None for no limit."""
         return None
 
     def check_prices(self, limits: Sequence[str]) -> None:  # noqa: B027
@@ -287,7 +287,7 @@ class Evaluator(ABC):
         """
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:  # noqa: ARG002
-        """Return what an evaluation of messages costs at least, in US dollars; None if unknown."""
+        """Return the minimum cost of evaluating messages, in US dollars; None if unknown."""
         return None
 
     @abstractmethod
@@ -295,7 +295,7 @@ class Evaluator(ABC):
         """Evaluate a run.
 
         Raises:
-            NotEvaluated: The trace does not hold what the verdict needs.
+            NotEvaluated: The trace lacks data for a verdict.
             Exception: The evaluator failed.
         """
 
@@ -313,7 +313,7 @@ class Evaluator(ABC):
             outputs: The trajectory, in any form of `oteval.evaluators.messages`. Of a
                 `Trajectory` the whole conversation is looked at, and its usage, times and tools
                 count as well.
-            reference_outputs: What was wanted, for an evaluator that compares.
+            reference_outputs: The expected outputs, for an evaluator that compares.
             inputs: Not used.
             **extra: Not used.
 
@@ -341,19 +341,19 @@ class Evaluator(ABC):
         return observed({"key": self.key, "score": score, "comment": comment, "metadata": metadata})
 
     async def acall(self, **case: Any) -> dict[str, Any]:
-        """Do what calling the evaluator does, without blocking where it would wait."""
+        """Call the evaluator without blocking the event loop."""
         return self(**case)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options as JSON values, to hash into the evaluator's version."""
         return {"type": self.type, "key": self.key, **describe_options(self)}
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        """Return the options that only verdicts on stored runs depend on, such as a threshold."""
         return {}
 
     def prepare(self, resources: Resources) -> Self:  # noqa: ARG002
-        """Return the evaluator ready for use, with what its options refer to.
+        """Return the evaluator with the files and functions that its options name.
 
         Raises:
             ConfigError: A file or function is missing.

@@ -1,4 +1,4 @@
-"""What turns evaluators into the functions that users import: ``create_*``, and async variants."""
+"""Decorators and wrappers for the functions that users import: ``create_*``, async variants."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_async(evaluator: E) -> AsyncEvaluator[E]:
 
 
 def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a coroutine function that does what a function does."""
+    """Return a coroutine function that calls a function."""
 
     @functools.wraps(function)
     async def variant(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -41,7 +41,7 @@ class FunctionEvaluator(Evaluator):
 
     type: ClassVar[str] = "python"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
-        "What the function gets as reference_outputs."
+        "The reference, which the function gets as reference_outputs."
     )
     is_slow: ClassVar[bool] = True
 
@@ -51,7 +51,7 @@ class FunctionEvaluator(Evaluator):
 
     @property
     def time_limit(self) -> float | None:
-        """After how many seconds an evaluation ends by itself; None where it sets no limit."""
+        """The seconds after which a call is given up; None for no limit."""
         return self.timeout
 
     def prepare(self, resources: Resources) -> Self:
@@ -71,15 +71,15 @@ class FunctionEvaluator(Evaluator):
         return result_of(call_with(self.function, available, self.timeout))
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options as JSON values, to hash into the evaluator's version."""
         return {"type": self.type, "call": self.call, "code": code_version(self.function)}
 
 
 def result_of(value: Any) -> EvaluationResult:
-    """Return the result that an evaluator's return value means.
+    """Return the result that a function's return value stands for.
 
     Raises:
-        TypeError: It means none.
+        TypeError: The value is not a result.
     """
     if isinstance(value, Mapping):
         if "score" not in value:
@@ -87,7 +87,7 @@ def result_of(value: Any) -> EvaluationResult:
         inner = result_of(value["score"])
         metadata = restore(dumps(value.get("metadata") or {}))
         if not isinstance(metadata, dict):
-            raise TypeError(f"returned metadata that is no dict: {_short(metadata)}")
+            raise TypeError(f"returned metadata that is not a dict: {_short(metadata)}")
         return replace(
             inner,
             label=str(value.get("label") or inner.label),
@@ -98,11 +98,11 @@ def result_of(value: Any) -> EvaluationResult:
         return EvaluationResult.of_verdict(value)
     if isinstance(value, (int, float)):
         if not math.isfinite(value):
-            raise TypeError(f"returned {value}, which is no score")
+            raise TypeError(f"returned {value}, which is not a score")
         return EvaluationResult(score=float(value))
     if isinstance(value, str):
         return EvaluationResult(label=value)
-    raise TypeError(f"returned {_short(value)}, which is no score")
+    raise TypeError(f"returned {_short(value)}, which is not a score")
 
 
 def _short(value: Any) -> str:

@@ -2,11 +2,11 @@
 
 An evaluator is called with keywords, ``(*, outputs, reference_outputs, inputs=None, **extra)``,
 and returns a dict with exactly ``key``, ``score``, ``comment`` and ``metadata``. The score is a
-bool unless `score_type` asks for a figure; the comment is None exactly for a pass. What keywords
-it does not know it ignores. `oteval.evaluators.compare` has the same verdict without the dict.
+bool unless `score_type` asks for a figure; the comment is None exactly for a pass. Unknown
+keywords are ignored. `oteval.evaluators.compare` gives the same verdict without the dict.
 
-The fixed functions (`trajectory_unordered_match` and so on) ignore arguments, but for
-`trajectory_strict_match`, which compares them unless told otherwise.
+The fixed functions (`trajectory_unordered_match` and so on) ignore arguments, except
+`trajectory_strict_match`, which compares them by default.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TrajectoryMatch(Evaluator):
             ``readOnlyHint`` are used as well.
         error_pattern: A regular expression. A tool result whose text it matches is an error; by
             default the text must begin with Error, Exception, Traceback or Unknown action.
-        score_type: What the score is: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
+        score_type: The score: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a compared field that is missing on both sides counts as equal.
         threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
@@ -107,7 +107,7 @@ class TrajectoryMatch(Evaluator):
         """Make the comparison of the options.
 
         Raises:
-            ConfigError: A value is wrong; the text names the option and says what to write.
+            ConfigError: A value is wrong; the text names the option and the values to use.
         """
         spec = make_spec(
             trajectory_match_mode=self.trajectory_match_mode,
@@ -150,7 +150,7 @@ class TrajectoryMatch(Evaluator):
             ``key``, ``score``, ``comment`` and ``metadata``.
 
         Raises:
-            InputError: A side is no trajectory; the text names the place.
+            InputError: A side cannot be read as a trajectory; the text names the place.
         """
         return observed(self.result(compare(outputs, reference_outputs, self.spec)))
 
@@ -192,7 +192,7 @@ class TrajectoryMatch(Evaluator):
     def _refuse_unknown(
         self, run: Trajectory, messages: Sequence[Message], wanted: Sequence[Message]
     ) -> None:
-        """Refuse a failure that would be a pass if arguments not captured were the right ones."""
+        """Refuse a failure that would pass if the missing arguments were as expected."""
         unseen, unsaid = _tools_without_arguments(messages), _tools_without_arguments(wanted)
         if not unseen and not unsaid:
             return
@@ -208,7 +208,7 @@ class TrajectoryMatch(Evaluator):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options as JSON values, to hash into the evaluator's version."""
         return {
             "type": self.type,
             "key": self.key,
@@ -217,7 +217,7 @@ class TrajectoryMatch(Evaluator):
         }
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        """Return the threshold: only verdicts on stored runs depend on it."""
         return {"threshold": self.threshold}
 
 
@@ -227,7 +227,7 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
     awaits_functions: ClassVar[bool] = True
 
     async def acall(self, **case: Any) -> dict[str, Any]:
-        """Compare outputs with the reference, awaiting what is to be awaited."""
+        """Compare outputs with the reference, awaiting functions that are asynchronous."""
         verdict = await acompare(case["outputs"], case.get("reference_outputs"), self.spec)
         return observed(self.result(verdict))
 
@@ -250,7 +250,7 @@ def _tools_without_arguments(messages: Sequence[Message]) -> list[str]:
     return list(dict.fromkeys(call.name for call in calls if call.arguments is None))
 
 
-# Stands for arguments that were not captured, where these are taken to be the right ones.
+# Marks arguments that were not captured, when they are assumed to be as expected.
 _UNKNOWN: dict[str, Any] = {}
 
 
@@ -262,7 +262,7 @@ def _marked(messages: Sequence[Message]) -> list[Message]:
 
 
 def _lenient(rule: Rule) -> Rule:
-    """Return a rule that also matches whatever was not captured."""
+    """Return a rule that also accepts arguments that were not captured."""
     return Custom(lambda out, ref: out is _UNKNOWN or ref is _UNKNOWN or rule.matches(out, ref))
 
 
@@ -274,7 +274,7 @@ def create_trajectory_match_evaluator(**options: Any) -> TrajectoryMatch:
         **options: The options of `TrajectoryMatch`.
 
     Raises:
-        ConfigError: An option is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and the values to use.
     """
     return TrajectoryMatch(**options)
 
@@ -292,7 +292,7 @@ def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[Tr
         The evaluator; its ``evaluator`` attribute holds the configuration.
 
     Raises:
-        ConfigError: An option is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and the values to use.
     """
     return as_async(AsyncTrajectoryMatch(**options))
 
@@ -331,24 +331,24 @@ def trajectory_strict_match(
         ``key``, ``score``, ``comment`` and ``metadata``.
 
     Raises:
-        InputError: A side is no trajectory; the text names the place.
+        InputError: A side cannot be read as a trajectory; the text names the place.
     """
     chosen = _STRICT if tool_call_args_exact_match else _STRICT_IGNORE
     return chosen(outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra)
 
 
 def trajectory_unordered_match(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
-    """Return whether the same tools are called equally often, in any order."""
+    """Check that the same tools are called equally often, in any order."""
     return _UNORDERED(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
 def trajectory_subset(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
-    """Return whether no tool is called more often than in the reference."""
+    """Check that no tool is called more often than in the reference."""
     return _SUBSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
 def trajectory_superset(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
-    """Return whether each tool is called at least as often as in the reference."""
+    """Check that each tool is called at least as often as in the reference."""
     return _SUPERSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 

@@ -2,7 +2,7 @@
 
 Each option is declared once, as a field of a keyword-only dataclass: the annotation says which
 values it may have, the default whether it may be left out, and the ``Attributes:`` section of the
-class's docstring what it means. From that follow the check of constructor arguments, the keys of
+class's docstring describes it. From that follow the check of constructor arguments, the keys of
 oteval.yaml, the JSON schema and the tables of the documentation.
 
 Pydantic validates, and is imported when a first option is checked: importing an evaluator stays
@@ -110,10 +110,10 @@ def _compilable(text: str) -> str:
 
 
 def check_regex(text: str, option: str) -> None:
-    """Refuse a text that is no regular expression.
+    """Refuse an invalid regular expression.
 
     Raises:
-        ConfigError: It is none; the text names the option.
+        ConfigError: It is invalid; the text names the option.
     """
     try:
         _compilable(text)
@@ -143,7 +143,7 @@ class Option(NamedTuple):
         annotation: Its type, with constraints.
         form: Its type in oteval.yaml, with constraints.
         default: Its default; `dataclasses.MISSING` for a required option.
-        description: What it means.
+        description: Its meaning.
         is_file: Whether oteval.yaml names a JSON file that holds the value.
     """
 
@@ -182,7 +182,7 @@ _ATTRIBUTE = re.compile(r"(\w+)(?: \([^)]*\))?: (.*)")
 
 
 def descriptions_of(owner: type[Evaluator]) -> dict[str, str]:
-    """Return what the docstrings of a class and its bases say of each attribute."""
+    """Return the descriptions of attributes in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(owner.__mro__):
         name = ""
@@ -224,7 +224,7 @@ def _checked(owner: type[Evaluator], option: Option, value: Any) -> Any:
 
 
 def _explained(name: str, value: Any, error: Any) -> str:
-    """Return what is wrong with an option, in one line."""
+    """Return the option, its value and the fault, in one line."""
     for step in error["loc"]:
         # Other steps are the alternatives of a union that pydantic tried.
         if (isinstance(value, Mapping) and step in value) or (
@@ -255,7 +255,7 @@ def _immutable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(map(_immutable, value))
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
-        # What is kept is text, so flags go into it.
+        # Only the text is kept, so the flags become part of it.
         letters = "".join(letter for letter, flag in _FLAGS.items() if value.flags & flag)
         return f"(?{letters}){value.pattern}" if letters else value.pattern
     return value

@@ -41,8 +41,8 @@ def evaluator_class(kind: str) -> type[Evaluator]:
     """Return the class of a type.
 
     Raises:
-        KeyError: There is no such type.
-        ConfigError: Several packages have the type, or the class cannot be had.
+        KeyError: The type is unknown.
+        ConfigError: Several packages define the type, or its class cannot be loaded.
     """
     announced = announced_evaluators().get(kind, ())
     is_own = kind in _OWN_MODULES or _check(kind) is not None
@@ -61,7 +61,7 @@ def evaluator_class(kind: str) -> type[Evaluator]:
 
 
 def load_all() -> tuple[dict[str, type[Evaluator]], list[str]]:
-    """Return the classes by type, and why those that are missing could not be had."""
+    """Return the classes by type, and the errors of those that cannot be loaded."""
     found, problems = {}, []
     for kind in evaluator_types():
         try:
@@ -129,7 +129,7 @@ def _load(entry: EntryPoint) -> type[Evaluator]:
     """Return the class that an entry point names.
 
     Raises:
-        ConfigError: It cannot be imported, or is no evaluator.
+        ConfigError: It cannot be imported, or is not an evaluator.
     """
     owner = f"type {entry.name!r} of {entry.dist.name if entry.dist else entry.value}"
     try:
@@ -144,9 +144,9 @@ def _load(entry: EntryPoint) -> type[Evaluator]:
 
 
 def _problem(found: Any, kind: str) -> str:
-    """Return what keeps an object from being the evaluator of a type, or ""."""
+    """Return why an object cannot be the evaluator of a type, or ""."""
     if not isinstance(found, type) or not issubclass(found, Evaluator):
-        return "is no subclass of oteval.evaluators.Evaluator"
+        return "is not a subclass of oteval.evaluators.Evaluator"
     if isabstract(found):
         return "does not define evaluate()"
     if getattr(found, "type", None) != kind:

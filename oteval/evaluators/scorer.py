@@ -1,8 +1,8 @@
 """A configured evaluator, and the one score it gives a trajectory.
 
-A trajectory that cannot be evaluated gets a score that says so: ``not_evaluated`` where the trace
-does not hold what the verdict needs or there is no reference, ``error`` where the evaluator failed.
-Neither ever has a number.
+A trajectory that cannot be evaluated gets a score with the status ``not_evaluated`` (the trace
+lacks data for a verdict, or the reference is missing) or ``error`` (the evaluator failed). Neither
+ever has a number.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .evaluator import EvaluationContext, Evaluator, NotEvaluated
 
 __all__ = ["Scorer", "is_drawn", "version_of"]
 
-# Of a run that has one, nothing is known: it stands for a trace that was not reconstructed.
+# Gaps of a run that stands for a trace which could not be reconstructed.
 _FAILURES = frozenset({"internal_error", "too_large"})
 _SPACE = float(1 << 64)
 
 
 def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
-    """Return whether a sample of a rate draws a trace; the same question has the same answer.
+    """Return whether a sample contains a trace; the same arguments give the same answer.
 
     Args:
-        salt: Changes what is drawn.
+        salt: A text that changes the sample.
         evaluator: The evaluator's name.
         trace_id: The trace.
         rate: The share of traces to draw, 0 to 1.
@@ -39,7 +39,7 @@ def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
 
 
 def version_of(description: Mapping[str, Any]) -> str:
-    """Return an evaluator's version: a hash of all that its verdict depends on."""
+    """Return an evaluator's version: a hash of everything that its verdict depends on."""
     return hashlib.blake2b(canonical(description).encode(), digest_size=6).hexdigest()
 
 
@@ -49,8 +49,8 @@ class Scorer:
 
     Attributes:
         name: The score's name.
-        version: A hash of all that the verdict depends on.
-        evaluator: What evaluates.
+        version: A hash of everything that the verdict depends on.
+        evaluator: The evaluator.
         where: Which trajectories it looks at.
         sample: The share of traces it scores.
         scope: Whether it sees the run's own messages or the whole conversation.
@@ -64,19 +64,19 @@ class Scorer:
     scope: Literal["turn", "conversation"] = "turn"
 
     def wants(self, trajectory: Trajectory, salt: str) -> bool:
-        """Return whether a trajectory is to be scored: it is meant, and the sample draws it."""
+        """Return whether to score a trajectory: it is selected, and the sample contains it."""
         trace_id = trajectory.root_span.trace_id
         return self.where.matches(trajectory) and is_drawn(salt, self.name, trace_id, self.sample)
 
     def score(
         self, trajectory: Trajectory, reference: Reference | None, problem: str, time_ns: int
     ) -> Score:
-        """Return the score of a trajectory; whatever the evaluator does, there is one.
+        """Return the score of a trajectory, also if the evaluator fails.
 
         Args:
             trajectory: The trajectory.
-            reference: What it is held against, where there is something.
-            problem: Why there is no reference though one was asked for, or "".
+            reference: Its reference, or None.
+            problem: Why its reference is missing, or "".
             time_ns: Now.
         """
         own = self.scope == "turn"
@@ -121,7 +121,7 @@ class Scorer:
             return EvaluationResult(status="not_evaluated", comment=str(reason))
         except KeyboardInterrupt:
             raise
-        # Also what is no Exception: a function that calls sys.exit() must not end the scoring.
+        # Also SystemExit and the like: a function that calls sys.exit() must not end the scoring.
         except BaseException as error:
             known = getattr(error, "metadata", None)
             return EvaluationResult(

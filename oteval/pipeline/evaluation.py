@@ -1,4 +1,4 @@
-"""What a store holds, scored as a configuration says, and the gates over the scores."""
+"""Score the trajectories of a store by a configuration, and check its gates."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PreparedEvaluator:
 
     @property
     def evaluator(self) -> Evaluator:
-        """What evaluates."""
+        """The evaluator."""
         return self.scorer.evaluator
 
     @property
@@ -52,7 +52,7 @@ class PreparedEvaluator:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a language model is asked, which costs, so that verdicts are used again."""
+        """Whether it asks language models, whose verdicts cost money and are reused."""
         return self.evaluator.asks_models
 
     def close(self) -> None:
@@ -69,11 +69,11 @@ def prepare(
         config: The configuration.
         store: Where references by name or trajectory are.
         base: The folder that paths of the configuration are relative to.
-        again: Whether language models are asked what they have answered before.
+        again: Whether to ask language models again, ignoring cached answers.
         is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
 
     Raises:
-        ConfigError: A reference or function cannot be had, or an argument is wrong.
+        ConfigError: A reference or function cannot be loaded, or an option is wrong.
     """
     prepared = []
     for settings in config.evaluators:
@@ -115,7 +115,7 @@ def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
 
 
 def _cost_limits(settings: EvaluatorSettings, limits: Limits | None) -> list[str]:
-    """Return the settings outside an evaluator's own that limit what it costs."""
+    """Return the settings that limit an evaluator's cost, besides its own options."""
     if limits is None or limits.max_cost_per_day is None:
         return []
     return [f"budgets.{settings.name}.max_cost_per_day"]
@@ -136,15 +136,15 @@ class ListOrder:
 
 @dataclass
 class ScoreRun:
-    """What scoring came to, filled in while it goes on.
+    """The counts of a scoring, updated while it runs.
 
     Attributes:
         tallies: The counts by evaluator, in the configuration's order.
-        trajectories: How many trajectories were looked at.
-        asked: How many scores are of language models that were asked, or of the cache.
-        reused: How many scores of language models were there already and were not asked for again.
-        cache_hits: How many scores came of answers that were there already.
-        cost: What the answers cost, in US dollars, as far as prices are known.
+        trajectories: The number of trajectories.
+        asked: The number of scores by language models, including cached answers.
+        reused: The number of scores by language models that the store had already.
+        cache_hits: The number of scores from cached answers.
+        cost: The cost of the answers in US dollars, as far as prices are known.
         list_order: The failed matches with calls that differ only in the order of a list.
     """
 
@@ -197,36 +197,36 @@ def score(
 ) -> Generator[Score, None, None]:
     """Score trajectories, keep the scores in the store, and yield them.
 
-    Language models are asked about several trajectories at once, and their scores yielded as they
-    come. A run that one has a verdict on already is not asked about again: its score is yielded.
+    Language models judge several trajectories concurrently; their scores are yielded as they
+    arrive. If the store already has a model's verdict on a run, that score is yielded.
 
     Args:
         store: The store.
-        config: What to evaluate.
+        config: The configuration.
         base: The folder that paths of the configuration are relative to.
-        selection: Which trajectories.
-        run: Counts what happens.
+        selection: A filter for trajectories.
+        run: The counts to update.
         on_progress: Called with the number of trajectories done.
-        again: Whether language models are asked again about what they have judged.
+        again: Whether to ask language models again, ignoring earlier verdicts.
 
     Raises:
-        ConfigError: A reference or function cannot be had, or an argument is wrong.
+        ConfigError: A reference or function cannot be loaded, or an option is wrong.
     """
     prepared = prepare(config, store, base, again=again)
     run = ScoreRun() if run is None else run
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     found_now = store.trajectories.read(selection)
-    trajectories = _with_given(store, prepared, found_now, again=again)
-    keeping, runner = _Keeping(store), _runner_of(prepared)
+    trajectories = _with_verdicts(store, prepared, found_now, again=again)
+    writer, runner = _ScoreWriter(store), _runner_of(prepared)
 
     def counted(found: Score, *, reused: bool = False) -> Score:
-        run.add(found if reused else keeping.add(found), reused=reused)
+        run.add(found if reused else writer.add(found), reused=reused)
         return found
 
     try:
         for trajectory, given in trajectories:
             run.trajectories += 1
-            for found, reused in _judged(prepared, trajectory, given, config.salt, runner):
+            for found, reused in _finished_scores(prepared, trajectory, given, config.salt, runner):
                 yield counted(found, reused=reused)
             if on_progress:
                 on_progress(run.trajectories - runner.pending)
@@ -235,9 +235,9 @@ def score(
             if on_progress:
                 on_progress(run.trajectories - runner.pending)
     finally:
-        # What came before Ctrl-C is kept.
+        # After Ctrl-C, too, the finished scores are written.
         runner.close()
-        keeping.flush()
+        writer.flush()
         store.judge_calls.flush()
         _close(prepared, runner)
 
@@ -247,19 +247,19 @@ def _runner_of(prepared: Iterable[PreparedEvaluator]) -> _ScoreRunner:
 
 
 def _close(prepared: Iterable[PreparedEvaluator], runner: _ScoreRunner) -> None:
-    """Close the judges' connections, unless one is still at work."""
+    """Close the evaluators' connections, unless one is still in use."""
     for one in () if runner.pending else prepared:
         one.close()
 
 
-def _judged(
+def _finished_scores(
     prepared: Iterable[PreparedEvaluator],
     trajectory: Trajectory,
     given: Given,
     salt: str,
     runner: _ScoreRunner,
 ) -> Iterator[tuple[Score, bool]]:
-    """Yield what is there of a trajectory's scores, and whether each was given before."""
+    """Yield the finished scores of a trajectory, and whether the store had each already."""
     for one in prepared:
         if not one.scorer.wants(trajectory, salt):
             continue
@@ -267,13 +267,13 @@ def _judged(
         if had is not None:
             yield had, True
         else:
-            yield from ((found, False) for found in _scored(one, trajectory, runner))
+            yield from ((found, False) for found in _evaluated(one, trajectory, runner))
 
 
-def _scored(
+def _evaluated(
     one: PreparedEvaluator, trajectory: Trajectory, runner: _ScoreRunner
 ) -> Iterator[Score]:
-    """Yield the score of a trajectory; where several are asked at once, those that are there."""
+    """Yield the score of a trajectory, or, if it is evaluated in a thread, finished scores."""
     if one.concurrency > 1:
         for outcome in runner.completed(max_pending=runner.concurrency - 1):
             yield outcome.result()
@@ -282,39 +282,39 @@ def _scored(
         yield _score_one(one, trajectory)
 
 
-class _Keeping:
-    """Keeps scores in the store, many at a time."""
+class _ScoreWriter:
+    """Writes scores to the store in batches."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._fresh, self._time = store, list[Score](), time.monotonic()
 
     def add(self, score: Score) -> Score:
-        """Keep a score, and return it."""
+        """Add a score, and return it."""
         self._fresh.append(score)
         if len(self._fresh) >= _PAGE or time.monotonic() - self._time > _SECONDS:
             self.flush()
         return score
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write the batch."""
         self._store.scores.write(self._fresh)
         self._fresh, self._time = [], time.monotonic()
 
 
-def _with_given(
+def _with_verdicts(
     store: Store,
     prepared: Sequence[PreparedEvaluator],
     trajectories: Iterable[Trajectory],
     *,
     again: bool,
 ) -> Iterator[tuple[Trajectory, Given]]:
-    """Yield trajectories with the verdicts that language models have given on them.
+    """Yield trajectories with the stored verdicts of language models.
 
     Args:
-        store: Where the scores are.
+        store: The store.
         prepared: The evaluators.
         trajectories: The trajectories.
-        again: Whether to take it that there are none.
+        again: Whether to ignore stored verdicts.
     """
     versions = [one.scorer.version for one in prepared if one.is_asked]
     if again or not versions:
@@ -349,12 +349,12 @@ def score_trajectories(
 
     Args:
         store: The store.
-        config: What to evaluate.
+        config: The configuration.
         base: The folder that paths of the configuration are relative to.
         trajectories: Which trajectories.
 
     Raises:
-        ConfigError: A reference or function cannot be had, or an argument is wrong.
+        ConfigError: A reference or function cannot be loaded, or an option is wrong.
     """
     prepared = prepare(config, store, base)
     runner = _runner_of(prepared)
@@ -363,7 +363,7 @@ def score_trajectories(
         for trajectory in trajectories:
             for one in prepared:
                 if one.scorer.wants(trajectory, config.salt):
-                    found += _scored(one, trajectory, runner)
+                    found += _evaluated(one, trajectory, runner)
         found += [outcome.result() for outcome in runner.completed(max_pending=0)]
     finally:
         runner.close()

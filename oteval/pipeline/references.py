@@ -19,7 +19,7 @@ from .resources import read_text
 __all__ = ["References", "read_json", "read_messages", "references_of"]
 
 
-# The key of a dataset that is no attribute but what a run was asked.
+# The key of a dataset whose cases are questions instead of values of an attribute.
 QUESTION = "question"
 _LONGEST_CASE = 80
 
@@ -34,8 +34,8 @@ class References:
     fingerprint = ""
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
-        """Return the reference, or None and why there is none though there should be."""
-        del trajectory  # nothing was asked for, so nothing is missing
+        """Return the reference, or None and the reason why it is missing."""
+        del trajectory
         return None, ""
 
 
@@ -54,7 +54,10 @@ class _OfExample(References):
     fingerprint = "example"
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
-        return None, "there is no example with a reference; oteval eval --data gives examples"
+        return (
+            None,
+            "the run belongs to no example with a reference; oteval eval --data gives examples",
+        )
 
 
 class _Dataset(References):
@@ -99,7 +102,7 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
         name = _case_name(case[key], key)
         if name in found:
             known = found[name].source
-            raise ConfigError(f"{place}: case {_shown(name)} stands there already: {known}")
+            raise ConfigError(f"{place}: case {_shown(name)} occurs twice; the first is {known}")
         found[name] = _READ[kind](name, case[kind], place)
     if not found:
         raise ConfigError(f"{path}: holds no cases")
@@ -119,7 +122,7 @@ def read_json(path: Path) -> Any:
     """Return the value of a JSON file.
 
     Raises:
-        ConfigError: The file cannot be read, or is no JSON.
+        ConfigError: The file cannot be read as JSON.
     """
     return _json(read_text(path), str(path))
 

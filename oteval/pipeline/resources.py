@@ -1,4 +1,4 @@
-"""What evaluators of oteval.yaml use of their surroundings: files, functions, stored answers."""
+"""The files, functions and stored answers that evaluators of oteval.yaml use."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def resources_of(
     again: bool = False,
     is_budgeted: bool = True,
 ) -> Resources:
-    """Return what an evaluator may use.
+    """Return the resources of an evaluator.
 
     Args:
         settings: The evaluator's settings.
         base: The folder that paths of the configuration are relative to.
         store: Where the answers of language models are kept.
-        again: Whether models are asked what they have answered before.
+        again: Whether to ask models again, ignoring cached answers.
         is_budgeted: Whether the evaluator keeps its own budget.
     """
 

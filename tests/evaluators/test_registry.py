@@ -157,7 +157,7 @@ def test_its_options_are_checked_like_ours(
     [
         ("bad = nowhere:X", "bad", "type 'bad' of words: nowhere:X cannot be imported: Module"),
         ("bad = words:None_", "bad", "words:None_ cannot be imported: AttributeError"),
-        ("bad = words:dataclass", "bad", "words:dataclass is no subclass of oteval.evaluators"),
+        ("bad = words:dataclass", "bad", "words:dataclass is not a subclass of oteval.evaluators"),
         ("undone = words:Undone", "undone", "words:Undone does not define evaluate()"),
         ("bad = words:WordLimit", "bad", "has the type 'word_limit'; name the entry point"),
         ("taken = words:Taken", "taken", "has an option 'where', which every evaluator has"),

@@ -12,7 +12,7 @@ from oteval.config import parse_config
 from oteval.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
-from oteval.pipeline import ScoreRun, check_gates, prepare, scoring, variants
+from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare, variants
 from oteval.pipeline import score as score_all
 from oteval.selection import Selection
 from oteval.store import Store
@@ -310,12 +310,12 @@ async def is_cancelled(outputs):
 REASONS = {
     "raises": "ValueError: no idea",
     "exits": "SystemExit: 3",
-    "nonsense": "which is no score",
-    "nothing": "returned None, which is no score",
-    "nan": "returned nan, which is no score",
-    "infinite": "returned inf, which is no score",
+    "nonsense": "which is not a score",
+    "nothing": "returned None, which is not a score",
+    "nan": "returned nan, which is not a score",
+    "infinite": "returned inf, which is not a score",
     "no_score": "returned a dict without 'score': {'comment': 'x'}",
-    "bad_metadata": "returned metadata that is no dict: 'text'",
+    "bad_metadata": "returned metadata that is not a dict: 'text'",
     "endless": "Circular reference",
     "asks_for_more": "missing 1 required positional argument: 'temperature'",
     "hangs": "TimeoutError: no answer within 0.05 s",
@@ -514,7 +514,7 @@ def test_pages_of_scores_are_kept_as_they_fill(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """More scores than a page holds are all kept."""
-    monkeypatch.setattr(scoring, "_PAGE", 2)
+    monkeypatch.setattr(evaluation, "_PAGE", 2)
     keep(store, *(run(number, *CONVERSATION) for number in range(1, 6)))
 
     assert len(scored(store, tmp_path, rule())) == 5

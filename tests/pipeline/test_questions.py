@@ -130,7 +130,7 @@ def test_a_question_asked_twice_in_a_dataset_is_an_error(kept: Store, tmp_path: 
     lines = [{"question": text, "messages": reference("f")} for text in ("a b", "a  b\n")]
     written(tmp_path, *lines)
 
-    with pytest.raises(ConfigError, match=r"d.jsonl:2: case 'a b' stands there already"):
+    with pytest.raises(ConfigError, match=r"d.jsonl:2: case 'a b' occurs twice"):
         list(score(kept, parse_config(RULE), tmp_path))
 
 

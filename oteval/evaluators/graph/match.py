@@ -1,7 +1,7 @@
 """The graph trajectory match evaluators, with the names and call shapes of agentevals.
 
-They compare the nodes that ran, turn by turn; the results and inputs of the turns are not looked
-at. `oteval.evaluators.graph.compare` says what each mode means.
+They compare the nodes that ran, turn by turn, and ignore the inputs and results of the turns.
+`oteval.evaluators.graph.compare` explains the modes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GraphMatch(Evaluator):
     Attributes:
         trajectory_match_mode: How the nodes of each turn are compared: ``strict``, ``unordered``,
             ``subset``, ``superset`` or ``in_order``.
-        score_type: What the score is: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
+        score_type: The score: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
         threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
     """
 
@@ -78,7 +78,7 @@ class GraphMatch(Evaluator):
             many ``turns`` the two sides have, and the first that differs (``turn``, or None).
 
         Raises:
-            InputError: A side is no graph trajectory; the text names the place.
+            InputError: A side cannot be read as a graph trajectory; the text names the place.
         """
         wanted = read_turns(reference_outputs, "reference_outputs")
         turns = read_turns(outputs, "outputs")
@@ -111,7 +111,7 @@ class GraphMatch(Evaluator):
         return result_of_figure(score, self.threshold, verdict, figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options as JSON values, to hash into the evaluator's version."""
         return {
             "type": self.type,
             "key": self.key,
@@ -120,7 +120,7 @@ class GraphMatch(Evaluator):
         }
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return what the score of a configured evaluator depends on beside `describe()`."""
+        """Return the threshold: only verdicts on stored runs depend on it."""
         return {"threshold": self.threshold}
 
 
@@ -142,7 +142,7 @@ def create_graph_trajectory_match_evaluator(**options: Any) -> GraphMatch:
         **options: The options of `GraphMatch`.
 
     Raises:
-        ConfigError: An option is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and the values to use.
     """
     return GraphMatch(**options)
 
@@ -158,7 +158,7 @@ def create_async_graph_trajectory_match_evaluator(**options: Any) -> AsyncEvalua
         The evaluator; its ``evaluator`` attribute holds the configuration.
 
     Raises:
-        ConfigError: An option is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and the values to use.
     """
     return as_async(GraphMatch(**options))
 
@@ -180,7 +180,7 @@ def graph_trajectory_strict_match(
         ``key``, ``score``, ``comment`` and ``metadata``.
 
     Raises:
-        InputError: A side is no graph trajectory; the text names the place.
+        InputError: A side cannot be read as a graph trajectory; the text names the place.
     """
     return _STRICT(outputs=outputs, reference_outputs=reference_outputs, **extra)
 

@@ -240,22 +240,22 @@ def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
 
 def _left_out(builder: TrajectoryBuilder) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
-    told = builder.thread.entries[builder.start : builder.end]
-    unknown = [e.message for e in told for call in e.message.tool_calls if not call.name]
+    shown = builder.thread.entries[builder.start : builder.end]
+    unknown = [e.message for e in shown for call in e.message.tool_calls if not call.name]
     if not any(one.code == "content_not_captured" for run in builder.runs for one in run.gaps):
-        unknown += _without_call(told)
+        unknown += _without_call(shown)
     found = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
-    first = next((entry.message for entry in told if entry.is_spoken), None)
+    first = next((entry.message for entry in shown if entry.is_spoken), None)
     if first is not None and first.role == "tool" and builder.history is None:
         found.append(gap("history_missing", first.span_id))
     return found
 
 
-def _without_call(told: Sequence[Entry]) -> list[Message]:
+def _without_call(shown: Sequence[Entry]) -> list[Message]:
     """Return the results that name no call and follow none."""
     return [
         entry.message
-        for before, entry in itertools.pairwise(told)
+        for before, entry in itertools.pairwise(shown)
         if entry.message.role == "tool" and not entry.message.tool_call_id
         if before.message.role != "tool" and not before.message.tool_calls
     ]

@@ -307,7 +307,7 @@ def _link(group: list[_Recording]) -> None:
 
 
 def _may_be_same(kept: _Recording, double: _Recording) -> bool:
-    """Return whether one process may have recorded both; an agent's run is told in one trace."""
+    """Return whether one process may have recorded both; an agent's run is in one trace."""
     one, other = kept.call.span, double.call.span
     if one.trace_id == other.trace_id:
         return True

@@ -89,8 +89,8 @@ class Explanation:
     def gaps(self) -> dict[tuple[str, str], list[str]]:
         """The spans of each gap, by its code and detail."""
         found: dict[tuple[str, str], list[str]] = defaultdict(list)
-        told = [*(one for t in self.trajectories for one in t.gaps), *self.hints]
-        for one in dict.fromkeys(told):
+        words = [*(one for t in self.trajectories for one in t.gaps), *self.hints]
+        for one in dict.fromkeys(words):
             found[(one.code, one.detail)].append(one.span_id)
         return dict(found)
 
@@ -211,12 +211,12 @@ def _holds(operation: Operation) -> str:
     if isinstance(operation, ToolRun):
         return _holds_of_tool(operation)
     if isinstance(operation, AgentRun):
-        told = [
+        words = [
             *(["its input"] if operation.input else []),
             *(["its output"] if operation.output else []),
             *([f"a transcript of {len(operation.transcript)}"] if operation.transcript else []),
         ]
-        return ", ".join([*([operation.name] if operation.name else []), *told])
+        return ", ".join([*([operation.name] if operation.name else []), *words])
     return operation.node
 
 
@@ -225,16 +225,16 @@ def _holds_of_call(call: ModelCall) -> str:
         return "no messages"
     asked = sum(len(message.tool_calls) for message in call.output)
     sent, received = len(call.input), len(call.output)
-    told = [f"{sent} {'message' if sent == 1 else 'messages'} sent", f"{received} received"]
+    words = [f"{sent} {'message' if sent == 1 else 'messages'} sent", f"{received} received"]
     calls = "call" if asked == 1 else "calls"
-    return ", ".join([*told, *([f"{asked} {calls} asked for"] if asked else [])])
+    return ", ".join([*words, *([f"{asked} {calls} asked for"] if asked else [])])
 
 
 def _holds_of_tool(run: ToolRun) -> str:
-    told = [
+    words = [
         *(["arguments"] if run.arguments is not None else []),
         *(["result"] if run.result is not None else []),
         *(["call id"] if run.call_id else []),
         *(["failed"] if run.is_error else []),
     ]
-    return f"{run.name}: {', '.join(told) or 'only its name'}"
+    return f"{run.name}: {', '.join(words) or 'only its name'}"

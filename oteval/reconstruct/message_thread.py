@@ -137,13 +137,13 @@ def _with_ids(entry: Entry, echo: Entry) -> Entry:
     if all(call.id and call.arguments not in ({}, None) for call in calls):
         return entry
     pairs = zip(calls, echo.message.tool_calls, strict=True)
-    told = tuple(
+    completed = tuple(
         replace(call, id=call.id or other.id, arguments=call.arguments or other.arguments)
         for call, other in pairs
     )
-    if told == calls:
+    if completed == calls:
         return entry
-    return replace(entry, message=replace(entry.message, tool_calls=told))
+    return replace(entry, message=replace(entry.message, tool_calls=completed))
 
 
 def _link(chain: str, entry: Entry) -> str:
@@ -230,17 +230,17 @@ class Thread:
         """
         if not self.has_inner:
             return sent
-        told: list[Entry] = []
+        completed: list[Entry] = []
         for entry in sent:
-            while len(told) < len(self.spoken):
-                known = self._entry(len(told))
+            while len(completed) < len(self.spoken):
+                known = self._entry(len(completed))
                 if known.is_same(entry):
                     break
                 if not known.is_inner:
                     return sent
-                told.append(known)
-            told.append(entry)
-        return told
+                completed.append(known)
+            completed.append(entry)
+        return completed
 
     def overlap(self, sent: Sequence[Entry]) -> Overlap:
         """Return how an input lies over the thread.

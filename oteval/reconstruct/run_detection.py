@@ -324,7 +324,7 @@ def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
         stack.extend(children[id(below)])
         if not below.is_wrapper and not _has_answer(below):
             return False
-        if any(told in answer or answer in told for told in map(_plain, _texts_of(below)) if told):
+        if any(text in answer or answer in text for text in map(_plain, _texts_of(below)) if text):
             return False
     return True
 

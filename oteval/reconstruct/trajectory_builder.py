@@ -142,9 +142,9 @@ def _turn(builder: TrajectoryBuilder) -> int:
         before = builder.thread.entries[: builder.new_from]
         return 1 + sum(1 for entry in before if entry.message.role == "user")
     first = next((entry for entry in builder.own if entry.is_spoken), None)
-    told = first is not None and first.message.role != "user"
+    transcript = first is not None and first.message.role != "user"
     # Where the run's first message is not known, a result before it waits for an answer.
-    goes_on = told and ((first is not None and first.key != "") or _waits(builder))
+    goes_on = transcript and ((first is not None and first.key != "") or _waits(builder))
     return builder.history.turn + (0 if goes_on else 1)
 
 
@@ -335,9 +335,9 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take the agent's own account in place of calls whose content is missing."""
     thread, time_ns = builder.thread, agent.span.start_ns
     thread.cut(builder.start)
-    told = spoken(agent.transcript, time_ns)
+    transcript = spoken(agent.transcript, time_ns)
     size = len(thread.spoken)
-    found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(told)
+    found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(transcript)
     if found.kept < size:
         thread = builder.thread = Thread()
         builder.start, builder.history = 0, None
@@ -346,7 +346,7 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
         builder.known = agent.transcript_new_from or 0
         prompts = (m for m in agent.transcript if m.role in SYSTEM_ROLES)
         thread.extend(Entry(m, key_of(m), time_ns) for m in prompts)
-    thread.lay_over(told, found, builder.start)
+    thread.lay_over(transcript, found, builder.start)
 
 
 def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:

@@ -31,6 +31,7 @@ from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     model_failure,
     result_text,
     usage,
@@ -115,7 +116,7 @@ def _call_llm(span: Span) -> ModelCall:
         tools=tool_definitions(definitions(config)),
         model=str(response.get("model_version") or _model(span)),
         usage=usage(attributes, _CACHED),
-        whole=_is_whole(gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -161,10 +162,6 @@ def _is_explained(gaps: list[Gap]) -> bool:
     return any(found.code in ("redacted", "content_truncated") for found in gaps)
 
 
-def _is_whole(gaps: list[Gap]) -> bool:
-    return all(found.code == "model_call_failed" for found in gaps)
-
-
 def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:
     for key in keys:
         if _known(span.attributes.get(key)) is not None:
@@ -178,10 +175,10 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
         return _of_events(span, logs)
     call = genai.read_model_call(span, logs, SWITCH)
     content = genai.content_of(span, logs)
-    told = with_original_turns(parse(content.get(genai.INPUT)).value)
-    if not told:
+    contents = with_original_turns(parse(content.get(genai.INPUT)).value)
+    if not contents:
         return call
-    sent = [*genai.read_system(content, span), *from_messages(told, span)]
+    sent = [*genai.read_system(content, span), *from_messages(contents, span)]
     return replace(call, input=without_placeholders(sent, span, SWITCH, []))
 
 
@@ -195,7 +192,7 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
     """Return a model call with one log record a message; whoever spoke, it is called a user's."""
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
     sent: list[Message] = []
-    told: list[Any] = []
+    contents: list[Any] = []
     received: list[Message] = []
     for name, body in emitted(span, logs):
         content = body.get("content") if isinstance(body, Mapping) else None
@@ -204,10 +201,10 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
         if name == "gen_ai.system.message":
             sent += _system(content, span)
         elif name != "gen_ai.choice":
-            told += from_contents(content)
+            contents += from_contents(content)
         elif not received or not integer(body.get("index")):
             received = _received(content, span)
-    sent += from_messages(with_original_turns(told), span)
+    sent += from_messages(with_original_turns(contents), span)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
@@ -216,7 +213,7 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
         output=tuple(received),
         model=_model(span),
         usage=usage(span.attributes, _CACHED),
-        whole=_is_whole(gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -253,7 +250,7 @@ def _named(tool: ToolRun) -> ToolRun:
 
 
 def with_original_turns(messages: Any) -> list[Any]:
-    """Return messages of parts with those that retell another agent's turn told as they were.
+    """Return messages, with those that quote another agent's turn as the original messages.
 
     Args:
         messages: The parsed list; anything else gives no messages.
@@ -272,21 +269,21 @@ def _original_turn(item: Any) -> dict[str, Any] | None:
     if opening is None or not (opening == _PREAMBLE or _is_long_preamble(opening)):
         return None
     agent = ""
-    told = []
+    contents = []
     for part in parts[1:]:
         text = _text(part)
         found = None if text is None else _LINE.fullmatch(text)
         if text is not None and found is None:
             return None
         if found is None:
-            told.append(part)
+            contents.append(part)
             continue
         agent = found["agent"]
         meant = _quoted_part(found)
         if meant is None:
             return None
-        told.append(meant)
-    return {"role": "assistant", "name": agent, "parts": told} if agent else None
+        contents.append(meant)
+    return {"role": "assistant", "name": agent, "parts": contents} if agent else None
 
 
 def _is_long_preamble(text: str) -> bool:

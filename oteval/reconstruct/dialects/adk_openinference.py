@@ -44,11 +44,11 @@ def _model_call(call: ModelCall) -> ModelCall:
     """Return a call with the messages of its raw request and response, where it has them."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
     asked = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
-    told = answer(call.span).messages
+    received = answer(call.span).messages
     return replace(
         call,
         input=(*prompts, *asked) if asked else call.input,
-        output=tuple(told) or call.output,
+        output=tuple(received) or call.output,
     )
 
 

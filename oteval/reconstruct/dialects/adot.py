@@ -20,7 +20,14 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.bedrock import from_blocks, result_of
-from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
+from ..readers.spans import (
+    attribute_gaps,
+    is_whole,
+    model_failure,
+    result_text,
+    usage,
+    without_placeholders,
+)
 from ..readers.values import hidden, parse, parse_arguments
 from .strands import CACHED, SCOPE, agent_tools, has_failed
 
@@ -119,7 +126,7 @@ def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
     received = [m for one in said if one.is_answer for m in _messages(one, span)]
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
     gaps += _content_gaps(span, said, is_empty=not history and not received)
-    whole = all(found.code == "model_call_failed" for found in gaps)
+    whole = is_whole(gaps)
     return ModelCall(
         span,
         input=without_placeholders(_ordered(history), span, SWITCH, gaps),
@@ -152,10 +159,10 @@ def _ordered(messages: list[Message]) -> list[Message]:
         if not answers and waiting:
             answers = [waiting.pop()]
         pieces.append([message, *answers])
-    told = [m for piece in reversed(pieces) for m in piece]
+    ordered = [m for piece in reversed(pieces) for m in piece]
     # With one of each kind, earlier ones may be missing between the user's text and the calls.
     is_window = len(spoken) == 1 and len(users) <= 1
-    return [*shown, *(() if is_window else waiting), *told]
+    return [*shown, *(() if is_window else waiting), *ordered]
 
 
 def _tool(span: Span, said: list[_RecordedMessage]) -> ToolRun:

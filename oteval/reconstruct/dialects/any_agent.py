@@ -17,7 +17,14 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import from_messages
-from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
+from ..readers.spans import (
+    attribute_gaps,
+    is_whole,
+    model_failure,
+    result_text,
+    usage,
+    without_placeholders,
+)
 from ..readers.values import hidden, parse, parse_arguments, text_of
 
 __all__ = ["DIALECT"]
@@ -67,7 +74,7 @@ def _model_call(span: Span) -> ModelCall:
         output=without_placeholders(received, span, SWITCH, gaps),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes, "gen_ai.usage.cached_tokens"),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

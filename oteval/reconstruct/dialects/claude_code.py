@@ -103,13 +103,13 @@ def _event(record: LogRecord) -> str:
 
 def _as_record(span: Span, tool: Span) -> LogRecord:
     """Return a part of a tool's execution as a log record of the tool."""
-    told = {"success": False, "error": _reason(span.attributes, span)} if span.is_error else {}
+    recorded = {"success": False, "error": _reason(span.attributes, span)} if span.is_error else {}
     return LogRecord(
         tool.trace_id,
         tool.span_id,
         span.end_ns or span.start_ns,
         event_name=span.name,
-        attributes={**span.attributes, **told},
+        attributes={**span.attributes, **recorded},
     )
 
 
@@ -204,10 +204,10 @@ def _is_no(value: Any) -> bool:
     return value is False or value == "false"
 
 
-def _reason(told: Mapping[str, Any], span: Span) -> str:
+def _reason(recorded: Mapping[str, Any], span: Span) -> str:
     for key in ("error", "error_type", "error_class"):
-        if told.get(key):
-            return str(told[key])
+        if recorded.get(key):
+            return str(recorded[key])
     return error_text(span)
 
 
@@ -225,20 +225,22 @@ def _usage(attributes: Mapping[str, Any]) -> Usage:
 
 def _tool(span: Span, logs: Logs) -> ToolRun:
     attributes = span.attributes
-    told = _attributes_of(logs, "tool_result", *(_PARTS_OF_TOOL))
+    recorded = _attributes_of(logs, "tool_result", *(_PARTS_OF_TOOL))
     refused = _attributes_of(logs, "tool_decision", "tool.blocked_on_user")
     gaps: list[Gap] = []
     rejected = refused.get("decision") == "reject"
     is_no = any(_is_no(record.attributes.get("success")) for record in logs)
     failed = span.is_error or rejected or is_no
-    arguments = _arguments(span, told or refused, gaps)
+    arguments = _arguments(span, recorded or refused, gaps)
     result = _result(span, gaps)
     if result is None and failed:
         why = refused.get("source", "") if rejected else ""
-        result = f"Error: {f'the call was rejected ({why})' if rejected else _reason(told, span)}"
+        result = (
+            f"Error: {f'the call was rejected ({why})' if rejected else _reason(recorded, span)}"
+        )
     elif result is None and not any(found.code == "redacted" for found in gaps):
         gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
-    name = _name(attributes, told or refused)
+    name = _name(attributes, recorded or refused)
     return ToolRun(
         span,
         name=name,
@@ -251,10 +253,10 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
     )
 
 
-def _name(attributes: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def _name(attributes: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
     """Return a tool's name; that of an MCP server's is apart from it."""
-    name = str(attributes.get("tool_name") or told.get("tool_name") or "")
-    parameters = parse(told.get("tool_parameters")).value
+    name = str(attributes.get("tool_name") or recorded.get("tool_name") or "")
+    parameters = parse(recorded.get("tool_parameters")).value
     if name in _UNNAMED and isinstance(parameters, Mapping) and parameters.get("mcp_tool_name"):
         return f"mcp__{parameters.get('mcp_server_name')}__{parameters['mcp_tool_name']}"
     return name or "tool"
@@ -265,13 +267,13 @@ def _output_event(span: Span) -> Mapping[str, Any]:
     return events[-1] if events else {}
 
 
-def _arguments(span: Span, told: Mapping[str, Any], gaps: list[Gap]) -> Any:
+def _arguments(span: Span, recorded: Mapping[str, Any], gaps: list[Gap]) -> Any:
     """Return a tool's arguments, from where they are the least cut."""
     event = _output_event(span)
     given = next((event[key] for key in _INPUTS if key in event), None)
     is_short = given is None
     if given is None:
-        given = span.attributes.get("tool_input", told.get("tool_input"))
+        given = span.attributes.get("tool_input", recorded.get("tool_input"))
     _text(given, "tool_input", span, TOOLS, gaps)
     value = None if hidden(given) else parsed_unless_cut(given)
     if value is None:

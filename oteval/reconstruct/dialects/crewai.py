@@ -78,9 +78,9 @@ def _agent(agent: AgentRun) -> AgentRun:
         return agent
     messages = value.get("messages")
     if isinstance(messages, list) and not truncated:
-        told = from_messages([m for m in messages if isinstance(m, Mapping)], span)
-        if told:
-            return replace(agent, transcript=tuple(told), transcript_new_from=0)
+        transcript = from_messages([m for m in messages if isinstance(m, Mapping)], span)
+        if transcript:
+            return replace(agent, transcript=tuple(transcript), transcript_new_from=0)
     asked = _text_message("user", value.get("description"), span)
     answered = _text_message("assistant", value.get("raw"), span)
     return replace(agent, input=asked or agent.input, output=answered or agent.output)

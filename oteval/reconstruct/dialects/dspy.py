@@ -62,12 +62,12 @@ def _model_call(call: ModelCall) -> ModelCall:
     if "trajectory" not in fields and not is_step and not any(map(_STEP.fullmatch, fields)):
         return replace(call, output=tuple(answers[:1]), choices=tuple(answers[1:]))
     prompts = [m for m in call.input if m.role in ("system", "developer")]
-    told = [_with_answer(message) for message in answers]
+    visible = [_with_answer(message) for message in answers]
     return replace(
         call,
         input=(*prompts, *_conversation(asked[-1], fields)) if asked else tuple(prompts),
-        output=tuple(told[:1]),
-        choices=tuple(told[1:]),
+        output=tuple(visible[:1]),
+        choices=tuple(visible[1:]),
     )
 
 
@@ -136,8 +136,8 @@ def _with_answer(message: Message) -> Message:
     name = fields.get("next_tool_name")
     if name:
         return _call(message, name, fields.get("next_tool_args"), fields.get("next_thought"))
-    told = {key: text for key, text in fields.items() if key not in _THOUGHTS}
-    return replace(message, content=_shown(told)) if told else message
+    visible = {key: text for key, text in fields.items() if key not in _THOUGHTS}
+    return replace(message, content=_shown(visible)) if visible else message
 
 
 def _tool(tool: ToolRun) -> ToolRun:
@@ -167,12 +167,12 @@ def _agent(span: Span) -> AgentRun | None:
     given = parse(span.attributes.get(INPUT)).value
     inner = given.get("input_args", given) if isinstance(given, Mapping) else {}
     asked = {k: _as_text(v) for k, v in inner.items() if k != "history"}
-    told = {k: _as_text(v) for k, v in fields.items() if k not in ("trajectory", *_THOUGHTS)}
+    visible = {k: _as_text(v) for k, v in fields.items() if k not in ("trajectory", *_THOUGHTS)}
     return AgentRun(
         span,
         name=name,
         input=_last_spoken(span, "user", asked),
-        output=_last_spoken(span, "assistant", told),
+        output=_last_spoken(span, "assistant", visible),
     )
 
 

@@ -21,6 +21,7 @@ from ..readers.gemini import definitions, from_contents
 from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
+    is_whole,
     model_failure,
     not_captured,
     result_text,
@@ -91,7 +92,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model") or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=usage(attributes, "gen_ai.usage.cached_tokens"),
-        whole=all(one.code == "model_call_failed" for one in gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

@@ -18,6 +18,7 @@ from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import choices, from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
+    is_whole,
     missing_side,
     model_failure,
     result_text,
@@ -104,7 +105,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
         response_id=str(content.get("gen_ai.response.id") or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         is_delta="gen_ai.request.previous_response.id" in span.attributes,
         gaps=tuple(gaps),
     )

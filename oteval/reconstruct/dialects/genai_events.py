@@ -20,7 +20,14 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import EVENT_ROLES, from_event, from_messages, join_neighbours
-from ..readers.spans import attribute_gaps, integer, model_failure, usage, without_placeholders
+from ..readers.spans import (
+    attribute_gaps,
+    integer,
+    is_whole,
+    model_failure,
+    usage,
+    without_placeholders,
+)
 from ..readers.values import parse, parse_arguments, text_of
 from .genai import (
     DETAILS_EVENT,
@@ -134,9 +141,9 @@ def read(span: Span, logs: Logs) -> Operation:
     if operation == "invoke_agent":
         return _agent(span, logs)
     if operation in MODEL_OPERATIONS or (not operation and _asks_model(span, logs)):
-        told = prompt_and_completion(span)
+        pair = prompt_and_completion(span)
         call = model_call(span, emitted(span, logs), SWITCH)
-        return call if told is None or call.input or call.output else _with_messages(call, *told)
+        return call if pair is None or call.input or call.output else _with_messages(call, *pair)
     return Wrapper(span)
 
 
@@ -173,8 +180,8 @@ def _prompt(value: Any, span: Span) -> list[Message]:
     pieces = _SPEAKER.split(value) if isinstance(value, str) else []
     if len(pieces) < 3 or pieces[0].strip():
         return from_messages(value, span)
-    told = zip(pieces[1::2], pieces[2::2], strict=True)
-    return from_messages([{"role": role, "content": text.strip()} for role, text in told], span)
+    pair = zip(pieces[1::2], pieces[2::2], strict=True)
+    return from_messages([{"role": role, "content": text.strip()} for role, text in pair], span)
 
 
 def _with_messages(
@@ -182,7 +189,7 @@ def _with_messages(
 ) -> ModelCall:
     """Return a model call with the messages of the two old events."""
     gaps = [found for found in call.gaps if found.code != "content_not_captured"]
-    missing = [key for key, told in ((PROMPT, sent), (COMPLETION, received)) if not told]
+    missing = [key for key, pair in ((PROMPT, sent), (COMPLETION, received)) if not pair]
     gaps += [
         gap("content_unreadable", call.span.span_id, key=key, reason="it holds no messages")
         for key in missing
@@ -191,7 +198,7 @@ def _with_messages(
         call,
         input=tuple(sent),
         output=tuple(received[:1]),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -240,7 +247,7 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(span.attributes.get("gen_ai.response.id") or ""),
         usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model import Gap, Message, Span, Usage
+from ...model import Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -19,6 +19,7 @@ from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     model_failure,
     not_captured,
     result_text,
@@ -74,13 +75,9 @@ def _model_call(span: Span) -> ModelCall:
         model=str(raw.get("model") or _field(span, "name") or span.name),
         response_id=str(raw.get("id") or raw.get("responseId") or ""),
         usage=_usage(mapping_of(response.get("usage"))),
-        whole=_is_whole(gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
-
-
-def _is_whole(gaps: list[Gap]) -> bool:
-    return all(found.code == "model_call_failed" for found in gaps)
 
 
 def _usage(found: Mapping[str, Any]) -> Usage:

@@ -23,11 +23,12 @@ from ..readers.messages import from_messages
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     model_failure,
     result_text,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments
+from ..readers.values import hidden, list_of, parse, parse_arguments
 
 __all__ = ["DIALECT", "count_before_turn", "definitions", "messages_of"]
 
@@ -67,7 +68,7 @@ def _agent(span: Span) -> AgentRun:
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
         transcript_new_from=count_before_turn(asked) if AGENT_INPUT in span.attributes else None,
-        tools=tuple(definitions(_listed(parse(span.attributes.get(AGENT_TOOLS)).value))),
+        tools=tuple(definitions(list_of(parse(span.attributes.get(AGENT_TOOLS)).value))),
     )
 
 
@@ -104,7 +105,7 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
         tools=tuple(definitions(_items(span, asked, "tools"))),
         model=str(meta.get("model") or ""),
         usage=_usage(meta.get("usage")),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -119,10 +120,6 @@ def _items(span: Span, key: str, name: str) -> list[Any]:
         return []
     # A cut value ends with the list that the cut goes through.
     return found[:-1] if truncated and list(fields)[-1] == name else found
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from ..readers.spans import (
     call_arguments,
     error_text,
     integer,
+    is_whole,
     not_captured,
     only_argument,
     parsed_unless_cut,
@@ -75,8 +76,8 @@ def _is_error(span: Span) -> bool:
 
 
 def _reason(span: Span) -> str:
-    told = span.attributes.get(MESSAGE)
-    return told if isinstance(told, str) and told else error_text(span)
+    parsed = span.attributes.get(MESSAGE)
+    return parsed if isinstance(parsed, str) and parsed else error_text(span)
 
 
 def _model_call(span: Span) -> ModelCall:
@@ -98,7 +99,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=answered.response_id,
         usage=_usage(parse(attributes.get(TOKENS)).value),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
     )
@@ -150,13 +151,13 @@ def _result(span: Span, returned: Any) -> str | None:
 def _agent(span: Span) -> AgentRun:
     asked = only_argument(parse(_shown(span, INPUT)).value)
     answered = _shown(span, OUTPUT)
-    told = parse(answered).value
+    parsed = parse(answered).value
     return AgentRun(
         span,
         name=span.name,
         input=last_message_of(asked, span, "user"),
         output=last_message_of(
-            told if isinstance(told, (Mapping, list)) else answered, span, "assistant"
+            parsed if isinstance(parsed, (Mapping, list)) else answered, span, "assistant"
         ),
     )
 

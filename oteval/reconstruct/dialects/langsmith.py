@@ -24,6 +24,7 @@ from ..readers.spans import (
     attribute_gaps,
     error_text,
     integer,
+    is_whole,
     model_failure,
     not_captured,
     parsed_unless_cut,
@@ -74,17 +75,17 @@ def _model_call(span: Span) -> ModelCall:
     found = {INPUT: asked.messages, OUTPUT: answered.messages or span.is_error}
     gaps += not_captured(span, found, SWITCH, gaps)
     offered = tool_definitions(attributes.get("gen_ai.tool.definitions"))
-    told = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
+    named = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
     return ModelCall(
         span,
         input=without_placeholders(asked.messages, span, SWITCH, gaps),
         output=without_placeholders(answered.messages, span, SWITCH, gaps),
         choices=answered.choices,
         tools=offered or asked.tools,
-        model=told or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
+        model=named or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=answered.response_id,
         usage=usage({**attributes, "cached": _cached(span)}, "cached"),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
     )

@@ -24,6 +24,7 @@ from ..readers.spans import (
     NO_OUTPUT,
     attribute_gaps,
     integer,
+    is_whole,
     missing_side,
     model_failure,
     usage,
@@ -72,7 +73,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 def _model_call(span: Span, kind: str) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (INPUT, OUTPUT, SYSTEM), SWITCH) + model_failure(span)
-    sent = [*_listed(attributes.get(SYSTEM)), *_listed(attributes.get(INPUT))]
+    sent = [*_parsed_list(attributes.get(SYSTEM)), *_parsed_list(attributes.get(INPUT))]
     sent = sent or nested(attributes, OLD_INPUT)
     received = _answers(attributes)
     answer, others = choices(received)
@@ -86,12 +87,12 @@ def _model_call(span: Span, kind: str) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=_usage(attributes),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _parsed_list(value: Any) -> list[Any]:
     found = parse(value).value
     return found if isinstance(found, list) else []
 
@@ -100,7 +101,7 @@ def _answers(attributes: Mapping[str, Any]) -> list[Any]:
     """Return the answers; the calls in a separate attribute are those of the first."""
     flat = [item for item in nested(attributes, OLD_OUTPUT) if isinstance(item, Mapping)]
     calls = [item["function_call"] for item in flat if "function_call" in item]
-    found = [item for item in _listed(attributes.get(OUTPUT)) if isinstance(item, Mapping)]
+    found = [item for item in _parsed_list(attributes.get(OUTPUT)) if isinstance(item, Mapping)]
     found = found or [item for item in flat if "role" in item or "content" in item]
     if not calls:
         return found

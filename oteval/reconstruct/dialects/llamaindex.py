@@ -18,7 +18,7 @@ from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import from_messages
-from ..readers.spans import attribute_gaps, model_failure, not_captured
+from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured
 from ..readers.values import hidden, parse, text_of
 from ..tree import order
 
@@ -82,7 +82,7 @@ def _model_call(span: Span, hung: Mapping[str, Any]) -> ModelCall:
         span,
         input=tuple(sent),
         output=tuple(received),
-        whole=all(found.code == "model_call_failed" for found in gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -142,8 +142,8 @@ def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
     """Return a record for each model call among the steps of one workflow."""
     found: list[LogRecord] = []
     known: list[Any] | None = None
-    for number, (step, event) in enumerate(told := [(span, _event(span)) for span in family]):
-        following = told[number + 1 :]
+    for number, (step, event) in enumerate(pairs := [(span, _event(span)) for span in family]):
+        following = pairs[number + 1 :]
         if not isinstance(event.get("input"), list) or _is_set_up_again(following):
             continue
         # The results of a run's tools are kept apart: each call begins with the same messages.

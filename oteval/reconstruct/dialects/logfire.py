@@ -24,6 +24,7 @@ from ..readers.provider_calls import answer_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     model_failure,
     not_captured,
     result_text,
@@ -116,9 +117,9 @@ def _model_call(span: Span) -> ModelCall:
     request = request_of(_request(span), span)
     answer = answer_of(_response(span), span)
     sent, received, others = request.messages, answer.messages, list(answer.choices)
-    told = emitted_in(parse(attributes.get(EVENTS)).value)
-    if told and not (sent and received):
-        sent, received, others = split(span, told)
+    items = emitted_in(parse(attributes.get(EVENTS)).value)
+    if items and not (sent and received):
+        sent, received, others = split(span, items)
         if not received and not span.is_error:
             sent, received = _before_answer(sent)
     if not span.is_error or not sent:
@@ -132,18 +133,18 @@ def _model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or answer.model),
         response_id=str(attributes.get("gen_ai.response.id") or answer.response_id),
         usage=_usage(span),
-        whole=all(found.code == "model_call_failed" for found in gaps),
+        whole=is_whole(gaps),
         is_delta=request.is_delta or _goes_on(span),
         gaps=tuple(gaps),
     )
 
 
-def _before_answer(told: list[Message]) -> tuple[list[Message], list[Message]]:
+def _before_answer(items: list[Message]) -> tuple[list[Message], list[Message]]:
     """Return the input and the output of a list in which no event is marked as the answer."""
-    at = len(told)
-    while at and told[at - 1].role == "assistant":
+    at = len(items)
+    while at and items[at - 1].role == "assistant":
         at -= 1
-    return told[:at], told[at:]
+    return items[:at], items[at:]
 
 
 def _keys(span: Span) -> tuple[str, ...]:
@@ -196,14 +197,14 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
     calls = [mapping_of(call) for call in message.get("tool_calls") or ()]
     functions = [mapping_of(call.get("function")) for call in calls]
     given = [mapping_of(function.get("arguments")).get("input") for function in functions]
-    told = [
+    items = [
         {**call, "function": {**function, "arguments": arguments}}
         for call, function, arguments in zip(calls, functions, given, strict=True)
         if arguments is not None
     ]
-    if not told or len(told) != len(calls):
+    if not items or len(items) != len(calls):
         return response
-    return {**response, "message": {**message, "tool_calls": told}}
+    return {**response, "message": {**message, "tool_calls": items}}
 
 
 def _goes_on(span: Span) -> bool:

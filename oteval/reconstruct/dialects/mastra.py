@@ -22,7 +22,7 @@ from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.message_forms import SYSTEM_ROLES
 from ..readers.messages import from_messages, tool_definitions
-from ..readers.spans import attribute_gaps, model_failure, not_captured, usage
+from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured, usage
 from ..readers.values import hidden, parse, parse_arguments
 from ..tree import order
 from . import genai
@@ -176,7 +176,7 @@ def _model_call(
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=usage(attributes, "gen_ai.usage.cache_read.input_tokens"),
-        whole=all(one.code == "model_call_failed" for one in gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

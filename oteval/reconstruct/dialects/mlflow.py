@@ -20,6 +20,7 @@ from ..readers.provider_calls import answer_of, last_message_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     model_failure,
     not_captured,
     only_argument,
@@ -78,7 +79,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),
         response_id=answered.response_id,
         usage=_usage(parse(attributes.get(TOKENS)).value),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
     )

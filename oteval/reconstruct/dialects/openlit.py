@@ -116,8 +116,8 @@ def _unprinted(message: Message) -> Message:
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
     blocks = literal_of(message.content or "") or []
-    told = [block.get("text") for block in blocks if isinstance(block, dict) and "text" in block]
-    texts = [text for text in told if isinstance(text, str)]
+    values = [block.get("text") for block in blocks if isinstance(block, dict) and "text" in block]
+    texts = [text for text in values if isinstance(text, str)]
     whole = bool(texts) and len(texts) == len(blocks)
     return replace(message, content="\n".join(texts)) if whole else message
 
@@ -135,8 +135,8 @@ def _tool(span: Span) -> ToolRun:
     run = replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
     failed = run.is_error or (said or {}).get("status") == "error"
     arguments = run.arguments
-    if isinstance(arguments, str) and (told := literal_of(arguments)) is not None:
-        arguments = told
+    if isinstance(arguments, str) and (values := literal_of(arguments)) is not None:
+        arguments = values
     return replace(run, arguments=arguments, is_error=failed)
 
 

@@ -17,7 +17,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
 from ..readers.messages import EVENT_ROLES
-from ..readers.spans import attribute_gaps, integer, model_failure
+from ..readers.spans import attribute_gaps, integer, is_whole, model_failure
 from . import genai
 from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion
 
@@ -53,8 +53,8 @@ def read(span: Span, logs: Logs) -> Operation:
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
         call = genai.read_model_call(span, logs, SWITCH)
-    elif (told := prompt_and_completion(span)) is not None:
-        call = _old_call(span, told)
+    elif (pair := prompt_and_completion(span)) is not None:
+        call = _old_call(span, pair)
     else:
         call = model_call(span, _emitted(span, logs), SWITCH)
     attributes, used = span.attributes, call.usage
@@ -87,9 +87,9 @@ def _emitted(span: Span, logs: Logs) -> list[Emitted]:
     return found
 
 
-def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> ModelCall:
+def _old_call(span: Span, pair: tuple[Sequence[Message], Sequence[Message]]) -> ModelCall:
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
-    sent, received = told
+    sent, received = pair
     if not sent and not received:
         gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is not JSON"))
     call = model_call(span, [], SWITCH)
@@ -97,7 +97,7 @@ def _old_call(span: Span, told: tuple[Sequence[Message], Sequence[Message]]) -> 
         call,
         input=tuple(sent),
         output=tuple(received[:1]),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

@@ -142,8 +142,8 @@ def _asked(message: Message, span: Span) -> Message:
     """Return the calls that a text tells, or the text where it tells none."""
     items = parse((message.content or "").strip().removeprefix(_CALLING)).value
     calls = [item for item in items if isinstance(item, Mapping)] if _is_list(items) else []
-    (told,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
-    return told if told.tool_calls else replace(message, role="assistant")
+    (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
+    return parsed if parsed.tool_calls else replace(message, role="assistant")
 
 
 def _results(

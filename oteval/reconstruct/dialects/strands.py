@@ -21,7 +21,14 @@ from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.bedrock import from_blocks, result_of
 from ..readers.messages import EVENT_ROLES, from_messages, tool_definitions
-from ..readers.spans import attribute_gaps, model_failure, result_text, usage, without_placeholders
+from ..readers.spans import (
+    attribute_gaps,
+    is_whole,
+    model_failure,
+    result_text,
+    usage,
+    without_placeholders,
+)
 from ..readers.values import hidden, parse, parse_arguments, text_of
 from . import genai
 
@@ -115,7 +122,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         output=tuple(received),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(span.attributes, *CACHED),
-        whole=all(found.code == "model_call_failed" for found in gaps),
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

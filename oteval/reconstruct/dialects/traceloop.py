@@ -23,6 +23,7 @@ from ..readers.python_reprs import printed_fields
 from ..readers.spans import (
     attribute_gaps,
     call_arguments,
+    is_whole,
     missing_side,
     model_failure,
     only_argument,
@@ -227,7 +228,7 @@ def _old_model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=usage(attributes, "gen_ai.usage.cache_read_input_tokens"),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 

@@ -22,13 +22,14 @@ from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
+    is_whole,
     missing_side,
     model_failure,
     result_text,
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments, text_of
+from ..readers.values import hidden, list_of, parse, parse_arguments, text_of
 from . import genai
 
 __all__ = ["DIALECT", "call_part", "messages_of"]
@@ -112,7 +113,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, MODEL) or ""),
         response_id=str(semconv.first(attributes, RESPONSE_ID) or ""),
         usage=_usage(attributes),
-        whole=not [found for found in gaps if found.code != "model_call_failed"],
+        whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
 
@@ -125,15 +126,15 @@ def _answer(span: Span) -> list[Message]:
     files = parse(attributes.get(FILES)).value
     parts: list[Any] = [{"type": "reasoning", "text": text_of(reasoning)}] if reasoning else []
     parts += [] if text is None else [{"type": "text", "text": text}]
-    parts += [call_part(item) for item in _listed(calls) if isinstance(item, Mapping)]
-    parts += _listed(files)
+    parts += [call_part(item) for item in list_of(calls) if isinstance(item, Mapping)]
+    parts += list_of(files)
     if not parts and not any(key in attributes for key in TEXT):
         return []
     return from_messages([{"role": "assistant", "parts": parts}], span)
 
 
 def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
-    return tool_definitions([parse(item).value for item in _listed(parse(value).value)])
+    return tool_definitions([parse(item).value for item in list_of(parse(value).value)])
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
@@ -199,10 +200,6 @@ def _is_approval(message: Message) -> bool:
     if message.role != "tool" or message.content or message.tool_call_id:
         return False
     return any("approval" in str(part.get("type")) for part in message.parts)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:

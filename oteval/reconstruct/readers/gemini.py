@@ -27,8 +27,8 @@ def _from_content(item: Any) -> Any:
         return item
     parts = item.get("parts", [item] if "text" in item else None)
     parts = parts if isinstance(parts, list) else [parts]
-    told = [_from_part(part) for part in parts if isinstance(part, (Mapping, str))]
-    return {"role": item.get("role"), "parts": told}
+    converted = [_from_part(part) for part in parts if isinstance(part, (Mapping, str))]
+    return {"role": item.get("role"), "parts": converted}
 
 
 def _from_part(part: Mapping[str, Any] | str) -> Any:

@@ -56,8 +56,8 @@ def model_of(value: Any) -> str:
     while isinstance(found, list) and found:
         found = found[0]
     fields = fields_of(found.get("message")) if isinstance(found, Mapping) else None
-    told = fields.get("response_metadata") if fields is not None else None
-    model = told.get("model_name") if isinstance(told, Mapping) else None
+    metadata = fields.get("response_metadata") if fields is not None else None
+    model = metadata.get("model_name") if isinstance(metadata, Mapping) else None
     return model if isinstance(model, str) else ""
 
 

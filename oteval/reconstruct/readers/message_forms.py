@@ -122,13 +122,13 @@ def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
         return fields
     extra = fields.get("additional_kwargs")
     extra = extra if isinstance(extra, dict) else {}
-    calls = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]
-    calls = calls or _listed(fields.get("toolCalls")) or _listed(fields.get("function_call"))
-    calls = calls or _listed(extra.get("tool_calls")) or _listed(extra.get("function_call"))
+    calls = [*_calls_in(fields.get("tool_calls")), *_calls_in(fields.get("invalid_tool_calls"))]
+    calls = calls or _calls_in(fields.get("toolCalls")) or _calls_in(fields.get("function_call"))
+    calls = calls or _calls_in(extra.get("tool_calls")) or _calls_in(extra.get("function_call"))
     return {**fields, "tool_calls": calls}
 
 
-def _listed(value: Any) -> list[Any]:
+def _calls_in(value: Any) -> list[Any]:
     found = [value] if isinstance(value, dict) else value
     return found if isinstance(found, list) else []
 

@@ -269,8 +269,8 @@ class _MessageBody:
             if blocks is None:
                 self._add_part(part)
             else:
-                for told in (inner for block in blocks for inner in read_parts(block)):
-                    self._add_part(told)
+                for fields in (inner for block in blocks for inner in read_parts(block)):
+                    self._add_part(fields)
 
     def _blocks_of(self, text: str) -> list[Any] | None:
         """Return the parts that a text of JSON or of Python objects spells out, or None."""
@@ -319,8 +319,8 @@ class _MessageBody:
 
     def take_as_result(self, item: Mapping[str, Any]) -> None:
         """Take the whole message as the result of a tool."""
-        told = {key: value for key, value in item.items() if key not in ("response", "output")}
-        result = read_result({**told, "result": "\n".join(self.texts)})
+        fields = {key: value for key, value in item.items() if key not in ("response", "output")}
+        result = read_result({**fields, "result": "\n".join(self.texts)})
         self.texts = []
         self._add_result(result)
 

@@ -179,8 +179,8 @@ def tool_schemas(span: Span) -> list[Any]:
             and not {"name", "function"} & set(schema)
         ):
             # Only the parameters: the name is in another attribute.
-            told = {key: tool[key] for key in ("name", "description") if key in tool}
-            schema = {"type": "function", **told, "parameters": schema}
+            named = {key: tool[key] for key in ("name", "description") if key in tool}
+            schema = {"type": "function", **named, "parameters": schema}
         if schema is not None:
             found.append(schema)
     return found

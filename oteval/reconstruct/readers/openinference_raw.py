@@ -63,7 +63,7 @@ def answer(span: Span) -> ModelAnswer:
         found = answer_of(_response(value), span)
         return found if found.messages else _as_written(span)
     if isinstance(value, list) and value:
-        return _listed(value, span)
+        return _answer_in_list(value, span)
     return ModelAnswer(_plain(value, span, "assistant"))
 
 
@@ -85,7 +85,7 @@ def _is_full(candidate: Any) -> bool:
     return isinstance(candidate, Mapping) and bool(candidate.get("content"))
 
 
-def _listed(value: list[Any], span: Span) -> ModelAnswer:
+def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
     """Return the answer that a list holds: texts that are choices, calls, or messages."""
     if all(isinstance(item, str) for item in value):
         said = [_messages_of_text(text, span) for text in value]
@@ -96,8 +96,8 @@ def _listed(value: list[Any], span: Span) -> ModelAnswer:
         asked = [{"role": "assistant", "tool_calls": calls}]
         return ModelAnswer(from_messages(asked, span))
     found = answer_of(value, span)
-    told = [message for message in found.messages if message.role in ("assistant", "tool")]
-    return ModelAnswer(told, found.choices) if told else _as_written(span)
+    answers = [message for message in found.messages if message.role in ("assistant", "tool")]
+    return ModelAnswer(answers, found.choices) if answers else _as_written(span)
 
 
 def _as_written(span: Span) -> ModelAnswer:

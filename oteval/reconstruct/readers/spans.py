@@ -19,6 +19,7 @@ __all__ = [
     "error_text",
     "has_prefix",
     "integer",
+    "is_whole",
     "missing_side",
     "model_failure",
     "not_captured",
@@ -78,6 +79,11 @@ def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:
         elif value is not None and parse(value).truncated:
             gaps.append(gap("content_truncated", span.span_id, key=key))
     return gaps
+
+
+def is_whole(gaps: Sequence[Gap]) -> bool:
+    """Return whether the gaps of a model call leave its messages complete."""
+    return all(found.code == "model_call_failed" for found in gaps)
 
 
 def model_failure(span: Span) -> list[Gap]:

@@ -16,7 +16,16 @@ from pydantic_core import from_json
 from ...jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
 
-__all__ = ["Parsed", "hidden", "mapping_of", "nested", "parse", "parse_arguments", "text_of"]
+__all__ = [
+    "Parsed",
+    "hidden",
+    "list_of",
+    "mapping_of",
+    "nested",
+    "parse",
+    "parse_arguments",
+    "text_of",
+]
 
 _PLACEHOLDERS = frozenset(
     {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
@@ -50,6 +59,11 @@ def mapping_of(value: Any) -> Mapping[str, Any]:
     """Return the object that a value is or spells out; an empty one where it is none."""
     found = None if hidden(value) else parse(value).value
     return found if isinstance(found, Mapping) else {}
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a value that is a list; an empty list for any other."""
+    return value if isinstance(value, list) else []
 
 
 # A span's content is asked for twice in a row: for its messages, and for whether it is whole.
@@ -177,7 +191,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
             *path, last = key[cut:].split(".", _MAX_STEPS)
             if len(path) < _MAX_STEPS:
                 _put(root, path, last, value)
-    items = _listed(root)
+    items = _with_lists(root)
     return items if isinstance(items, list) else []
 
 
@@ -199,10 +213,10 @@ def _put(node: _Branch, path: list[str], last: str, value: Any) -> None:
     node.setdefault(last, value)
 
 
-def _listed(node: _Branch) -> dict[str, Any] | list[Any]:
+def _with_lists(node: _Branch) -> dict[str, Any] | list[Any]:
     is_list = bool(node)
     for key, value in node.items():
         if isinstance(value, _Branch):
-            node[key] = _listed(value)
+            node[key] = _with_lists(value)
         is_list = is_list and key.isdecimal() and len(key) <= _MAX_DIGITS
     return [node[key] for key in sorted(node, key=int)] if is_list else dict(node)

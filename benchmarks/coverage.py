@@ -18,8 +18,8 @@ from functools import cache
 from typing import Any
 
 from oteval.evaluators.stats import (
+    ExampleVotes,
     Interval,
-    Tallied,
     bootstrap,
     clopper_pearson,
     difference_interval,
@@ -216,11 +216,11 @@ def _strengths(size: int, samples: int, chance: random.Random) -> tuple[float, f
     """Two systems: the first wins with a rate of .5 to .98, mostly always in a small sample."""
     none = [[0.0, 0.0], [0.0, 0.0]]
     won, lost = (
-        Tallied([[0.0, 1.0], [0.0, 0.0]], none),
-        Tallied([[0.0, 0.0], [1.0, 0.0]], none),
+        ExampleVotes([[0.0, 1.0], [0.0, 0.0]], none),
+        ExampleVotes([[0.0, 0.0], [1.0, 0.0]], none),
     )
 
-    def cases() -> Iterator[tuple[float, Callable[[], list[Tallied]]]]:
+    def cases() -> Iterator[tuple[float, Callable[[], list[ExampleVotes]]]]:
         for rate in (0.5, 0.8, 0.95, 0.98):
             yield (
                 math.log(rate / (1 - rate)) / 2,

@@ -14,8 +14,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from ..evaluators.stats import (
+    ExampleVotes,
     Interval,
-    Tallied,
     benjamini_hochberg,
     clopper_pearson,
     paired_permutation,
@@ -313,7 +313,7 @@ def standings(
     """
     found = []
     for key, members in _by_evaluator(votes).items():
-        examples: dict[str, Tallied] = {}
+        examples: dict[str, ExampleVotes] = {}
         for item, each in runs.items():
             tallied = examples.setdefault(item[0], _blank(len(names)))
             _count(tallied, each, members.get(item, ()))
@@ -327,11 +327,11 @@ def standings(
     return found
 
 
-def _blank(size: int) -> Tallied:
-    return Tallied([[0.0] * size for _ in range(size)], [[0.0] * size for _ in range(size)])
+def _blank(size: int) -> ExampleVotes:
+    return ExampleVotes([[0.0] * size for _ in range(size)], [[0.0] * size for _ in range(size)])
 
 
-def _count(tallied: Tallied, runs: Sequence[Run], votes: Sequence[Vote]) -> None:
+def _count(tallied: ExampleVotes, runs: Sequence[Run], votes: Sequence[Vote]) -> None:
     for i, j in combinations(range(len(runs)), 2):
         preference = _answers([runs[i], runs[j]], votes).preference
         if preference == 0:

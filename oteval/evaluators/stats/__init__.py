@@ -1,37 +1,36 @@
 """Statistics of evaluations, in plain Python; each function names the source of its formula.
 
 The unit is the **example**: its repetitions are not independent of each other, so tests pair
-examples and the bootstrap draws whole examples. What failed to be evaluated is not part of any
-figure here; the callers count it beside.
+examples and the bootstrap draws whole examples. Runs that could not be evaluated are not
+part of any figure here; callers count them separately.
 
-Plain Python, since pyarrow no longer brings numpy along and none of this is slow: 10,000 sign
-flips of 1,000 differences take some 0.1 s.
+numpy is not needed: 10,000 sign flips of 1,000 differences take about 0.1 s.
 """
 
 from __future__ import annotations
 
 from .agreement import Confusion, Kappa, cohen_kappa, confusion_matrix
-from .means import difference_interval, mean_interval
-from .power import fewest_pairs, minimal_detectable_difference, minimal_detectable_share
-from .ppi import Corrected, ppi_mean
-from .ranking import Ranking, Tallied, bradley_terry, rank
-from .rates import Interval, clopper_pearson, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
-from .resampling import (
+from .bootstrap import (
     Permutation,
     benjamini_hochberg,
     bootstrap,
     bootstrap_mean,
     paired_permutation,
 )
+from .bradley_terry import ExampleVotes, Ranking, bradley_terry, rank
+from .means import difference_interval, mean_interval
+from .power import fewest_pairs, minimal_detectable_difference, minimal_detectable_share
+from .ppi import Corrected, ppi_mean
+from .rates import Interval, clopper_pearson, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
 
 __all__ = [
     "Confusion",
     "Corrected",
+    "ExampleVotes",
     "Interval",
     "Kappa",
     "Permutation",
     "Ranking",
-    "Tallied",
     "benjamini_hochberg",
     "bootstrap",
     "bootstrap_mean",

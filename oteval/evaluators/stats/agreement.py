@@ -1,4 +1,4 @@
-"""How two raters agree: the confusion matrix, and Cohen's kappa beside the base rates."""
+"""Agreement of two raters: the confusion matrix, Cohen's kappa and the base rates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Confusion", "Kappa", "cohen_kappa", "confusion_matrix"]
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often two raters said what.
+    """The counts of each pair of labels by two raters.
 
     Attributes:
-        labels: What was said by either, in order.
+        labels: The labels that either rater gave, sorted.
         counts: A row for each label of the first rater, a column for each of the second.
     """
 
@@ -27,16 +27,16 @@ class Confusion:
 
     @property
     def total(self) -> int:
-        """How many were rated."""
+        """The number of rated items."""
         return sum(map(sum, self.counts))
 
     @property
     def agreed(self) -> int:
-        """On how many the raters agree."""
+        """The number of items on which the raters agree."""
         return sum(row[at] for at, row in enumerate(self.counts))
 
     def rate(self, label: Any, *, by: int) -> float:
-        """Return the share that a rater gave a label: the base rate.
+        """Return the share of a label among a rater's labels: the base rate.
 
         Args:
             label: The label.
@@ -48,7 +48,7 @@ class Confusion:
 
 
 def confusion_matrix(first: Sequence[Hashable], second: Sequence[Hashable]) -> Confusion:
-    """Return how often two raters said what of the same things.
+    """Return the counts of each pair of labels by two raters.
 
     Args:
         first: The first rater's labels.
@@ -58,9 +58,11 @@ def confusion_matrix(first: Sequence[Hashable], second: Sequence[Hashable]) -> C
         ValueError: They rated different numbers of things, or none.
     """
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} labels against {len(second)}: rate the same things")
+        raise ValueError(
+            f"{len(first)} labels and {len(second)}: both raters must rate the same items"
+        )
     if not first:
-        raise ValueError("nothing was rated")
+        raise ValueError("no items were rated")
     counts = Counter(zip(first, second, strict=True))
     labels = tuple(sorted({*first, *second}, key=lambda label: (str(type(label)), str(label))))
     return Confusion(labels, tuple(tuple(counts[a, b] for b in labels) for a in labels))
@@ -71,11 +73,11 @@ class Kappa:
     """Cohen's kappa.
 
     Attributes:
-        kappa: The agreement beyond chance, at most 1; 0 is what chance gives.
+        kappa: The agreement beyond chance, at most 1; 0 is chance.
         interval: Its interval.
         agreement: The share on which the raters agree.
         by_chance: The share on which raters of these base rates agree by chance.
-        confusion: How often they said what.
+        confusion: The counts of their labels.
     """
 
     kappa: float
@@ -85,7 +87,7 @@ class Kappa:
     confusion: Confusion
 
     def base_rates(self, label: Any) -> tuple[float, float]:
-        """Return how often either rater gave a label; kappa is low where it is near 0 or 1."""
+        """Return both raters' base rates of a label; kappa is low if they are near 0 or 1."""
         return self.confusion.rate(label, by=0), self.confusion.rate(label, by=1)
 
 
@@ -98,7 +100,7 @@ def cohen_kappa(
     is that of J. L. Fleiss, J. Cohen and B. S. Everitt, "Large sample standard errors of kappa
     and weighted kappa", Psychological Bulletin 72 (1969), equation 13. Where the raters agree on
     everything that error is 0, and the interval is Wilson's of the agreement, on kappa's scale.
-    Where one of them gave a single label throughout, kappa is 0 and the interval everything.
+    If one rater gave only one label, kappa is 0 and the interval is the whole range.
 
     Args:
         first: The first rater's labels.
@@ -114,7 +116,9 @@ def cohen_kappa(
     columns = [sum(column) / total for column in zip(*confusion.counts, strict=True)]
     agreement = confusion.agreed / total
     by_chance = math.fsum(row * column for row, column in zip(rows, columns, strict=True))
-    if 1.0 in rows or 1.0 in columns:  # one rater told nothing apart, so nothing can be told
+    if (
+        1.0 in rows or 1.0 in columns
+    ):  # one rater used one label, so agreement cannot be told from chance
         return Kappa(0.0, Interval(-1.0, 1.0), agreement, by_chance, confusion)
     kappa = (agreement - by_chance) / (1 - by_chance)
     if agreement == 1:  # the standard error is 0, however few were rated

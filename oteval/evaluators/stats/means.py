@@ -1,12 +1,12 @@
-"""Intervals of means that hold what they claim also where values are few or hardly differ.
+"""Intervals of means that keep their coverage for few values and for values that hardly differ.
 
-The bootstrap and the t interval take the spread of the values for the spread of what could have
-been seen. Where values are few, or nearly all equal, it is not: ten scores of 1 have the interval
-[1, 1]. There the bounds of the values decide: a mean of values in 0 to 1 varies no more than a
-share of passes, and a mean of differences in -1 to 1 no more than a difference of shares. Without
-bounds no interval can be told, and None says that more examples are needed.
+The bootstrap and the t interval rely on the spread of the observed values. For few or nearly equal
+values, that spread misleads: ten scores of 1 would have the interval [1, 1]. In these cases the
+bounds of the values decide: a mean of values in 0 to 1 varies no more than a share of passes, and a
+mean of differences in -1 to 1 no more than a difference of shares. Without bounds the interval is
+unknown, and None says that more examples are needed.
 
-`python -m benchmarks --only coverage` measures how often the intervals hold the truth.
+`python -m benchmarks --only coverage` measures the coverage of the intervals.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .rates import Interval, clopper_pearson, mean, quantile_of_normal
 __all__ = ["FEWEST", "difference_interval", "mean_interval"]
 
 FEWEST = 40
-"""With fewer values the bounds decide; from here on a studentised bootstrap holds .93 or more."""
+"""With fewer values the bounds decide; from here on a studentised bootstrap covers .93 or more."""
 
 _FEWEST_UNBOUNDED = 20
 _FEWEST_DIFFERENCES = 6
-# So many values must differ from the commonest one before their spread says what else there is.
+# The number of values that must differ from the most common one before their spread is reliable.
 _OTHERS = 8
 
 
@@ -38,16 +38,16 @@ def mean_interval(
     Values that are all in 0 to 1 are taken for scores of that range.
 
     Args:
-        values: One for each example.
+        values: One per example.
         confidence: The interval's confidence.
-        resamples: How often the bootstrap draws.
+        resamples: The number of bootstrap draws.
         seed: Makes the draws of the bootstrap repeatable.
 
     Returns:
         The interval; None where the values are too few or too equal to tell.
 
     Raises:
-        ValueError: There are no values.
+        ValueError: `values` is empty.
     """
     centre = mean(values)
     scores = min(values) >= 0 and max(values) <= 1
@@ -77,17 +77,17 @@ def difference_interval(
     Student's, since the differences of two systems on the same examples are about symmetric.
 
     Args:
-        differences: One for each example.
+        differences: One per example.
         bounded: Whether they are of scores in 0 to 1.
         confidence: The interval's confidence.
-        resamples: How often the bootstrap draws.
+        resamples: The number of bootstrap draws.
         seed: Makes the draws of the bootstrap repeatable.
 
     Returns:
         The interval; None where the differences are too few or too equal to tell.
 
     Raises:
-        ValueError: There are no differences.
+        ValueError: `differences` is empty.
     """
     count, others = len(differences), _others(differences)
     if bounded:
@@ -103,7 +103,7 @@ def difference_interval(
 
 
 def _others(values: Sequence[float]) -> int:
-    """Return how many values differ from the commonest one."""
+    """Return the number of values that differ from the most common one."""
     return len(values) - max(Counter(round(value, 12) for value in values).values(), default=0)
 
 
@@ -130,7 +130,7 @@ def _studentised(values: Sequence[float], confidence: float, resamples: int, see
     """Return the bootstrap-t interval.
 
     Source: P. Hall, "Theoretical comparison of bootstrap confidence intervals", Annals of
-    Statistics 16 (1988). A draw without spread says nothing and counts as far out on its side.
+    Statistics 16 (1988). A draw without spread is uninformative and counts as extreme on its side.
     """
     centre, error = _error(values)
     draw = random.Random(seed)  # noqa: S311

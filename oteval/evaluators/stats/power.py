@@ -1,4 +1,4 @@
-"""What a paired comparison could have seen: the minimal detectable difference."""
+"""The power of a paired comparison: the minimal detectable difference."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def minimal_detectable_difference(
 
     Args:
         deviation: The standard deviation of the pairs' differences.
-        pairs: How many pairs there are.
+        pairs: The number of pairs.
         alpha: The test's level.
-        power: How likely the difference shall be found.
+        power: The probability of finding the difference.
     """
     if pairs < fewest_pairs(alpha):
         return math.inf
@@ -39,7 +39,7 @@ def minimal_detectable_difference(
     return reach * deviation / math.sqrt(pairs)
 
 
-# By how many pairs there are beyond those that a sign-flip test needs at all.
+# By the number of pairs beyond the minimum that a sign-flip test needs.
 _FEW_P_VALUES = {0: 1.26, 1: 1.1, 2: 1.04}
 
 
@@ -54,10 +54,10 @@ def minimal_detectable_share(
     difference.
 
     Args:
-        pairs: How many pairs there are.
+        pairs: The number of pairs.
         differing: The share of pairs that disagree, either way.
         alpha: The test's level.
-        power: How likely the difference shall be found.
+        power: The probability of finding the difference.
     """
     needed = fewest_pairs(alpha)
     if pairs < needed:
@@ -73,7 +73,7 @@ def minimal_detectable_share(
 
 
 def _power(pairs: int, difference: float, differing: float, alpha: float) -> float:
-    """Return how likely an exact McNemar test finds a difference of two pass rates."""
+    """Return the probability that an exact McNemar test finds a difference of two pass rates."""
     if differing == difference:
         return binomial_tail(fewest_pairs(alpha), pairs, differing)
     share = (differing + difference) / (2 * differing)
@@ -87,7 +87,7 @@ def _power(pairs: int, difference: float, differing: float, alpha: float) -> flo
 
 @lru_cache(maxsize=1000)
 def _critical(count: int, alpha: float) -> int:
-    """Return how many of some differences must have one sign for a sign test to be significant."""
+    """Return how many of `total` differences a significant sign test needs with one sign."""
     least = count // 2 + 1
     while least <= count and sign_test(least, count - least) > alpha:
         least += 1

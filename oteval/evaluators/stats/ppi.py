@@ -1,4 +1,4 @@
-"""A mean that a judge estimates and people's labels correct: prediction-powered inference."""
+"""Prediction-powered inference: a judge's mean, corrected by labels from people."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Corrected:
     Attributes:
         mean: The estimate.
         interval: Its interval; of values in 0 to 1 it stays within them.
-        weight: How much the judge counts (the power-tuning lambda): 0 not at all, 1 fully.
-        labelled: How many have a person's label.
-        unlabelled: How many have only the judge's.
-        needed: How many more labels it takes before the judge counts; 0 where it does.
-        method: How the interval was made: of the ``labels`` alone (exact), of the labels by the
+        weight: The weight of the judge (the power-tuning lambda), from 0 to 1.
+        labelled: The number of runs with a label from a person.
+        unlabelled: The number of runs with only the judge's verdict.
+        needed: The number of further labels before the judge counts; 0 if it counts.
+        method: The source of the interval: the ``labels`` alone (exact), the labels by the
             judge's verdict (``stratified``), or ``normal``.
     """
 
@@ -45,7 +45,7 @@ def ppi_mean(
     confidence: float = 0.95,
     weight: float | None = None,
 ) -> Corrected:
-    """Return a mean from few people's labels and many of a judge's, corrected for its bias.
+    """Return the mean of many verdicts of a judge, corrected for bias by few labels from people.
 
     Source: A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: efficient prediction-powered
     inference" (2023), section 2 and example 6.1: with Y the labels, f the judge's values,
@@ -53,28 +53,28 @@ def ppi_mean(
     Cov(Y, f) / ((1 + n/N) Var(f)), clipped to 0..1, so that the interval is in the limit never
     wider than that of the labels alone.
 
-    The normal interval of that estimate is far too narrow where labels are few, or where judge
-    and people rarely differ: it held the truth .06 to .5 of the time at 5 to 40 labels and pass
-    rates near 0 and 1. So with fewer than 40 labels the labels alone count, with an exact
-    interval. From 40 on, passes and fails have a stratified one: the share of passes among what
-    the judge passed, and among what it failed, each with its exact interval, weighted by how much
-    the judge passed of all (G. Y. Zou and A. Donner's MOVER, Statistics in Medicine 27, 2008).
+    The normal interval of that estimate is far too narrow for few labels, and if judge and people
+    rarely differ: its coverage was .06 to .5 at 5 to 40 labels and pass rates near 0 and 1. So
+    with fewer than 40 labels, only the labels count, with an exact interval. From 40 on, passes
+    and fails have a stratified interval: the share of passes among runs that the judge passed,
+    and among runs that it failed, each with an exact interval, weighted by the judge's pass rate
+    over all runs (G. Y. Zou and A. Donner's MOVER, Statistics in Medicine 27, 2008).
 
     Args:
         labels: People's values (1.0 for a pass).
-        predictions: The judge's values of the same things, in the same order.
-        unlabelled: The judge's values of all else.
+        predictions: The judge's values of the same runs, in the same order.
+        unlabelled: The judge's values of all other runs.
         confidence: The interval's confidence.
-        weight: Lambda, if it is not to be tuned.
+        weight: A fixed lambda; by default it is tuned.
 
     Raises:
         ValueError: There are fewer than two labels, or not as many predictions.
     """
     count, others = len(labels), len(unlabelled)
     if count != len(predictions):
-        raise ValueError(f"{count} labels against {len(predictions)} predictions of the same")
+        raise ValueError(f"{count} labels against {len(predictions)} predictions of the same runs")
     if count < 2:
-        raise ValueError("two labels are the least to correct with")
+        raise ValueError("at least two labels are needed for a correction")
     bounded = min(labels) >= 0 and max(labels) <= 1
     if count < FEWEST and others:
         alone = _alone(labels, confidence)
@@ -91,7 +91,7 @@ def ppi_mean(
     if _verdicts(labels) and _verdicts(predictions) and _verdicts(unlabelled):
         interval, method = _stratified(labels, predictions, unlabelled, confidence), "stratified"
     if bounded:
-        # The correction may lead out of the range; the truth cannot.
+        # The correction may leave the range; the true mean cannot.
         estimate = min(1.0, max(0.0, estimate))
         low, high = (min(1.0, max(0.0, end)) for end in interval)
         if method == "normal" and _distinct(labels, predictions) < _OTHERS:
@@ -107,7 +107,7 @@ def normal_interval(
     *,
     confidence: float = 0.95,
 ) -> Interval:
-    """Return the normal interval of PPI++, which holds the truth only with many labels.
+    """Return the normal interval of PPI++, which keeps its coverage only with many labels.
 
     Args:
         labels: As for `ppi_mean`.
@@ -119,7 +119,7 @@ def normal_interval(
     return _estimated(labels, predictions, unlabelled, weight, confidence)[1]
 
 
-# So many labels must differ otherwise from the judge than most do, for a normal interval.
+# The number of labels whose difference from the judge is unusual that a normal interval needs.
 _OTHERS = 8
 
 
@@ -133,7 +133,7 @@ def _distinct(labels: Sequence[float], predictions: Sequence[float]) -> int:
 
 
 def _alone(labels: Sequence[float], confidence: float) -> Interval:
-    """Return the interval of the labels' mean; everything where they are too few to tell."""
+    """Return the interval of the labels' mean; the whole range if there are too few."""
     if _verdicts(labels):
         return clopper_pearson(math.fsum(labels), len(labels), confidence)
     return mean_interval(labels, confidence=confidence) or Interval(-math.inf, math.inf)
@@ -163,7 +163,7 @@ def _stratified(
     unlabelled: Sequence[float],
     confidence: float,
 ) -> Interval:
-    """Return the interval of the pass rate from the labels of what the judge passed and failed."""
+    """Return the interval of the pass rate, from labels of runs the judge passed and failed."""
     every = len(predictions) + len(unlabelled)
     given = math.fsum(predictions) + math.fsum(unlabelled)
     share, share_ends = given / every, clopper_pearson(given, every, confidence)
@@ -187,7 +187,7 @@ def _stratified(
 def _stratum(
     labels: Sequence[float], predictions: Sequence[float], verdict: float, confidence: float
 ) -> tuple[float, Interval]:
-    """Return the share of passes among what the judge gave a verdict, and its interval."""
+    """Return the share of passes among the labels of one verdict, and its interval."""
     found = [y for y, f in zip(labels, predictions, strict=True) if f == verdict]
     if not found:
         return 0.5, Interval(0.0, 1.0)

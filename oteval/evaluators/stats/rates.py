@@ -1,4 +1,4 @@
-"""Shares: exact and Wilson's intervals, exact sign and McNemar tests, pass@k and pass^k."""
+"""Rates: exact and Wilson intervals, exact sign and McNemar tests, pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NORMAL = NormalDist()
 
 
 class Interval(NamedTuple):
-    """An interval of confidence.
+    """A confidence interval.
 
     Attributes:
         low: Its lower end.
@@ -50,8 +50,8 @@ def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval
     interval of such a mean (`successes` their sum) is a conservative one.
 
     Args:
-        successes: How many, or the sum of values in 0 to 1.
-        total: Of how many; 0 gives 0 to 1.
+        successes: The number of successes, or the sum of values in 0 to 1.
+        total: The number of trials; 0 gives the interval 0 to 1.
         confidence: The interval's confidence.
 
     Raises:
@@ -67,7 +67,7 @@ def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval
     spread = math.sqrt(z2 * (share * (1 - share) / total + z2 / (4 * total * total)))
     scale = 1 + z2 / total
     low, high = (centre - spread) / scale, (centre + spread) / scale
-    # At the ends the formula gives 0 and 1 but for rounding.
+    # At the ends the formula gives 0 and 1, up to rounding.
     return Interval(
         0.0 if successes == 0 else max(0.0, low), 1.0 if successes == total else min(1.0, high)
     )
@@ -84,8 +84,8 @@ def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> I
     share does.
 
     Args:
-        successes: How many, or the sum of values in 0 to 1.
-        total: Of how many; 0 gives 0 to 1.
+        successes: The number of successes, or the sum of values in 0 to 1.
+        total: The number of trials; 0 gives the interval 0 to 1.
         confidence: The interval's confidence.
 
     Raises:
@@ -102,14 +102,14 @@ def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> I
 
 
 def sign_test(positive: int, negative: int) -> float:
-    """Return the two-sided p-value of the exact binomial test that either sign is as likely.
+    """Return the two-sided p-value of the exact binomial test that both signs are equally likely.
 
     Source: W. J. Conover, Practical Nonparametric Statistics (3rd ed.), section 3.4; ties are
     left out before.
 
     Args:
-        positive: How many differences are above 0.
-        negative: How many are below.
+        positive: The number of differences above 0.
+        negative: The number of differences below 0.
     """
     total = positive + negative
     smaller = min(positive, negative)
@@ -157,9 +157,9 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     1 - C(n - c, k) / C(n, k).
 
     Args:
-        samples: How many samples there are (n).
-        passed: How many of them passed (c).
-        k: Of how many one shall pass, 1 to `samples`.
+        samples: The number of samples (n).
+        passed: The number of passes (c).
+        k: The size of the group of which one must pass, 1 to `samples`.
 
     Raises:
         ValueError: `k` or `passed` does not fit.
@@ -175,9 +175,9 @@ def pass_hat_k(samples: int, passed: int, k: int) -> float:
     domains" (2024), section 3: C(c, k) / C(n, k).
 
     Args:
-        samples: How many samples there are (n).
-        passed: How many of them passed (c).
-        k: How many shall pass, 1 to `samples`.
+        samples: The number of samples (n).
+        passed: The number of passes (c).
+        k: The size of the group that must pass, 1 to `samples`.
 
     Raises:
         ValueError: `k` or `passed` does not fit.
@@ -201,5 +201,5 @@ def mean(values: Iterable[float]) -> float:
     """
     known = list(values)
     if not known:
-        raise ValueError("there is no mean of no values")
+        raise ValueError("the mean of an empty list is undefined")
     return math.fsum(known) / len(known)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval.evaluators.stats import (
-    Tallied,
+    ExampleVotes,
     clopper_pearson,
     difference_interval,
     mean_interval,
@@ -24,8 +24,8 @@ from oteval.evaluators.stats.distributions import beta_quantile, binomial_tail, 
 RATES = (0.0, 0.02, 0.5, 0.98, 1.0)
 SIZES = (5, 8, 10, 20, 39, 40)
 NONE = [[0.0, 0.0], [0.0, 0.0]]
-WON = Tallied([[0.0, 1.0], [0.0, 0.0]], NONE)
-LOST = Tallied([[0.0, 0.0], [1.0, 0.0]], NONE)
+WON = ExampleVotes([[0.0, 1.0], [0.0, 0.0]], NONE)
+LOST = ExampleVotes([[0.0, 0.0], [1.0, 0.0]], NONE)
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.3, 300), st.floats(0.3, 300))

@@ -125,7 +125,7 @@ def test_the_bootstrap_of_equal_values_is_no_point():
     assert 0.9 < high < 1
     assert bootstrap_mean([[1.0]] * 10) == pytest.approx((0.025**0.1, 1.0))
     assert bootstrap_mean([[3.0]] * 10) == (-math.inf, math.inf)
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="at least one cluster"):
         bootstrap_mean([])
     with pytest.raises(ValueError, match="no mean"):
         bootstrap_mean([[1.0], []])

@@ -1,4 +1,4 @@
-"""Tests and intervals that ask no distribution: paired permutation, and the clustered bootstrap."""
+"""Distribution-free tests and intervals: paired permutation, and the clustered bootstrap."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Permutation", "benjamini_hochberg", "bootstrap", "bootstrap_mean", "
 
 Item = TypeVar("Item")
 
-# Up to so many differences the 2^n assignments of signs are counted, by meeting in the middle.
+# The most differences for which all 2^n sign assignments are counted, by meeting in the middle.
 _EXACT = 30
-# Sums of differences are equal up to this share of their size.
+# The relative tolerance for equal sums of differences.
 _CLOSE = 1e-9
 
 
@@ -46,8 +46,8 @@ def paired_permutation(
     p-values should never be zero", 2010).
 
     Args:
-        differences: One for each independent pair: a pair's repetitions are averaged before.
-        resamples: How many random assignments to draw.
+        differences: One per independent pair; average repetitions first.
+        resamples: The number of random assignments.
         seed: Makes the draws repeatable.
 
     Raises:
@@ -69,7 +69,7 @@ def paired_permutation(
 
 
 def _counted(sizes: Sequence[float], least: float) -> float:
-    """Return the share of assignments of signs whose sum is at least so far from 0."""
+    """Return the share of assignments of signs whose sum is at least as far from 0."""
     if least <= 0:
         return 1.0
     half = len(sizes) // 2
@@ -89,7 +89,7 @@ def _signed_sums(sizes: Sequence[float]) -> list[float]:
 
 
 def _drawn(sizes: Sequence[float], least: float, resamples: int, seed: int) -> float:
-    """Return the share of random assignments whose sum is at least so far from 0."""
+    """Return the share of random assignments whose sum is at least as far from 0."""
     # The sums of every eight differences under all their signs: a byte of randomness looks up one.
     tables = [_table(sizes[start : start + 8]) for start in range(0, len(sizes), 8)]
     draw = random.Random(seed)  # noqa: S311
@@ -119,21 +119,21 @@ def bootstrap(
 
     Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987), equations 2.3 and
     6.6 (bias-corrected and accelerated), the acceleration by the jackknife. Whole clusters are
-    drawn, so that what belongs together (an example's repetitions) stays together.
+    drawn, so that an example's repetitions stay together.
 
     Args:
-        clusters: One for each independent unit.
-        statistic: What is estimated; called with as many clusters as there are.
+        clusters: One per independent unit.
+        statistic: The estimate, as a function of a list of clusters of the same length.
         confidence: The interval's confidence.
-        resamples: How often to draw.
+        resamples: The number of draws.
         seed: Makes the draws repeatable.
         method: ``bca``, or plain ``percentile``.
 
     Raises:
-        ValueError: There are no clusters.
+        ValueError: `clusters` is empty.
     """
     if not clusters:
-        raise ValueError("there is nothing to draw from")
+        raise ValueError("a bootstrap needs at least one cluster")
     draw = random.Random(seed)  # noqa: S311
     count = len(clusters)
     found = sorted(statistic(draw.choices(clusters, k=count)) for _ in range(resamples))
@@ -150,7 +150,7 @@ def _corrected(
     found: Sequence[float],
     ends: tuple[float, float],
 ) -> tuple[float, float]:
-    """Return the shares at which an interval ends, corrected for bias and skewness."""
+    """Return the quantiles that bound the interval, corrected for bias and skewness."""
     actual = statistic(clusters)
     below = (bisect_left(found, actual) + bisect_right(found, actual)) / (2 * len(found))
     if not 0 < below < 1:
@@ -168,7 +168,7 @@ def _moved(end: float, bias: float, acceleration: float) -> float:
 
 
 def _acceleration(clusters: Sequence[Item], statistic: Callable[[Sequence[Item]], float]) -> float:
-    # Of many clusters, groups are left out in place of single ones: the work stays bounded.
+    # With many clusters, groups are left out instead of single ones, to bound the work.
     count = len(clusters)
     groups = min(count, 200)
     left_out = [
@@ -197,20 +197,20 @@ def bootstrap_mean(
     seed: int = 0,
     method: Literal["bca", "percentile"] = "bca",
 ) -> Interval:
-    """Return a bootstrap interval of the mean over examples of their own means.
+    """Return a bootstrap interval of the mean of the examples' means.
 
-    Equal means have no spread to draw from. Their interval is that of `mean_interval`, and
-    everything where that cannot tell.
+    Equal means have no spread to draw from. They have the interval of `mean_interval`, or the
+    whole range if that is unknown.
 
     Args:
         clusters: Each example's values; none may be empty.
         confidence: The interval's confidence.
-        resamples: How often to draw.
+        resamples: The number of draws.
         seed: Makes the draws repeatable.
         method: As for `bootstrap`.
 
     Raises:
-        ValueError: There are no examples, or one has no values.
+        ValueError: `clusters` or one of its elements is empty.
     """
     means = [mean(values) for values in clusters]
     if means and max(means) - min(means) <= _CLOSE * max(map(abs, means)):

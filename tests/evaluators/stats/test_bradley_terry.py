@@ -9,7 +9,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.evaluators.stats import Tallied, bradley_terry, rank
+from oteval.evaluators.stats import ExampleVotes, bradley_terry, rank
 
 COUNTS = st.lists(st.lists(st.integers(1, 30), min_size=3, max_size=3), min_size=3, max_size=3)
 
@@ -94,7 +94,7 @@ def test_the_intervals_of_a_ranking_hold_the_true_strengths():
             for j in range(i):
                 better = chance.random() < 1 / (1 + math.exp(true[j] - true[i]))
                 wins[i if better else j][j if better else i] += 1
-        examples.append(Tallied(wins, [[0.0] * 3] * 3))
+        examples.append(ExampleVotes(wins, [[0.0] * 3] * 3))
 
     found, intervals = rank(examples, resamples=100)
 

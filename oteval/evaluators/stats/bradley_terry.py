@@ -1,4 +1,4 @@
-"""Who is better than whom: Bradley-Terry strengths from wins and ties."""
+"""A ranking: Bradley-Terry strengths from wins and ties."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from .rates import Interval, mean
 
-__all__ = ["Ranking", "Tallied", "bradley_terry", "rank"]
+__all__ = ["ExampleVotes", "Ranking", "bradley_terry", "rank"]
 
-# Below so many wins added to a draw, strengths take long to fit, and differ in nothing that counts.
+# With fewer wins added to a draw, fitting takes long and changes nothing that matters.
 _LEAST_PRIOR = 0.01
 
 Matrix = Sequence[Sequence[float]]
@@ -24,8 +24,8 @@ class Ranking:
     Attributes:
         strengths: The logarithm of each system's strength; their mean is 0. A system beats
             another with odds of ``exp(difference)``, ties aside.
-        theta: How readily a tie is given, from 1 (never) on.
-        prior: How many wins each way were added to every pair that was compared.
+        theta: The tendency to tie, from 1 (never) upwards.
+        prior: The number of wins added each way to every compared pair.
     """
 
     strengths: tuple[float, ...]
@@ -34,12 +34,12 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Tallied:
-    """What one example's votes came to.
+class ExampleVotes:
+    """The votes on one example, counted.
 
     Attributes:
-        wins: ``wins[i][j]``: how often i beat j.
-        ties: ``ties[i][j]``: how often they tied; symmetric.
+        wins: ``wins[i][j]``: the number of times i beat j.
+        ties: ``ties[i][j]``: the number of ties; symmetric.
     """
 
     wins: list[list[float]]
@@ -62,10 +62,10 @@ def bradley_terry(
     all it plays against the rest; where one does, half a win each way is added to every pair.
 
     Args:
-        wins: ``wins[i][j]``: how often i beat j.
-        ties: ``ties[i][j]``: how often they tied; symmetric.
-        prior: How many wins to add each way; by default as many as it takes, 0 or 0.5.
-        tolerance: The change of a logarithm from which on it has converged.
+        wins: ``wins[i][j]``: the number of times i beat j.
+        ties: ``ties[i][j]``: the number of ties; symmetric.
+        prior: The number of wins to add each way; by default 0.5 if necessary, else 0.
+        tolerance: The largest change of a logarithm at convergence.
         rounds: The most iterations.
 
     Raises:
@@ -73,7 +73,7 @@ def bradley_terry(
     """
     size = len(wins)
     if size < 2:
-        raise ValueError("a ranking needs two systems or more")
+        raise ValueError("a ranking needs at least two systems")
     tied = ties if ties is not None else [[0.0] * size for _ in range(size)]
     cells = range(size)
     # A tie counts as a win for both; the model's theta makes up for it.
@@ -89,7 +89,7 @@ def bradley_terry(
 
 
 def _connected(scored: Matrix) -> bool:
-    """Return whether everyone can be reached from everyone along wins."""
+    """Return whether wins connect each system to each other one."""
     size = len(scored)
 
     def reached(forward: bool) -> int:
@@ -149,7 +149,7 @@ def _tie_parameter(scored: Matrix, logs: Sequence[float], theta: float, ties: fl
 
 
 def rank(
-    examples: Sequence[Tallied],
+    examples: Sequence[ExampleVotes],
     *,
     confidence: float = 0.95,
     resamples: int = 500,
@@ -166,14 +166,14 @@ def rank(
     Args:
         examples: Each example's votes.
         confidence: The intervals' confidence.
-        resamples: How often to draw examples.
+        resamples: The number of draws.
         seed: Makes the draws repeatable.
 
     Raises:
-        ValueError: There are no examples, or systems that nothing connects.
+        ValueError: `examples` is empty, or some systems were never compared, even indirectly.
     """
     if not examples:
-        raise ValueError("there are no votes to rank by")
+        raise ValueError("a ranking needs votes")
     overall = _ranked(examples, None)
     draw = random.Random(seed)  # noqa: S311
     drawn: list[tuple[float, ...]] = []
@@ -189,7 +189,7 @@ def rank(
     return overall, intervals
 
 
-def _drawn(examples: Sequence[Tallied], draw: random.Random) -> tuple[float, ...]:
+def _drawn(examples: Sequence[ExampleVotes], draw: random.Random) -> tuple[float, ...]:
     """Return the strengths of one draw of the Bayesian bootstrap."""
     size = len(examples[0].wins)
     wins = [[0.0] * size for _ in range(size)]
@@ -208,7 +208,7 @@ def _drawn(examples: Sequence[Tallied], draw: random.Random) -> tuple[float, ...
     return bradley_terry(wins, ties, prior=0.0, tolerance=1e-4).strengths
 
 
-def _ranked(examples: Sequence[Tallied], prior: float | None) -> Ranking:
+def _ranked(examples: Sequence[ExampleVotes], prior: float | None) -> Ranking:
     size = len(examples[0].wins)
     cells = range(size)
     wins = [[sum(one.wins[i][j] for one in examples) for j in cells] for i in cells]

@@ -74,7 +74,7 @@ def test_the_confusion_matrix_counts_pairs():
 
 def test_raters_of_different_things_are_refused():
     """Lists of different lengths cannot be of the same things; nothing has no agreement."""
-    with pytest.raises(ValueError, match="2 labels against 1"):
+    with pytest.raises(ValueError, match="2 labels and 1"):
         confusion_matrix([1, 2], [1])
     with pytest.raises(ValueError, match="nothing"):
         cohen_kappa([], [])

@@ -79,7 +79,7 @@ def test_systems_that_nothing_connects_are_refused():
         bradley_terry([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
     with pytest.raises(ValueError, match="two systems"):
         bradley_terry([[0]])
-    with pytest.raises(ValueError, match="no votes"):
+    with pytest.raises(ValueError, match="needs votes"):
         rank([])
 
 

@@ -1,8 +1,15 @@
 """Reconstruct trajectories from spans: an agent's messages, model calls and tool calls.
 
-Pure: spans and log records in, trajectories out; no clock, no file, no database. The stages inside:
-`dialects` read a span, `tree` and `scopes` find the runs, `merge`, `tools` and `conversation` make
-the messages, `gaps` names the missing content.
+Pure: spans and log records in, trajectories out; no clock, no file, no database. The way of a
+trace, in order:
+
+1. `span_reader` picks the dialect of each span; the dialect (`dialects`) reads its attributes
+   with the shared `readers` and returns an operation (`operations`) that holds messages.
+2. `tree` and `run_detection` find the agent runs; `duplicates` and `detached_tools` clean them up.
+3. `conversation`, with `trajectory_builder`, `message_thread` and `tool_results`, joins the
+   messages of each run and stitches the turns of a conversation.
+
+Missing content becomes a gap (`gaps`) at each step.
 """
 
 from __future__ import annotations

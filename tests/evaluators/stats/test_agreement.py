@@ -74,7 +74,7 @@ def test_the_confusion_matrix_counts_pairs():
 
 def test_raters_of_different_things_are_refused():
     """Lists of different lengths cannot be of the same things; nothing has no agreement."""
-    with pytest.raises(ValueError, match="2 labels and 1"):
+    with pytest.raises(ValueError, match="2 labels"):
         confusion_matrix([1, 2], [1])
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no items"):
         cohen_kappa([], [])

@@ -47,7 +47,7 @@ class AlignedPair:
 
     @property
     def is_system(self) -> bool:
-        """Whether these are system messages, which stand aside."""
+        """Whether these are system messages, which are not aligned."""
         return any(one is not None and one.role in _SYSTEM_ROLES for one in (self.left, self.right))
 
     @property
@@ -58,13 +58,13 @@ class AlignedPair:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is compared of a message.
+    """The parts of a message that are compared.
 
     Attributes:
         at: The message's index.
         message: The message.
         key: Equal for two messages that say and call the same.
-        text: What it says and calls, for similarity.
+        text: Its text and calls, for similarity.
         tool: For a tool's result, the tool's name.
     """
 
@@ -150,7 +150,7 @@ _Rows = list[tuple[_Entry | None, _Entry | None]]
 
 
 def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the entries of two sides in rows; what both begin and end with is aligned at once."""
+    """Return the entries of two sides in rows; equal beginnings and ends are aligned at once."""
     start = _common(left, right)
     end = _common(left[start:][::-1], right[start:][::-1])
     return [
@@ -161,7 +161,7 @@ def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
 
 
 def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows of what is not equal at either end."""
+    """Return the rows between the equal beginnings and ends."""
     if len(left) * len(right) <= _MOST_PAIRS:
         return _by_similarity(left, right)
     rows: _Rows = []
@@ -177,7 +177,7 @@ def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
 
 
 def _by_role(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return rows of equal roles and tools, for what is too much to compare by content."""
+    """Return rows of equal roles and tools, for sides too long to compare by content."""
     ours, theirs = ([f"{e.message.role} {e.tool}" for e in side] for side in (left, right))
     rows: _Rows = []
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)

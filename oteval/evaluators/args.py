@@ -1,4 +1,4 @@
-"""What users write to say how arguments are compared, checked and made into rules.
+"""The forms in which users say how arguments are compared, checked and made into rules.
 
 The same forms serve all tools (``tool_args_match_mode``) and one (an override):
 
@@ -61,7 +61,7 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool 
 
     Args:
         value: One of the forms above.
-        name: What error messages call the value.
+        name: The name of the value in error messages.
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions may be coroutine functions.
 
@@ -69,7 +69,7 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool 
         The rule.
 
     Raises:
-        ConfigError: The value is none of the forms; the text says what to write.
+        ConfigError: The value has none of the forms; the text lists them.
     """
     if isinstance(value, str):
         if value not in _RULES:
@@ -98,8 +98,8 @@ def make_overrides(
     """Make the rules of single tools.
 
     Args:
-        value: Tool names and what to use for each; None for no overrides.
-        name: What error messages call the value.
+        value: Forms by tool name; None for no overrides.
+        name: The name of the value in error messages.
         missing_ok: As for `make_rule`.
         is_async: As for `make_rule`.
 
@@ -107,7 +107,7 @@ def make_overrides(
         The rule of each tool.
 
     Raises:
-        ConfigError: The value is no mapping, or one of its rules is wrong.
+        ConfigError: The value is not a mapping, or one of its rules is wrong.
     """
     if value is None:
         return {}
@@ -116,7 +116,7 @@ def make_overrides(
     rules = {}
     for tool, item in value.items():
         if not isinstance(tool, str):
-            raise ConfigError(f"{name}: {tool!r} is no tool name; names are strings")
+            raise ConfigError(f"{name}: {tool!r} is not a tool name; names are strings")
         rules[tool] = make_rule(item, f"{name}[{tool!r}]", missing_ok=missing_ok, is_async=is_async)
     return rules
 
@@ -125,7 +125,7 @@ def _fields(value: list[Any] | tuple[Any, ...], name: str, missing_ok: bool) -> 
     for path in value:
         if not isinstance(path, str) or not path:
             raise ConfigError(
-                f"{name}: {path!r} is no field; write dotted paths such as 'time.start'"
+                f"{name}: {path!r} is not a field; write dotted paths such as 'time.start'"
             )
     return Fields(tuple(value), missing_ok)
 
@@ -155,13 +155,15 @@ def _patterns(value: Mapping[Any, Any], name: str) -> Rule:
     for path, pattern in value.items():
         if not isinstance(path, str) or not isinstance(pattern, (str, re.Pattern, Pattern)):
             raise ConfigError(
-                f"{name}: {path!r}: {pattern!r} is no field and pattern; "
+                f"{name}: {path!r}: {pattern!r} is not a field and a pattern; "
                 "expected {'regex': {field: pattern}} or {'tolerant': {'sets': [field]}}"
             )
         try:
             fields.append((path, compile_pattern(pattern)))
         except PatternError as error:
-            raise ConfigError(f"{name}[{path!r}]: {pattern!r} is no pattern: {error}") from None
+            raise ConfigError(
+                f"{name}[{path!r}]: {pattern!r} is not a valid pattern: {error}"
+            ) from None
     return Patterns(tuple(fields))
 
 

@@ -60,7 +60,7 @@ class CallTable:
             value = loads_exact(raw)
         except (ValueError, RecursionError):
             value = None
-        # What is no plain object is left to the one function that knows every case.
+        # Other objects are left to the one function that knows every case.
         self._parsed[call] = value = value if type(value) is dict else parse_arguments(raw)
         return value
 
@@ -103,13 +103,13 @@ def read(value: Any, place: str) -> CallTable:
 
     Args:
         value: As for `oteval.evaluators.messages.to_messages`.
-        place: What error messages call it.
+        place: Its name in error messages.
 
     Returns:
         Its roles and calls.
 
     Raises:
-        InputError: The value is no trajectory; the text names the place.
+        InputError: The value cannot be read as a trajectory; the text names the place.
     """
     items, place = entries(value, place)
     table = _read_plain(items)

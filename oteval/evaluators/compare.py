@@ -90,13 +90,13 @@ def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     Args:
         outputs: A trajectory in any form of `oteval.evaluators.messages`.
         reference: The trajectory that was wanted, in any form.
-        spec: What to compare and how.
+        spec: The configuration.
 
     Returns:
         The verdict.
 
     Raises:
-        InputError: A side is no trajectory; the text names the place.
+        InputError: A side cannot be read as a trajectory; the text names the place.
     """
     out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
     if spec.view == "all":
@@ -118,13 +118,13 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     Args:
         outputs: As for `compare`.
         reference: As for `compare`.
-        spec: What to compare and how.
+        spec: The configuration.
 
     Returns:
         The verdict.
 
     Raises:
-        InputError: A side is no trajectory; the text names the place.
+        InputError: A side cannot be read as a trajectory; the text names the place.
     """
     rules = [spec.args, *spec.overrides.values()]
     if not any(isinstance(rule, Custom) for rule in rules):
@@ -162,7 +162,7 @@ class _FunctionAnswers:
 
 
 class _Recall:
-    """Answers from what is known, and notes what is not."""
+    """Gives the known answers, and records the open questions."""
 
     def __init__(self, asked: _FunctionAnswers, rule: Custom) -> None:
         self._asked, self._rule = asked, rule

@@ -6,7 +6,7 @@ serialised dicts), Anthropic content blocks, GenAI ``parts`` messages and our ow
 They may be mixed freely. The caller's objects are only read.
 
 Anthropic and GenAI put tool results into a user's message; they become tool messages, one for
-each result, before what the user said in the same message. **Absent** arguments (None, blank
+each result, before the user's text in the same message. **Absent** arguments (None, blank
 text) are an empty object; only our own `ToolCall` can say that arguments were not captured.
 """
 
@@ -49,13 +49,13 @@ def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
     Args:
         value: A list of messages, one message, a dict with ``messages``, or an object with
             ``messages`` such as a `Trajectory`.
-        place: What error messages call the value.
+        place: The name of the value in error messages.
 
     Returns:
         The messages, in order.
 
     Raises:
-        InputError: The value is no trajectory, or a message in it cannot be read.
+        InputError: The value, or a message in it, cannot be read.
     """
     items, place = entries(value, place)
     return tuple(
@@ -68,10 +68,10 @@ def entries(value: Any, place: str) -> tuple[Sequence[Any], str]:
 
     Args:
         value: As for `to_messages`.
-        place: What error messages call the value.
+        place: The name of the value in error messages.
 
     Returns:
-        The messages and what error messages call their list.
+        The messages, and the name of their list in error messages.
 
     Raises:
         InputError: The value holds no list of messages.
@@ -117,13 +117,13 @@ def convert(item: Any, place: str) -> list[Message]:
 
     Args:
         item: A message in any form.
-        place: What error messages call it.
+        place: Its name in error messages.
 
     Returns:
         At least one message.
 
     Raises:
-        InputError: The item is no message; the text names the place.
+        InputError: The item cannot be read as a message; the text names the place.
     """
     if item is None:
         raise InputError(f"{place} is None; a message was expected")
@@ -155,7 +155,7 @@ def _assemble(
             texts.append(block if isinstance(block, str) else _block_text(block))
         elif kind in _CALLS:
             call = _call(block, f"{place} block {i}")
-            # Frameworks repeat in `tool_calls` what the content blocks already say.
+            # Frameworks repeat the content blocks' calls in `tool_calls`.
             if not explicit or (known and call.id and call.id not in known):
                 calls.append(call)
         elif kind in _RESULTS:
@@ -175,7 +175,7 @@ def _assemble(
 
 
 def _ordered(message: Message, results: list[Message]) -> list[Message]:
-    """Put results before what a user adds to them, and after the calls of an assistant."""
+    """Put results before a user's text, and after the calls of an assistant."""
     if not results:
         return [message]
     if message.role == "assistant":
@@ -193,7 +193,7 @@ def _explicit_calls(data: Any, place: str) -> Iterable[ToolCall]:
             )
         for i, call in enumerate(calls):
             yield _call(call, f"{place}.tool_calls[{i}]")
-    # LangChain keeps calls whose arguments are no valid JSON apart.
+    # LangChain keeps calls whose arguments are not valid JSON apart.
     invalid = field(data, "invalid_tool_calls")
     if isinstance(invalid, (list, tuple)):
         for i, call in enumerate(invalid):
@@ -224,7 +224,7 @@ def parse_arguments(value: Any) -> Any:
         value: JSON text, a mapping, a model object, or None.
 
     Returns:
-        The parsed value; ``{}`` for what is absent, blank or null; text that is not valid JSON
+        The parsed value; ``{}`` for an absent, blank or null value; text that is not valid JSON
         as it is.
     """
     if isinstance(value, (str, bytes)):

@@ -1,4 +1,4 @@
-"""Who else hears of an evaluator's result: tests, which log what is evaluated inside them.
+"""Listeners for the results of evaluators, such as tests that log them.
 
 An evaluator hands its result to `observed` on the way out. Where nobody listens that costs a
 look at a list; where somebody does, the caller gets the same result all the same.
@@ -26,8 +26,8 @@ def observed(result: Result) -> Result:
     """Return an evaluator's result, after those who listen have heard of it.
 
     Args:
-        result: ``key``, ``score``, ``comment`` and ``metadata``; what has no key, such as a
-            judge's answer of the user's own form, nobody hears of.
+        result: ``key``, ``score``, ``comment`` and ``metadata``; results without a key, such as
+            a judge's answer in the user's own form, are not reported.
     """
     if not _LISTENERS and _LANGSMITH not in sys.modules:
         return result
@@ -50,7 +50,7 @@ def listen(listener: Listener) -> Callable[[], None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Keep what is evaluated inside from the listeners, such as one judge of a jury."""
+    """Hide results from the listeners, such as those of one judge of a jury."""
     token = _UNHEARD.set(True)
     try:
         yield

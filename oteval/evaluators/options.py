@@ -105,7 +105,7 @@ def _compilable(text: str) -> str:
     try:
         compile_pattern(text)
     except PatternError as error:
-        raise ValueError(f"it is no pattern: {error}") from None
+        raise ValueError(f"not a valid pattern: {error}") from None
     return text
 
 

@@ -8,8 +8,8 @@ trajectory mode. It says whether they match, and when they do not, why.
   equal arguments may be paired off before anything else is compared.
 - A *blind* rule compares nothing; only it accepts arguments that the trace does not hold.
 
-`oteval.evaluators.args` makes rules out of what users write. Arguments that are no object (text
-that is not valid JSON) are compared whole by every rule.
+`oteval.evaluators.args` makes rules of a user's options. Arguments other than objects (text that is
+not valid JSON) are compared whole by every rule.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,30})(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way to compare arguments; what a subclass leaves open is deep equality.
+    """A way to compare arguments; the default is deep equality.
 
     Key order is free, ``1`` equals ``1.0``, and ``1``, ``true`` and ``"1"`` all differ.
     """
@@ -60,7 +60,7 @@ class Rule:
         return False
 
     def key(self, args: Any) -> Hashable:
-        """Return what equal arguments share; None equals nothing, itself included."""
+        """Return a key that equal arguments share; None equals nothing, not even itself."""
         return canonical_key(args)
 
     def matches(self, out: Any, ref: Any) -> bool:
@@ -219,7 +219,7 @@ class Fields(Rule):
 
     @property
     def blind(self) -> bool:
-        """Whether there are no fields to compare."""
+        """Whether the list of fields is empty."""
         return not self.paths
 
     def key(self, args: Any) -> Hashable:
@@ -265,8 +265,8 @@ class Patterns(Rule):
     """The output's fields must fit patterns; the reference's arguments are not looked at.
 
     Attributes:
-        fields: Dotted path and pattern. The whole value must fit; what is no string is fitted
-            as JSON text.
+        fields: Dotted path and pattern. The whole value must fit; values other than strings are
+            compared as JSON text.
     """
 
     fields: tuple[tuple[str, Pattern], ...] = ()
@@ -301,7 +301,7 @@ class ReferencePatterns(Rule):
     """The reference's arguments are ``{field: pattern}``.
 
     Every string in the reference is a pattern that the output's value at that place must fit as
-    a whole; everything else in it must be equal. What only the output has does not count.
+    a whole; everything else in it must be equal. Fields that only the output has do not count.
     """
 
     __slots__ = ()
@@ -330,7 +330,7 @@ class ReferencePatterns(Rule):
             return _fits(compile_pattern(ref), out)
         except PatternError as error:
             raise InputError(
-                f"reference_outputs: {show(ref)} is no valid pattern ({error}); "
+                f"reference_outputs: {show(ref)} is not a valid pattern ({error}); "
                 "tool_args_match_mode='regex' reads the reference's strings as patterns"
             ) from None
 
@@ -352,7 +352,7 @@ class Custom(Rule):
     mode: ClassVar[str] = "callable"
 
     def matches(self, out: Any, ref: Any) -> bool:
-        """Return what the function says."""
+        """Return the answer of the function."""
         answer = self.ask(out, ref)
         if hasattr(answer, "__await__"):
             getattr(answer, "close", bool)()
@@ -372,17 +372,17 @@ class Custom(Rule):
             return False
 
     def explain(self, out: Any, ref: Any) -> str | None:
-        """Return that the function said no, and to what."""
+        """Return the arguments that the function refused."""
         left, right = show_pair(out, ref)
         name = _function_name(self.function)
         return f"{name} says no to {left} in the output against {right} in the reference"
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: the function alone knows what it compares."""
+        """Return None: only the function knows how it compares."""
         return None
 
     def describe(self) -> Any:
-        """Return the function's name and a digest of its code, not of what it is bound to."""
+        """Return the function's name and a digest of its code; a bound object is left out."""
         return {"callable": _function_name(self.function), "code": _digest(self.function)}
 
 

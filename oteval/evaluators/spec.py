@@ -1,4 +1,4 @@
-"""What a match compares: the trajectory mode, the argument rules and the view.
+"""The configuration of a match: the trajectory mode, the argument rules and the view.
 
 A `MatchSpec` is the whole configuration of a match; two with the same `describe()` give the
 same verdicts.
@@ -25,12 +25,12 @@ MODES: tuple[Mode, ...] = ("strict", "unordered", "subset", "superset", "in_orde
 VIEWS: tuple[View, ...] = ("all", "writes", "effects")
 
 ERROR_PATTERN = re.compile(r"\A\s*(?:Error|Exception|Traceback|Unknown action)")
-"""What the text of a failed call's result looks like, unless the user says otherwise."""
+"""The default pattern for the text of a failed call's result."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSpec:
-    """The configuration of a match; `make_spec` makes one from what users write.
+    """The configuration of a match; `make_spec` makes one from a user's options.
 
     Attributes:
         mode: How the calls as a whole are compared.
@@ -55,7 +55,7 @@ class MatchSpec:
         return self.overrides.get(tool, self.args)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the comparison as JSON values, to hash into an evaluator's version."""
         return {
             "mode": self.mode,
             "args": self.args.describe(),
@@ -79,7 +79,7 @@ def make_spec(
     missing_ok: bool = True,
     is_async: bool = False,
 ) -> MatchSpec:
-    """Check what a user asks for and make it a `MatchSpec`.
+    """Check a user's options and make a `MatchSpec` of them.
 
     Args:
         trajectory_match_mode: One of `MODES`.
@@ -96,7 +96,7 @@ def make_spec(
         The configuration.
 
     Raises:
-        ConfigError: Something in it is wrong; the text names it and says what to write.
+        ConfigError: An option is wrong; the text names it and the values to use.
     """
     _one_of(trajectory_match_mode, MODES, "trajectory_match_mode")
     _one_of(view, VIEWS, "view")
@@ -147,4 +147,4 @@ def _pattern(value: Any) -> Pattern | re.Pattern[str]:
     try:
         return compile_pattern(value)
     except PatternError as error:
-        raise ConfigError(f"error_pattern: {value!r} is no pattern: {error}") from None
+        raise ConfigError(f"error_pattern: {value!r} is not a valid pattern: {error}") from None

@@ -65,7 +65,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def lookup(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to.
+    """Return the value at a dotted path.
 
     A key that itself holds dots is found as well: the longest key that fits comes first.
 
@@ -111,7 +111,7 @@ def differences(
     Args:
         out: The output's value.
         ref: The reference's value.
-        equal: Compares what is not an object or list on both sides.
+        equal: Compares values that are not both objects or both lists.
         extra_ok: Whether the output's objects may hold keys that the reference lacks.
         missing_ok: Whether the output's objects may lack keys that the reference holds.
         path: The path of the two values.

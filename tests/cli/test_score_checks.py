@@ -150,7 +150,7 @@ def test_graphs_are_matched_by_case(oteval: Run, tmp_path: Path) -> None:
         ),
         ("{name: a, type: tool_error}", "did you mean 'tool_errors'?"),
         ("{name: a, type: tool_order, rules: a after b}", "rule 'a after b' is not known"),
-        ("{name: a, type: tool_errors, error_pattern: '('}", "is no pattern"),
+        ("{name: a, type: tool_errors, error_pattern: '('}", "not a valid pattern"),
         ("{name: a, type: tool_errors, reference: x}", "unknown key 'reference'"),
         ("{name: a, type: budget}", "give at least one limit"),
         ("{name: a, type: graph_match, reference: no.json}", "no.json: no such file"),

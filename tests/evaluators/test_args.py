@@ -211,7 +211,7 @@ def test_regex_as_a_mode_reads_patterns_from_the_reference():
     )
     assert not args_match({"city": "San Jose", "days": 4, "where": {"zip": "94088"}}, ref, "regex")
     assert not args_match({"city": "San Jose", "days": 3}, ref, "regex")
-    with pytest.raises(InputError, match=r"reference_outputs.*no valid pattern"):
+    with pytest.raises(InputError, match=r"reference_outputs.*not a valid pattern"):
         args_match({"a": "x"}, {"a": "("}, "regex")
 
 
@@ -290,19 +290,19 @@ class _LaterObject:
         ({"tool_args_match_overrides": {"t": "nope"}}, r"\['t'\]: unknown mode 'nope'"),
         ({"tool_args_match_overrides": {"t": 5}}, r"\['t'\] is a int"),
         ({"tool_args_match_overrides": {"t": dict}}, r"\['t'\] is a type"),
-        ({"tool_args_match_overrides": {3: "exact"}}, "3 is no tool name"),
-        ({"tool_args_match_overrides": {"t": [1]}}, r"1 is no field; write dotted paths"),
-        ({"tool_args_match_overrides": {"t": [""]}}, r"'' is no field"),
+        ({"tool_args_match_overrides": {3: "exact"}}, "3 is not a tool name"),
+        ({"tool_args_match_overrides": {"t": [1]}}, r"1 is not a field; write dotted paths"),
+        ({"tool_args_match_overrides": {"t": [""]}}, r"'' is not a field"),
         ({"tool_args_match_overrides": {"t": {}}}, "no pattern given"),
-        ({"tool_args_match_overrides": {"t": {"a": "("}}}, r"'\(' is no pattern"),
-        ({"tool_args_match_overrides": {"t": {"a": 1}}}, "no field and pattern"),
+        ({"tool_args_match_overrides": {"t": {"a": "("}}}, r"'\(' is not a valid pattern"),
+        ({"tool_args_match_overrides": {"t": {"a": 1}}}, "not a field and a pattern"),
         ({"tool_args_match_overrides": {"t": {"tolerant": {"set": []}}}}, "'sets'"),
         ({"tool_args_match_overrides": {"t": _later}}, "async function"),
         ({"tool_args_match_overrides": {"t": _LaterObject()}}, "async function"),
         ({"tool_args_match_overrides": {"t": functools.partial(_later)}}, "async function"),
         ({"view": "reads"}, "view: unknown value 'reads'"),
         ({"effect_tools": "book"}, "effect_tools is 'book'; expected a list"),
-        ({"error_pattern": "("}, "error_pattern: '\\(' is no pattern"),
+        ({"error_pattern": "("}, "error_pattern: '\\(' is not a valid pattern"),
         ({"error_pattern": b"x"}, "error_pattern is a bytes"),
         ({"error_pattern": re.compile(b"x")}, "pattern for bytes"),
         ({"score_type": "f2"}, "score_type: unknown value 'f2'; known: bool, f1"),

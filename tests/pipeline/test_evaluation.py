@@ -167,7 +167,7 @@ def test_an_attribute_names_the_case_of_a_run(store: Store, tmp_path: Path):
         ('{"case": 1, "messages": [{"role": "x"}]}', "d.jsonl:1: messages[0]: unknown role 'x'"),
         (
             '{"case":1,"messages":[]}\n{"case":"1","messages":[]}',
-            "d.jsonl:2: case '1' stands there",
+            "d.jsonl:2: case '1' occurs twice",
         ),
     ],
 )

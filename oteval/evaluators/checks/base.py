@@ -1,13 +1,12 @@
-"""What the checks share: how their result is made, and how comments list what is wrong.
+"""The base class of checks, and helpers for their results and comments.
 
 A **check** is an evaluator that needs no model: its verdict is a pure function of its options and
-of what the trace shows. It finds something wrong, finds nothing wrong, or raises `NotEvaluated`
-where the trace does not hold what the verdict needs. What a trace shows is enough to fail; to pass,
-nothing that could have failed may be unseen.
+the trace. It reports problems, reports none, or raises `NotEvaluated` if the trace lacks data for a
+verdict. Data in the trace is enough to fail a run; to pass one, the trace must show everything that
+could have failed.
 
-Called by a user, a check that could not be made has the score None,
-``metadata["status"]`` is ``not_evaluated``, and its comment says why. Indexes of calls and messages
-count from 0.
+When a user calls a check that cannot be evaluated, the score is None, ``metadata["status"]`` is
+``not_evaluated``, and the comment gives the reason. Indexes of calls and messages count from 0.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Check(Evaluator):
         """Return the result of a check.
 
         Args:
-            problems: What is wrong, each in a few words; none for a pass.
+            problems: The problems, each in a few words; none for a pass.
             metadata: Figures that reproduce the verdict.
         """
         return EvaluationResult.of_verdict(
@@ -63,5 +62,5 @@ def is_counted(call: Call, tools: Iterable[str] | None) -> bool:
 
 
 def name_matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a tool's name matches one of some patterns, in which * and ? may stand."""
+    """Return whether a tool's name matches one of some patterns with * and ?."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,14 +1,14 @@
-"""A check of what a run used: steps, calls, tokens and money.
+"""A check of the steps, calls, tokens and money that a run used.
 
 - **steps**: the model's messages.
 - **tool calls**: calls of tools.
 - **model calls**, **tokens**: as the spans of the run's own model calls report them; input tokens
-  include cached ones. What sub-agents use counts for them, not for who called them.
+  include cached ones. The usage of sub-agents counts for their own runs.
 - **cost**: tokens times the price of the model that answered, in US dollars. Where several models
   answered, a trace's sums do not tell which used how many, so the cost lies between that at the
   prices of the cheapest and of the dearest; it is over the limit, or within, only when both are.
 
-What is seen to be over is a failure; to pass, nothing that counts may be unseen.
+A run fails if the trace shows more than a limit. It passes only if the trace shows all that counts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Budget(Check):
         return make_prices(self.prices)
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Look for what is over its limit."""
+        """Compare the usage with the limits."""
         problems, figures, unseen = [], {}, []
         for name, limit in self.limits().items():
             try:
@@ -100,7 +100,7 @@ class Budget(Check):
         return self.result(problems, {**figures, "limits": self.limits()})
 
     def limits(self) -> dict[str, float]:
-        """Return the limits by what they limit."""
+        """Return the limits, by the names of the figures."""
         return {
             name.removeprefix("max_"): value
             for name, value in describe_options(self).items()
@@ -161,7 +161,7 @@ def _shown(value: float) -> str:
 
 
 _Measure = Callable[[Budget, EvaluationContext], tuple[float, float]]
-"""What a run used: the least and the most that it can be, equal where it is known."""
+"""Returns the bounds of a figure: the least and the most, equal if it is known exactly."""
 
 
 def _exact(count: Callable[[EvaluationContext], float]) -> _Measure:

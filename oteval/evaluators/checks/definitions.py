@@ -46,7 +46,7 @@ def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | Non
 
 
 def _each(tools: Iterable[Any]) -> Iterator[Any]:
-    """Yield definitions without what they are wrapped in."""
+    """Yield definitions without their wrappers."""
     for tool in tools:
         lists = [field(tool, key) for key in _LISTS]
         several = next((value for value in lists if isinstance(value, (list, tuple))), None)

@@ -1,4 +1,4 @@
-"""A check of the final answer against the one that was wanted.
+"""A check of the final answer against the expected one.
 
 The **final answer** is the text of the last message, where the model wrote it. A number in it is
 written with digits, perhaps with a sign, commas between thousands, a decimal point and an exponent;
@@ -47,7 +47,7 @@ _EDGES = " \t\n.,;:!?\"'`*_()[]{}"
 
 
 def normalised(text: str) -> str:
-    """Return what is the same in texts that differ only in how they are written.
+    """Return a form that texts share which differ only in case, spaces and punctuation.
 
     Args:
         text: Any text.
@@ -68,13 +68,13 @@ def last_number(text: str) -> Decimal | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Check):
-    """Fails where the final answer is not the one that was wanted.
+    """Fails where the final answer is not the expected one.
 
     Attributes:
         mode: How the answers are compared: ``exact``; ``normalised``, where case, white space and
             punctuation at the ends do not count; or ``numeric``, the last number of each.
-        expected: The answer that is wanted of every run; by default the reference has it: a text, a
-            number, or a trajectory of which the final answer counts.
+        expected: The expected answer of every run; by default the reference has it: a text, a
+            number, or a trajectory, whose final answer counts.
         tolerance: For ``numeric``, by how much the numbers may differ.
         relative_tolerance: For ``numeric``, by which share of the wanted number they may differ.
     """
@@ -103,7 +103,7 @@ class FinalAnswer(Check):
             raise ConfigError(f"expected {self.expected!r} holds no number")
 
     def check_reference(self, *, has_reference: bool) -> None:
-        """Refuse two answers that are wanted, and none."""
+        """Refuse two expected answers, and none."""
         if (self.expected is not None) == has_reference:
             raise ConfigError("give either expected or reference")
 
@@ -146,7 +146,7 @@ class FinalAnswer(Check):
         return f"the answer's number is {found}, wanted was {right}{within}"
 
     def _wanted(self, reference: Any) -> str:
-        """Return the answer that was wanted."""
+        """Return the expected answer."""
         if self.expected is not None:
             return str(self.expected)
         if reference is None:
@@ -171,7 +171,7 @@ def _answer(messages: tuple[Message, ...]) -> str | None:
 
 @with_options_of(FinalAnswer)
 def create_final_answer_evaluator(**options: Any) -> FinalAnswer:
-    """Create an evaluator that compares the final answer with the one that was wanted.
+    """Create an evaluator that compares the final answer with the expected one.
 
     Args:
         **options: The options of `FinalAnswer`.

@@ -1,4 +1,4 @@
-"""A check of how long a run and its tools took, as the spans tell.
+"""A check of the time that a run and its tools took, by their spans.
 
 A run takes from the start to the end of its root span; of a conversation, the runs' times are added
 up, so that the user's do not count. A tool takes as long as its span.
@@ -31,7 +31,7 @@ _TIME_GAPS = frozenset({"cyclic_parents", "missing_parent", "negative_duration"}
 
 
 class _Part(NamedTuple):
-    """What one limit came to: what is over it, figures, and what the trace does not show."""
+    """The problems, figures and missing data of one limit."""
 
     problems: Sequence[str]
     figures: Mapping[str, Any]
@@ -63,7 +63,7 @@ class Latency(Check):
             )
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Look for what took too long."""
+        """Compare the times with the limits."""
         parts = []
         if self.max_seconds is not None:
             parts.append(self._run(context, self.max_seconds))

@@ -72,7 +72,7 @@ class Loops(Check):
     Attributes:
         max_repeats: How often the same calls may be made one after the other; 1 allows no
             repetition. Calls are the same when their tools and arguments are.
-        max_equal: How often equal calls may be made in all, wherever they stand.
+        max_equal: How often equal calls may be made in all, in a row or not.
         max_cycle: The greatest number of calls that are taken together as a cycle.
         ignore_tools: Tools that do not count; ``*`` and ``?`` stand for any text or character.
     """
@@ -137,7 +137,7 @@ def _of(calls: Sequence[Call], cycle: Cycle) -> Sequence[Call]:
 
 
 def _key(call: Call) -> Hashable:
-    """Return what equal calls share; what cannot be compared equals only itself."""
+    """Return a key that equal calls share; a call that cannot be compared equals only itself."""
     arguments = call.call.arguments
     key = None if arguments is None else canonical_key(arguments)
     return (call.call.name, key) if key is not None else (call.call.name, call.index, "unknown")

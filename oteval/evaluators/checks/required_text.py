@@ -1,4 +1,4 @@
-"""A check of what is said: texts that must be there, or must not."""
+"""A check of the messages' text: for texts that are required, or forbidden."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RequiredText", "create_required_text_evaluator"]
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredText(Check):
-    """Fails where what must be said is not, or what must not be said is.
+    """Fails where a required text is missing, or a forbidden one is there.
 
     Attributes:
         texts: A text, or a list of them.
@@ -56,7 +56,7 @@ class RequiredText(Check):
         found = {text: at for text in self.texts if (at := self._where(text, said)) is not None}
         absent = [text for text in self.texts if text not in found]
         problems = self._problems(found, absent)
-        # What was not captured may hold the texts: only what was found is sure.
+        # Content that was not captured may contain the texts.
         is_sure = bool(problems) if self.match == "none" else not problems
         lost = None if is_sure else context.content_gap("content_shortened")
         if lost is not None:
@@ -95,7 +95,7 @@ def _speaker(role: str) -> str:
 
 @with_options_of(RequiredText)
 def create_required_text_evaluator(**options: Any) -> RequiredText:
-    """Create an evaluator of what is said.
+    """Create an evaluator that looks for texts in messages.
 
     Args:
         **options: The options of `RequiredText`.

@@ -3,9 +3,9 @@
 A rule is a sentence about two tools:
 
 - ``A before B``: before B is first called, A was.
-- ``A immediately before B``: what was called last before each call of B is A.
+- ``A immediately before B``: the last call before each call of B is A.
 - ``every A is followed by B``: after each call of A, B is called.
-- ``every A is immediately followed by B``: what is called next after each call of A is B.
+- ``every A is immediately followed by B``: the next call after each call of A is B.
 - ``never B after A``: once A was called, B is not.
 
 A rule about a tool that is never called holds, but for B in ``every A is followed by B``. The
@@ -44,7 +44,7 @@ class OrderRule:
 
     Attributes:
         text: The sentence.
-        kind: What it says.
+        kind: Its form, such as ``before``.
         first: The tool it names first.
         second: The other.
     """
@@ -59,7 +59,7 @@ def parse_rule(text: Any) -> OrderRule:
     """Return the rule that a sentence spells out.
 
     Args:
-        text: The sentence; names with spaces stand in quotes.
+        text: The sentence, with quotes around names that have spaces.
 
     Raises:
         ConfigError: It is none of the sentences that are known, or can never hold.

@@ -20,7 +20,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSchema(Check):
-    """Fails where a call's arguments are not what the tool's definition asks for.
+    """Fails where a call's arguments do not fit the tool's definition.
 
     Attributes:
         tools: Definitions, in any form that `checks.definitions` reads; by default those of the
@@ -68,7 +68,7 @@ class ToolSchema(Check):
         schemas: Mapping[str, Any],
         validators: _Validators,
     ) -> str | None:
-        """Return what is wrong with a call."""
+        """Return the fault of a call, or None."""
         name = call.call.name
         if name not in schemas:
             if self.unknown_tools == "ignore":
@@ -77,13 +77,13 @@ class ToolSchema(Check):
                 raise NotEvaluated("the trace holds no tool definitions")
             if self.tools is None and (lost := context.content_gap()):
                 raise NotEvaluated(f"no definition of {name} ({lost.code}: {lost.detail})")
-            return f"there is no tool {name} (defined: {listed(sorted(schemas))})"
+            return f"no definition names {name} (defined: {listed(sorted(schemas))})"
         if schemas[name] is None:
             raise NotEvaluated(f"the definition of {name} has no schema")
         if call.call.arguments is None:
             raise NotEvaluated(f"the arguments of {name} are not in the trace")
         if isinstance(call.call.arguments, str):
-            return "the arguments are no valid JSON"
+            return "the arguments are not valid JSON"
         return validators.fault(name, call.call.arguments)
 
     def describe(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class _Validators:
         """Return where arguments do not fit, or None.
 
         Raises:
-            NotEvaluated: The schema is none, or refers to what is not in it.
+            NotEvaluated: The schema is invalid, or refers to another document.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
@@ -116,7 +116,7 @@ class _Validators:
             raise NotEvaluated(f"the definition of {tool} never ends") from None
         if error is None:
             return None
-        # Of the message the end tells what is wrong, after the value that it is about.
+        # The end of the message names the fault, after the value.
         message = " ".join(error.message.split())
         cut = message if len(message) <= _LONGEST else f"…{message[-_LONGEST:]}"
         path = error.json_path.removeprefix("$").removeprefix(".")
@@ -135,7 +135,9 @@ class _Validators:
                 kind.check_schema(schema)
             except SchemaError as error:
                 where = error.json_path
-                raise NotEvaluated(f"the definition of {tool} is no schema at {where}") from None
+                raise NotEvaluated(
+                    f"the definition of {tool} is not a valid schema at {where}"
+                ) from None
             # An empty registry: by default references are fetched from the network.
             self._made[tool] = kind(schema, registry=Registry())
         return self._made[tool]

@@ -27,8 +27,8 @@ class GraphTrajectory(TypedDict):
     """A thread in graph form.
 
     Attributes:
-        inputs: What went in, one entry a turn.
-        results: What came out, one entry a turn.
+        inputs: The inputs, one entry a turn.
+        results: The results, one entry a turn.
         steps: The nodes of each turn, in the order in which they ran.
     """
 
@@ -44,7 +44,7 @@ def graph_of(trajectory: Trajectory) -> GraphTrajectory:
         trajectory: Its last run.
 
     Returns:
-        A turn for each run: what the user said, the model's last message, and the nodes. A run
+        A turn for each run: the user's messages, the model's last message, and the nodes. A run
         of which the trace shows no node has a turn without nodes.
     """
     graph: GraphTrajectory = {"inputs": [], "results": [], "steps": []}
@@ -65,7 +65,7 @@ def unwrapped(value: Any, place: str) -> Any:
 
     Args:
         value: A graph trajectory in any form.
-        place: What error messages call it.
+        place: Its name in error messages.
 
     Raises:
         InputError: There is none.
@@ -84,13 +84,13 @@ def read_turns(value: Any, place: str) -> Turns:
 
     Args:
         value: A graph trajectory in any form.
-        place: What error messages call it.
+        place: Its name in error messages.
 
     Returns:
         A list of node names for each turn; the caller's own lists are not among them.
 
     Raises:
-        InputError: The value is no graph trajectory, or is of a trace that does not show which
+        InputError: The value cannot be read as a graph trajectory, or its trace does not show which
             nodes ran; the text names the place.
     """
     inner = unwrapped(value, place)

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_counted() -> None:
     found = result([FORMS["flat"]], asks("t", city="x"), asks("u"), asks("t"))
 
     assert found["metadata"] == {"calls": 3, "checked": 2, "invalid": 2}
-    assert "call 1 u({}): there is no tool u (defined: t)" in found["comment"]
+    assert "call 1 u({}): no definition names u (defined: t)" in found["comment"]
     assert result([FORMS["flat"]], asks("u"), unknown_tools="ignore")["score"] is True
 
 
@@ -80,7 +80,7 @@ def test_arguments_that_are_no_json_do_not_fit() -> None:
     """What the model wrote is no object at all."""
     call = Message("assistant", tool_calls=(ToolCall("t", '{"city": '),))
 
-    assert "the arguments are no valid JSON" in result([FORMS["flat"]], call)["comment"]
+    assert "the arguments are not valid JSON" in result([FORMS["flat"]], call)["comment"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,11 @@ def test_arguments_that_are_no_json_do_not_fit() -> None:
             Message("assistant", tool_calls=(ToolCall("t"),)),
             "the arguments of t are not in the trace",
         ),
-        ([{"name": "t", "parameters": {"type": 5}}], asks("t"), "the definition of t is no schema"),
+        (
+            [{"name": "t", "parameters": {"type": 5}}],
+            asks("t"),
+            "the definition of t is not a valid schema",
+        ),
         (
             [{"name": "t", "parameters": {"$ref": "#/$defs/x"}}],
             asks("t"),

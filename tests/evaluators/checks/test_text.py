@@ -235,7 +235,7 @@ def test_numbers_are_read_as_they_are_written(value: Decimal) -> None:
     [
         (create_required_text_evaluator, {"texts": []}, "texts is"),
         (create_required_text_evaluator, {"texts": [""]}, "none of them empty"),
-        (create_required_text_evaluator, {"texts": "(", "regex": True}, "is no pattern"),
+        (create_required_text_evaluator, {"texts": "(", "regex": True}, "not a valid pattern"),
         (create_required_text_evaluator, {"texts": "x", "match": "some"}, "match: unknown value"),
         (create_required_text_evaluator, {"texts": "x", "said_by": "me"}, "said_by: unknown value"),
         (create_final_answer_evaluator, {"mode": "fuzzy"}, "mode: unknown value 'fuzzy'"),

@@ -292,7 +292,7 @@ def test_captured_runs_do_not_loop() -> None:
         ),
         (create_tool_error_evaluator, {"max_errors": -1}, "max_errors is -1"),
         (create_tool_error_evaluator, {"max_errors": True}, "max_errors is True"),
-        (create_tool_error_evaluator, {"error_pattern": "("}, "is no pattern"),
+        (create_tool_error_evaluator, {"error_pattern": "("}, "not a valid pattern"),
         (create_tool_error_evaluator, {"error_pattern": 1}, "error_pattern is 1"),
         (
             create_loop_evaluator,

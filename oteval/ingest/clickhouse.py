@@ -19,7 +19,15 @@ from .. import semconv
 from ..jsontext import loads
 from ..model import Event, Link, LogRecord, Span
 from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
-from .otlp.json_fields import Object, as_integer, as_span_id, as_text, as_trace_id, json_kind
+from .otlp.json_fields import (
+    Object,
+    as_integer,
+    as_span_id,
+    as_text,
+    as_trace_id,
+    json_kind,
+    not_objects,
+)
 
 __all__ = ["COLUMNS", "decode_log", "decode_span", "is_log", "is_span"]
 
@@ -230,7 +238,7 @@ def _nested(
         else:
             wrong += 1
     if wrong:
-        problems.append(f"{wrong} of {name} are not objects; left out")
+        problems.append(f"{not_objects(wrong, name)}; left out")
 
 
 def _attributes(value: Any, field: str, problems: list[str]) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def test_units_of_times_in_parquet(tmp_path: Path, unit: str) -> None:
         ({"ParentSpanId": "z"}, "ParentSpanId 'z' is not a span id; left out"),
         ({"SpanAttributes": 7}, "SpanAttributes is the value 7 instead of a map; left out"),
         ({"SpanAttributes": "{cut"}, "SpanAttributes is text instead of a map; left out"),
-        ({"Events": [5]}, "1 of Events are not objects; left out"),
+        ({"Events": [5]}, "1 element of Events is not an object; left out"),
         ({"Links": "x"}, "Links is text instead of a list; left out"),
         ({"Links": [{}]}, "a link without valid ids; left out"),
     ],

@@ -127,7 +127,7 @@ def test_printed_log_records_are_read(tmp_path: Path):
         ({"parent_id": "0xzz"}, "parent_id '0xzz' is not a span id"),
         ({"attributes": [1]}, "attributes is a list instead of an object"),
         ({"status": {"status_code": 7}}, "status_code 7 is not one of UNSET"),
-        ({"events": [{"name": 1}, 2]}, "of events are not objects"),
+        ({"events": [{"name": 1}, 2]}, "1 element of events is not an object"),
     ],
 )
 def test_an_invalid_field_is_reported(tmp_path: Path, changes: dict[str, Any], problem: str):

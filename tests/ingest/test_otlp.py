@@ -395,7 +395,7 @@ def test_a_value_nested_too_deeply_is_a_problem() -> None:
         ({"status": "bad"}, "status is text"),
         ({"attributes": {"a": 1}}, "attributes are an object"),
         ({"events": "x"}, "events is text"),
-        ({"events": [1]}, "1 of events are not objects"),
+        ({"events": [1]}, "1 element of events is not an object"),
         ({"links": [{"traceId": TRACE}]}, "a link without valid ids"),
     ],
 )

@@ -318,9 +318,9 @@ def test_invalid_objects_value_by_value(tmp_path: Path) -> None:
 
     assert numbers(read(file)) == [1]
     assert [problem.reason for problem in problems(read(file))] == [
-        "1 of resourceSpans are not objects; left out",
+        "1 element of resourceSpans is not an object; left out",
         "scopeSpans is the value 5 instead of a list; left out",
-        "1 of scopeSpans are not objects; left out",
+        "1 element of scopeSpans is not an object; left out",
     ]
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from oteval.text import counted
+
 from .decoded import short_repr
 from .json_values import from_base64
 
@@ -23,6 +25,7 @@ __all__ = [
     "as_text",
     "as_trace_id",
     "json_kind",
+    "not_objects",
 ]
 
 Object = Mapping[str, Any]
@@ -51,8 +54,14 @@ def as_objects(raw: Any, name: str, problems: list[str]) -> list[Object]:
         return []
     out: list[Object] = [item for item in raw if isinstance(item, dict)]
     if len(out) < len(raw):
-        problems.append(f"{len(raw) - len(out)} of {name} are not objects; left out")
+        problems.append(f"{not_objects(len(raw) - len(out), name)}; left out")
     return out
+
+
+def not_objects(count: int, name: str) -> str:
+    """Return the problem that some elements of a list are not objects."""
+    verb = "is not an object" if count == 1 else "are not objects"
+    return f"{counted(count, 'element')} of {name} {verb}"
 
 
 def json_kind(raw: Any) -> str:

@@ -6,7 +6,9 @@ import importlib.util
 import ipaddress
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -14,6 +16,10 @@ from click.core import ParameterSource
 from ..config import DEFAULT_PATH, load_tokens
 from ..errors import ConfigError
 from .common import db_option, warn
+
+if TYPE_CHECKING:
+    from ..ingest.receiver.auth import Access
+    from ..live.listener_process import Tls
 
 __all__ = ["serve"]
 
@@ -109,29 +115,12 @@ def serve(
     OTEVAL_READ_TOKEN, or with a token of --tokens; without tokens the server listens on this
     machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
-    for name in _PACKAGES:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
-            )
-    from ..ingest.receiver.auth import Access
-    from ..live.listener_process import Tls, split_address
+    _require_packages()
     from ..live.listener_process import serve as run
     from ..live.server_config import ServerConfig
 
-    access = Access.of(
-        ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),
-        read=os.environ.get("OTEVAL_READ_TOKEN", ""),
-    )
-    entries = load_tokens(tokens_path) if tokens_path else []
-    permissions = {token.may for token in access.tokens} | {entry.may for entry in entries}
-    if bool(tls_cert) != bool(tls_key):
-        raise ConfigError("give both --tls-cert and --tls-key, or neither")
-    if tls_client_ca and not tls_cert:
-        raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key")
-    for option, address in (("--http", http), ("--grpc", grpc)):
-        if address and not insecure and permissions != {"ingest", "read"}:
-            _require_local(option, split_address(address)[0])
+    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    access = _access(tokens_path, {} if insecure else {"--http": http, "--grpc": grpc})
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
         warn(f"no {config_path}: traces are stored, and scored once that file exists")
@@ -150,9 +139,53 @@ def serve(
     )
     if config.limit > config.quota // 4:
         raise ConfigError("--max-request must be at most a quarter of --quota")
-    tls = Tls(tls_cert, tls_key, tls_client_ca or "") if tls_cert and tls_key else None
     run(config, access, tls, lambda line: warn(f"listening on {line}"))
     return 0
+
+
+def _require_packages() -> None:
+    for name in _PACKAGES:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
+            )
+
+
+def _tls(cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:
+    """Return the certificates of the server, or None for plain text."""
+    from ..live.listener_process import Tls
+
+    if bool(cert) != bool(key):
+        raise ConfigError("give both --tls-cert and --tls-key, or neither")
+    if client_ca and not cert:
+        raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key")
+    return Tls(cert, key, client_ca or "") if cert and key else None
+
+
+def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
+    """Return the tokens of the environment.
+
+    Args:
+        tokens_path: The file with more tokens.
+        addresses: The addresses, by option, that must be local unless there are tokens.
+
+    Raises:
+        ConfigError: An address is open to other machines, and a token is missing.
+    """
+    from ..ingest.receiver.auth import Access
+    from ..live.listener_process import split_address
+
+    access = Access.of(
+        ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),
+        read=os.environ.get("OTEVAL_READ_TOKEN", ""),
+    )
+    entries = load_tokens(tokens_path) if tokens_path else []
+    permissions = {token.may for token in access.tokens} | {entry.may for entry in entries}
+    if permissions != {"ingest", "read"}:
+        for option, address in addresses.items():
+            if address:
+                _require_local(option, split_address(address)[0])
+    return access
 
 
 def _require_local(option: str, host: str) -> None:

@@ -51,7 +51,7 @@ def shop(oteval: Run, tmp_path: Path) -> Iterator[Run]:
 
 
 def test_eval_runs_a_target_and_keeps_it(shop: Run):
-    """The experiment is run, shown as a table, kept and listed."""
+    """The experiment runs, appears as a table, and is stored and listed."""
     done = shop(*EVAL, "--name", "first")
 
     assert done.status == 0, done.err
@@ -83,7 +83,7 @@ def test_eval_goes_on_where_it_was(shop: Run, tmp_path: Path):
 
 
 def test_a_regression_has_exit_status_1(shop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Against a baseline, what got worse is shown, in the reports too, and fails the command."""
+    """With a baseline, regressions appear in the output and the reports, and fail the command."""
     shop(*EVAL, "--name", "a")
     monkeypatch.setenv("GOOD", "5")
 
@@ -99,7 +99,7 @@ def test_a_regression_has_exit_status_1(shop: Run, tmp_path: Path, monkeypatch: 
 
 
 def test_compare_says_what_differs(shop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two kept experiments are compared, as a table, as JSON and in files."""
+    """Two stored experiments are compared in a table, as JSON and in files."""
     shop(*EVAL, "--name", "a")
     monkeypatch.setenv("GOOD", "5")
     shop(*EVAL, "--name", "b")
@@ -151,7 +151,7 @@ def test_pairwise_asks_which_is_better(shop: Run, tmp_path: Path, monkeypatch: p
 
 
 def test_a_model_is_asked_which_is_better(shop: Run, monkeypatch: pytest.MonkeyPatch):
-    """A judge on a real socket prefers by content; what it answered is not asked again."""
+    """A judge on a real socket prefers by content, and its answers are cached."""
 
     def prefers(body: dict[str, Any]) -> Reply:
         told = shown(body)
@@ -191,7 +191,7 @@ def test_three_are_ranked(shop: Run, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_stored_trajectories_are_judged(filled: Run, tmp_path: Path):
-    """Without a target, what the database holds is the experiment."""
+    """Without a target, the experiment evaluates the stored trajectories."""
     (tmp_path / "talk.py").write_text(MODULE)
 
     done = filled("eval", "--call", "talk:answered", "--name", "stored", "--json")
@@ -229,7 +229,7 @@ gates:
 
 
 def test_nothing_evaluated_has_exit_status_3(shop: Run, tmp_path: Path):
-    """Where every run or every evaluation fails, there is no result to trust."""
+    """If every run or every evaluation fails, the exit status is 3."""
     (tmp_path / "nines.jsonl").write_text('{"inputs": {"n": 9}}\n')
 
     all_broken = shop(
@@ -261,7 +261,7 @@ def test_nothing_evaluated_has_exit_status_3(shop: Run, tmp_path: Path):
     ],
 )
 def test_what_is_wrong_is_one_line(shop: Run, arguments: tuple[str, ...], why: str):
-    """Bad arguments have exit status 2 and a line that says what to do."""
+    """Bad arguments give exit status 2 and one line with the remedy."""
     if "no such database" in why:
         arguments = (*arguments, "--call", "shop:better")
 
@@ -273,7 +273,7 @@ def test_what_is_wrong_is_one_line(shop: Run, arguments: tuple[str, ...], why: s
 
 
 def test_datasets_are_kept_and_shown(shop: Run, tmp_path: Path):
-    """A file becomes a dataset with versions; what is shown is a file for a dataset again."""
+    """A file becomes a dataset with versions; the output of show can be added again."""
     first = shop("dataset", "add", "sums", "data.jsonl")
     again = shop("dataset", "add", "sums", "data.jsonl")
     shown = shop("dataset", "show", "sums")
@@ -295,7 +295,7 @@ def test_datasets_are_kept_and_shown(shop: Run, tmp_path: Path):
 
 
 def test_references_and_trajectories_become_datasets(filled: Run):
-    """What `oteval reference add` keeps, and what the filters choose, are examples."""
+    """Stored references and filtered trajectories become examples."""
     ids = [row["trajectory_id"] for row in filled("trajectories", "--json").rows]
     filled("reference", "add", ids[0], "--name", "r")
 

@@ -30,7 +30,7 @@ def test_missing_content_names_the_variable_that_brings_it(oteval: Run):
 
 
 def test_http_spans_alone_say_what_to_install(oteval: Run):
-    """The summary names a trace of requests alone; its page says what to instrument."""
+    """The summary names a trace with requests only; explain suggests what to instrument."""
     loaded = oteval("ingest", TRACES / "httpx_only.json")
     summary = " ".join(loaded.out.split())
     assert "5 traces without an agent: hold only HTTP requests, database calls" in summary
@@ -68,7 +68,7 @@ def test_json_has_an_object_a_trace(oteval: Run):
 
 
 def test_a_second_recording_is_explained_from_its_own_trace(oteval: Run):
-    """A trace that only repeats another's call says so, and names that trajectory's gap."""
+    """For a trace that only repeats another's call, explain names that trajectory's gap."""
     oteval("ingest", TRACES / "dup_openinference_langchain_and_openai.json")
     first = oteval("trajectories", "--json").rows[0]
 

@@ -155,7 +155,7 @@ def test_one_bad_span_keeps_no_other_away(filled: Run, endpoint: Downstream):
 
 
 def test_partial_success_is_no_success(filled: Run, endpoint: Downstream):
-    """Spans that the endpoint says it rejected count as failed, with its reason."""
+    """Spans that the endpoint rejects count as failed, with its reason."""
     answer = ExportTraceServiceResponse()
     answer.partial_success.rejected_spans = 2
     answer.partial_success.error_message = "too old"
@@ -187,7 +187,7 @@ def test_an_endpoint_that_is_away_is_given_up(filled: Run):
     ],
 )
 def test_wrong_arguments_say_what_to_write(filled: Run, arguments: list[str], said: str):
-    """Status 2, and a line that says what to do."""
+    """Exit status 2, and one line with the remedy."""
     done = filled("export", *arguments)
 
     assert done.status == 2

@@ -88,7 +88,7 @@ def test_a_beginning_of_several_ids_is_refused_with_them(
 
 
 def test_ids_that_begin_alike_are_shown_longer(oteval: Run, monkeypatch: pytest.MonkeyPatch):
-    """Two runs whose ids share their first ten characters are told apart in every table."""
+    """Every table distinguishes two runs whose ids share their first ten characters."""
     alike = {number: f"0123456789{number}aaaaa" for number in (1, 2)}
     monkeypatch.setattr("tests.make.id_of", lambda trace, _: alike[int(trace, 16)])
     with Store("oteval.duckdb") as store:

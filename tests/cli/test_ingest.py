@@ -16,7 +16,7 @@ from .conftest import Run
 
 
 def test_a_file_is_counted_and_reconstructed(oteval: Run, chat: Path):
-    """The summary says read, stored, duplicate and bad, and how many runs there are."""
+    """The summary counts spans read, stored, duplicate and bad, and the runs."""
     first = oteval("ingest", chat)
     again = oteval("ingest", chat)
 
@@ -28,7 +28,7 @@ def test_a_file_is_counted_and_reconstructed(oteval: Run, chat: Path):
 
 
 def test_json_has_a_line_for_each_file(oteval: Run, chat: Path, tmp_path: Path):
-    """All that the summary says and more is there for programs."""
+    """JSON has the content of the summary and more."""
     (tmp_path / "bad.jsonl").write_text(chat.read_text().replace("\n", "") + "\n{broken\n")
 
     done = oteval("ingest", chat, "bad.jsonl", "none.json", "--json")
@@ -51,7 +51,7 @@ def test_json_has_a_line_for_each_file(oteval: Run, chat: Path, tmp_path: Path):
 
 
 def test_standard_input_is_read(oteval: Run, chat: Path, monkeypatch: pytest.MonkeyPatch):
-    """A dash reads what is piped in, compressed or not."""
+    """A dash reads standard input, compressed or not."""
     data = gzip.compress(chat.read_bytes())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
 
@@ -90,7 +90,7 @@ def test_a_file_of_which_nothing_can_be_read_is_named(
 
 
 def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
-    """What is no file says so, each on a line."""
+    """Each path that cannot be read is reported on one line."""
     done = oteval("ingest", tmp_path, "none.json")
 
     assert done.status == 2
@@ -99,7 +99,7 @@ def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
 
 
 def test_bad_lines_are_named_and_the_rest_is_stored(oteval: Run, chat: Path, tmp_path: Path):
-    """The first ten are told on standard error; the exit status is that of a file that was read."""
+    """The first ten go to standard error; the exit status is 0, as for any file that was read."""
     (tmp_path / "x.jsonl").write_text(
         "garbage\n" + chat.read_text().replace("\n", "") + "\n" + "{broken\n" * 15
     )
@@ -114,7 +114,7 @@ def test_bad_lines_are_named_and_the_rest_is_stored(oteval: Run, chat: Path, tmp
 
 
 def test_a_truncated_file_gives_what_came_before(oteval: Run, chat: Path, tmp_path: Path):
-    """A gzip file that ends in the middle is read up to there, and says so."""
+    """A truncated gzip file is read up to its end, with a warning."""
     text = chat.read_text().replace("\n", "")
     data = gzip.compress((text + "\n" + "x" * 10).encode() * 40)
     (tmp_path / "x.gz").write_bytes(data[:-200])
@@ -127,7 +127,7 @@ def test_a_truncated_file_gives_what_came_before(oteval: Run, chat: Path, tmp_pa
 
 
 def test_other_content_under_the_same_ids_is_told(oteval: Run, chat: Path, tmp_path: Path):
-    """A span that came again with other content is named, the first is kept."""
+    """A span that appears again with different content is named; the first one is kept."""
     oteval("ingest", chat)
     text = chat.read_text()
     (tmp_path / "x.json").write_text(text.replace("weather in Paris", "weather in Lyon"))
@@ -140,7 +140,7 @@ def test_other_content_under_the_same_ids_is_told(oteval: Run, chat: Path, tmp_p
 
 
 def test_a_file_without_spans_says_so(oteval: Run, tmp_path: Path):
-    """A valid request that holds nothing is no error but is mentioned."""
+    """A valid but empty request is not an error, but is mentioned."""
     (tmp_path / "x.json").write_text('{"resourceSpans": []}')
 
     done = oteval("ingest", "x.json")
@@ -164,7 +164,7 @@ def test_the_database_is_where_it_was_asked_for(
 
 
 def test_file_names_are_shown_as_text(oteval: Run, tmp_path: Path):
-    """A name with control characters or bytes that are no text does not act on the terminal."""
+    """A name with control characters or invalid bytes has no effect on the terminal."""
     done = oteval("ingest", tmp_path / "\x1b[31m\ud800")
 
     assert done.status == 2
@@ -238,7 +238,7 @@ def test_what_was_exported_is_loaded_again(oteval: Run, chat: Path, tmp_path: Pa
 
 
 def test_bad_rows_are_named(oteval: Run, tmp_path: Path):
-    """A row of a Parquet file that cannot be read is told by its number."""
+    """An unreadable row of a Parquet file is reported with its number."""
     rows = [trace_row(item) for item in capture("genai_openai_chat")[0]]
     rows[3]["SpanId"] = "?"
     (tmp_path / "x.parquet").write_bytes(parquet(rows))
@@ -251,7 +251,7 @@ def test_bad_rows_are_named(oteval: Run, tmp_path: Path):
 
 
 def test_a_file_of_only_bad_parts_is_not_read(oteval: Run, tmp_path: Path):
-    """When there is not a span to keep, the status is that of a file that could not be read."""
+    """If no span is left, the exit status is 2, as for an unreadable file."""
     row = trace_row(capture("genai_openai_chat")[0][0]) | {"TraceId": "?"}
     for name, data in {"rows": lines([row]), "x.parquet": parquet([row])}.items():
         (tmp_path / name).write_bytes(data)

@@ -46,7 +46,7 @@ def parsed(line: str) -> Any:
 
 
 def test_loading_again_stores_nothing_twice(oteval: Run, tmp_path: Path):
-    """Runs that the database has are duplicates; what its own spans say is not replaced."""
+    """Runs that the database has are duplicates; reconstructed runs are not replaced."""
     with Store("oteval.duckdb") as store:
         keep(store, run(1, Message("user", "q"), service="shop"))
         store.scores.write([score(1)])

@@ -52,7 +52,7 @@ def test_labels_by_hand_are_held_against_the_judge(oteval: Run, judged: list[str
 
 
 def test_a_file_of_labels_is_kept(oteval: Run, judged: list[str]):
-    """Labels of a file count now and later; those of runs that are not here are named."""
+    """Labels of a file are stored; labels of unknown runs are reported."""
     lines = [{"trajectory_id": name, "label": name != judged[2]} for name in judged]
     lines.append({"trajectory_id": "0" * 16, "label": True})
     Path("labels.jsonl").write_text("\n".join(map(json.dumps, lines)))

@@ -73,7 +73,7 @@ def test_the_version_is_the_packages(oteval: Run):
     ],
 )
 def test_wrong_usage_is_status_2(oteval: Run, arguments: list[str], reason: str):
-    """The usage and what is wrong go to standard error."""
+    """The usage and the error go to standard error."""
     done = oteval(*arguments)
 
     assert (done.status, done.out) == (2, "")
@@ -92,7 +92,7 @@ def test_errors_are_one_line_without_a_traceback(oteval: Run):
 
 
 def test_an_unexpected_error_is_one_line_too(oteval: Run, monkeypatch: pytest.MonkeyPatch):
-    """What nobody thought of is told on one line with the way to see more."""
+    """An unexpected error is one line, with the option that shows more."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("over\nzero \x1b[31m")
@@ -108,7 +108,7 @@ def test_an_unexpected_error_is_one_line_too(oteval: Run, monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_is_one_line(oteval: Run, monkeypatch: pytest.MonkeyPatch):
-    """Stopped by the user, a command says what is kept; the status is the shell's for it."""
+    """An interrupted command prints one line; its exit status is that of SIGINT."""
 
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -122,7 +122,7 @@ def test_ctrl_c_is_one_line(oteval: Run, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_demo_goes_the_whole_way(oteval: Run, tmp_path: Path):
-    """It shows a pass, a fail with its reason and a run that is not evaluated, and exits 0."""
+    """It shows a pass, a fail with its reason and a run that is not evaluated, and exits with 0."""
     done = oteval("demo")
 
     assert (done.status, done.err) == (0, "")
@@ -138,7 +138,7 @@ def test_the_demo_goes_the_whole_way(oteval: Run, tmp_path: Path):
 
 
 def test_the_demo_can_be_repeated_and_gone_on_with(oteval: Run):
-    """A second run says the same, and the lines it ends with work."""
+    """A second run prints the same, and the commands that it suggests work."""
     first, second = oteval("demo", "--dir", "d"), oteval("demo", "--dir", "d")
 
     assert first == second
@@ -159,7 +159,7 @@ def test_the_demo_names_a_folder_it_cannot_write(oteval: Run, tmp_path: Path):
 
 
 def test_the_program_ends_with_its_status(tmp_path: Path):
-    """As a process of its own, the command exits with 0, 1, 2 and 3."""
+    """As a separate process, the command exits with 0, 1, 2 and 3."""
     done = program(
         tmp_path,
         "oteval demo --dir d >/dev/null; echo $?\n"
@@ -194,7 +194,7 @@ def test_output_that_the_terminal_cannot_show_does_not_end_the_command(tmp_path:
 
 
 def test_a_locked_database_is_told_with_its_process(tmp_path: Path):
-    """The line names the process that holds the file and what to do."""
+    """The line names the process that holds the file, and the remedy."""
     with Store(tmp_path / "oteval.duckdb"):
         done = program(tmp_path, "oteval trajectories")
 

@@ -7,7 +7,7 @@ from .conftest import Run
 
 
 def test_archive_moves_and_the_commands_still_find_all(filled: Run):
-    """After `oteval archive`, trajectories, show and explain say what they said before."""
+    """After `oteval archive`, trajectories, show and explain print the same as before."""
     before = filled("trajectories", "--json")
     trace = before.rows[0]["trace_ids"][0]
     explained = filled("explain", trace)
@@ -75,7 +75,7 @@ def test_compact_and_backup(filled: Run):
 
 
 def test_nothing_is_made_where_there_is_no_database(oteval: Run):
-    """The three commands refuse a database that is not there, and make none."""
+    """The three commands refuse a missing database, and do not create one."""
     for arguments in (["archive"], ["compact"], ["backup", "copy.duckdb"]):
         done = oteval(*arguments)
         assert (done.status, "no such database" in done.err) == (2, True)

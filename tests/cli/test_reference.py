@@ -9,7 +9,7 @@ MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls
 
 
 def test_a_trajectory_becomes_a_reference(filled: Run, tmp_path: Path):
-    """Its own messages are kept under a name, and a run matches itself by them."""
+    """Its own messages are stored under a name, and the run matches them."""
     first = filled("trajectories", "--json").rows[1]["trajectory_id"]
     (tmp_path / "oteval.yaml").write_text(
         "evaluators:\n  - {name: a, type: trajectory_match, reference: {name: kept}}\n"
@@ -24,7 +24,7 @@ def test_a_trajectory_becomes_a_reference(filled: Run, tmp_path: Path):
 
 
 def test_a_file_becomes_a_reference(filled: Run, tmp_path: Path):
-    """A JSON file of messages is kept under its own name unless told otherwise."""
+    """A JSON file with messages is stored under its name by default."""
     (tmp_path / "refund.json").write_text(json.dumps(MESSAGES))
 
     added = filled("reference", "add", "refund.json")

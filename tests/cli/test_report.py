@@ -21,7 +21,7 @@ def shown(oteval: Run) -> Run:
 
 
 def test_a_report_is_written(shown: Run) -> None:
-    """The file is one HTML document, and a line says how big it is."""
+    """The file is one HTML document, and one line states its size."""
     done = shown("report", "--html", "r.html", "--title", "The refund agent")
 
     page = Path("r.html").read_text("utf-8")
@@ -33,7 +33,7 @@ def test_a_report_is_written(shown: Run) -> None:
 
 
 def test_versions_are_compared(shown: Run) -> None:
-    """--by makes a row a case, and --baseline says what is compared with."""
+    """--by makes each row a case, and --baseline selects the baseline."""
     done = shown("report", "--html", "r.html", "--by", "version", "--baseline", "v2")
 
     page = Path("r.html").read_text("utf-8")
@@ -43,7 +43,7 @@ def test_versions_are_compared(shown: Run) -> None:
 
 
 def test_filters_choose_the_runs(shown: Run) -> None:
-    """The filters of the other commands hold here, and stand in the header."""
+    """The filters of other commands apply, and appear in the header."""
     done = shown("report", "--html", "r.html", "--where", "attributes.service.version=v1")
 
     assert "r.html: 6 rows, 6 runs" in done.err
@@ -84,7 +84,7 @@ def test_experiments_are_reported_with_their_votes(oteval: Run) -> None:
 
 
 def test_markdown_counts_and_lists_what_did_not_pass(shown: Run) -> None:
-    """--md writes the counts by evaluator and what did not pass."""
+    """--md writes the counts by evaluator and the runs that did not pass."""
     done = shown("report", "--md", "r.md", "--evaluator", "refund-policy")
 
     text = Path("r.md").read_text("utf-8")
@@ -111,7 +111,7 @@ def test_markdown_counts_and_lists_what_did_not_pass(shown: Run) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_line(shown: Run, arguments: list[str], says: str) -> None:
-    """A wrong argument has exit status 2 and a message that says what to do."""
+    """A wrong argument gives exit status 2 and a message with the remedy."""
     done = shown("report", *arguments)
 
     assert done.status == 2
@@ -128,7 +128,7 @@ def test_nothing_to_report_has_its_own_status(shown: Run) -> None:
 
 
 def test_the_gates_are_shown(shown: Run) -> None:
-    """Gates of oteval.yaml, or of the file that -c names, stand in both reports."""
+    """Both reports show the gates of oteval.yaml, or of the file in -c."""
     config = "evaluators: [{name: %s, type: tool_errors}]\ngates: [{evaluator: %s}]\n"
     Path("oteval.yaml").write_text(config % ("gone", "gone"))
     Path("other.yaml").write_text(config % ("refund-policy", "refund-policy"))

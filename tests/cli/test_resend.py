@@ -78,7 +78,7 @@ def test_an_endpoint_that_is_away_is_tried_once(oteval: Run, refused: list[Path]
 
 
 def test_it_needs_an_endpoint(oteval: Run) -> None:
-    """Without one the error says how to give it."""
+    """Without one, the error names the options."""
     done = oteval("resend", "--db", "t.duckdb")
 
     assert done.status == 2

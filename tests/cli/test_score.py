@@ -33,7 +33,7 @@ def rules(tmp_path: Path) -> Any:
 
 
 def test_gates_decide_the_exit_status(filled: Run, rules: Any):
-    """0 when every gate holds, 1 when one fails; each is told with what it found."""
+    """0 if all gates pass, 1 if one fails; each is printed with its figures."""
     rules(gates=[{"evaluator": "order", "min_pass_rate": 0.3}])
     passed = filled("score")
     rules(
@@ -150,7 +150,7 @@ def test_files_are_kept_when_a_database_is_named(
 
 
 def test_a_file_that_cannot_be_read_is_not_scored(oteval: Run, rules: Any, chat: Path):
-    """A gate must not pass on half of what was given."""
+    """A gate must not pass on half of the given files."""
     rules()
 
     done = oteval("score", chat, "none.json")
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_read_is_not_scored(oteval: Run, rules: Any, chat:
 
 
 def test_reports_are_written(filled: Run, rules: Any, tmp_path: Path):
-    """JUnit XML and Markdown hold every score and what did not pass."""
+    """JUnit XML has every score, and Markdown the runs that did not pass."""
     rules(gates=[{"evaluator": "order", "min_pass_rate": 0.9}])
 
     done = filled("score", "--junit", "j.xml", "--md", "r.md", "--json")
@@ -187,7 +187,7 @@ def test_a_report_that_cannot_be_written_is_named(filled: Run, rules: Any, optio
 
 
 def test_scores_without_a_verdict_are_no_failures(filled: Run, rules: Any, tmp_path: Path):
-    """A function's number is in the reports' counts, not among what did not pass."""
+    """A function's number appears in the counts of reports, not among failures."""
     (tmp_path / "my_numbers_of_test.py").write_text("def half(): return 0.5\n")
     rules(rules=[{"name": "half", "type": "python", "call": "my_numbers_of_test:half"}])
 
@@ -199,7 +199,7 @@ def test_scores_without_a_verdict_are_no_failures(filled: Run, rules: Any, tmp_p
 
 
 def test_functions_stand_beside_the_configuration(oteval: Run, chat: Path, tmp_path: Path):
-    """A module in the configuration's folder is found from another folder too."""
+    """A module in the configuration's folder is found from other folders."""
     folder = tmp_path / "evals"
     folder.mkdir()
     (folder / "my_functions_of_test.py").write_text("def yes(): return True\n")
@@ -235,7 +235,7 @@ def test_scores_are_listed_and_filtered(filled: Run, rules: Any):
 
 
 def test_a_configuration_is_checked(oteval: Run, rules: Any):
-    """Checking names each evaluator's version, or what is wrong with its line."""
+    """Checking prints each evaluator's version, or the error with its line."""
     rules(gates=[{"evaluator": "order"}])
     good = oteval("config", "check")
     rules(moed="strict")
@@ -299,7 +299,7 @@ def test_runs_that_fail_over_the_order_of_a_list_are_counted(
 
 
 def test_an_argument_mode_in_the_configuration_is_checked(oteval: Run, rules: Any, chat: Path):
-    """A misspelt mode or option is one line that names the evaluator and what to write."""
+    """A misspelt mode or option is one line with the evaluator and the remedy."""
     for wrong in ("tolerent", {"tolerant": {"set": ["ids"]}}):
         rules(tool_args=wrong)
         done = oteval("score", chat)

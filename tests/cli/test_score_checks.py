@@ -66,7 +66,7 @@ def test_every_check_scores_real_runs(scored: Any) -> None:
 
 
 def test_a_trace_without_content_passes_no_check_that_needs_it(scored: Any) -> None:
-    """Where messages were not captured, what they would tell is not evaluated."""
+    """Checks that need messages are not evaluated if none were captured."""
     found = scored(CHECKS, "genai_openai_chat_nocontent")
 
     unknown = {name for (name, turn), row in found.items() if turn == 0 and row["passed"] is None}
@@ -89,7 +89,7 @@ evaluators:
 
 
 def test_graphs_are_matched_with_a_file(scored: Any, tmp_path: Path) -> None:
-    """Each run's nodes are held against the file's steps; the comment names what differs."""
+    """Each run's nodes are compared with the file's steps; the comment names the difference."""
     steps = {"steps": [["__start__", "model", "tools", "tools", "model"]]}
     (tmp_path / "g.json").write_text(json.dumps(steps))
 
@@ -109,7 +109,7 @@ def test_runs_without_nodes_are_not_evaluated(scored: Any, tmp_path: Path) -> No
 
 
 def test_graphs_are_matched_with_stored_runs(oteval: Run, tmp_path: Path) -> None:
-    """A trajectory by its id or by a reference's name stands for its steps."""
+    """A trajectory id or the name of a reference provides the steps."""
     oteval("ingest", TRACES / "langgraph_openinference.json")
     first = oteval("trajectories", "--json").rows[0]["trajectory_id"]
     assert oteval("reference", "add", first, "--name", "kept").status == 0
@@ -123,7 +123,7 @@ def test_graphs_are_matched_with_stored_runs(oteval: Run, tmp_path: Path) -> Non
 
 
 def test_graphs_are_matched_by_case(oteval: Run, tmp_path: Path) -> None:
-    """A dataset's line has steps; the run's attribute says which line is its own."""
+    """A dataset's line has steps; an attribute of the run selects the line."""
     steps = [["__start__", "model", "tools", "tools", "model"]]
     case = {"service.name": "langgraph_openinference", "steps": steps}
     (tmp_path / "d.jsonl").write_text(json.dumps(case))
@@ -159,7 +159,7 @@ def test_graphs_are_matched_by_case(oteval: Run, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_rules_are_named(oteval: Run, tmp_path: Path, rule: str, message: str) -> None:
-    """A faulty rule is exit status 2 and one line that says what to do."""
+    """A wrong configuration gives exit status 2 and one line with the remedy."""
     (tmp_path / "oteval.yaml").write_text(f"evaluators:\n  - {rule}\n")
     (tmp_path / "bad.json").write_text('{"messages": []}')
 

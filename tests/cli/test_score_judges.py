@@ -71,7 +71,7 @@ def test_a_judge_that_cannot_be_asked_leaves_errors(oteval: Run, tmp_path: Path,
 
 
 def test_ctrl_c_ends_the_command_and_the_next_one_goes_on(tmp_path: Path, server: Server):
-    """A process that is interrupted ends soon, and what it had judged is not asked again."""
+    """An interrupted process ends soon, and its finished answers are cached."""
     prepare(tmp_path, server, 60)
     server.script = lambda _body, _number: verdict(delay=0.1)
     command = [sys.executable, "-m", "oteval", "score", "--json"]

@@ -81,7 +81,7 @@ def test_a_screen_is_as_it_was(
 
 
 def test_every_file_belongs_to_a_screen():
-    """No screen is left over from a command that is no longer held."""
+    """No stored screen belongs to a command that no longer exists."""
     expected = {f"{name}.{width}.txt" for name in COMMANDS for width in WIDTHS}
 
     assert {path.name for path in SCREENS.iterdir()} == expected

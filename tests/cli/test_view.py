@@ -71,7 +71,7 @@ def check_message(message: dict[str, Any]) -> None:
 
 
 def test_an_empty_database_lists_nothing(oteval: Run):
-    """No trajectories is no error; no database is one."""
+    """An empty database is not an error; a missing one is."""
     assert oteval("trajectories").status == 2
     Store("oteval.duckdb").close()
 
@@ -102,7 +102,7 @@ def test_an_empty_database_lists_nothing(oteval: Run):
     ],
 )
 def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list[int]):
-    """Each filter restricts what is listed, several together restrict more."""
+    """Each filter restricts the list; several filters restrict it further."""
     done = made("trajectories", "--json", *filters)
 
     assert done.status == 0
@@ -125,7 +125,7 @@ def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list
     ],
 )
 def test_a_filter_that_says_nothing_is_an_error(made: Run, filters: list[str], reason: str):
-    """One line names the option and what to write; exit status 2."""
+    """One line names the option and the remedy; the exit status is 2."""
     done = made("trajectories", *filters)
 
     assert (done.status, done.out) == (2, "")
@@ -143,7 +143,7 @@ def test_the_table_is_plain_text(made: Run):
 
 
 def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
-    """Of 1,003 runs and scores a table has the latest 1,000 and says so; --json has all."""
+    """Of 1,003 runs and scores, tables show the latest 1,000 and say so; --json has all."""
     runs = [run(number, Message("user", f"question {number}")) for number in range(1, 1004)]
     with Store("oteval.duckdb") as store:
         keep(store, *runs)

@@ -91,7 +91,7 @@ def test_a_width_that_is_none_is_ignored(made: Run, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("width", ["1", "10", "30"])
 def test_a_tiny_terminal_is_no_error(made: Run, monkeypatch: pytest.MonkeyPatch, width: str):
-    """Even where nothing fits, every command prints what it can."""
+    """Even if nothing fits, every command prints its results."""
     monkeypatch.setenv("COLUMNS", width)
 
     assert made("trajectories").status == made("scores").status == 0

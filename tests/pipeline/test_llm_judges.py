@@ -294,7 +294,7 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
         ({"model": None}, "give either model or jury"),
         ({"threshold": 0.5}, "threshold needs continuous or choices"),
         ({"continuous": True, "choices": [1]}, "exclude each other"),
-        ({"timeout": "soon"}, "no duration"),
+        ({"timeout": "soon"}, "not a duration"),
         ({"samples": 0}, "greater than or equal to 1"),
         ({"promt": "x"}, "did you mean 'prompt'"),
         ({"jury": [{"model": "a", "sed": 1}], "model": None}, "unknown key 'sed'"),

@@ -1,9 +1,9 @@
-"""Runs into trajectories: turns stitched across traces, sub-agents linked.
+"""Make trajectories of runs: stitch turns across traces, and link sub-agents.
 
-Runs of one conversation share a `Thread`. A run goes on from the run of its conversation, known by
-service and id, whose messages its own first input begins with; without an input that tells, from
-the last run before it. Without an id only the messages tell. Model calls below no agent that only
-bring tool results back belong to the run that asked for them.
+Runs of one conversation share a `Thread`. Conversations are known by service and id. A run
+continues the run whose messages its first input begins with, or else the last run of the
+conversation; without an id, only the messages decide. Model calls below no agent that only bring
+tool results back belong to the run that asked for them.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class _ConversationStitcher:
 def _begin(
     run: TracedRun, before: TrajectoryBuilder | None, first: Sequence[Entry]
 ) -> TrajectoryBuilder:
-    """Return a new trajectory, on the thread of the run that it goes on from."""
+    """Return a new trajectory, on the thread of the run that it continues."""
     gaps: list[Gap] = []
     if before is not None:
         thread = before.thread
         if before.end < len(thread.entries):
-            thread = thread.fork(before.end)  # another run went on from there already
+            thread = thread.fork(before.end)  # another run continued it already
         else:
             choose(before, first)
         first = thread.with_inner(with_dropped_calls(thread, first))

@@ -213,7 +213,7 @@ class _Recording:
 
 
 def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs with each call in one of them; those with nothing left are taken out.
+    """Return the runs with each call in one of them, without runs that become empty.
 
     Args:
         runs: The runs of several traces; they are changed.

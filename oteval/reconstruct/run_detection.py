@@ -5,7 +5,7 @@ below no agent form a run of their tree's root; those inside a tool without an a
 that tool.
 
 Two repairs come with it. A sampled or lost span leaves its children without a parent: if the time
-of exactly one agent covers them, they are hung below that agent. An agent span that only holds
+of exactly one agent covers them, they are attached below that agent. An agent span that only holds
 other agents is a wrapper, unless it gives an answer that none of them gave; its name, input and
 output go to the one run that it holds.
 """
@@ -220,7 +220,7 @@ def _marks(run: TracedRun) -> list[str]:
 
 
 def adopted(roots: Sequence[Node], logs: Mapping[str, Sequence[LogRecord]]) -> list[Node]:
-    """Return a trace's roots with the orphans hung below the only agent whose time holds them.
+    """Return a trace's roots, with orphans attached below the only agent whose time covers them.
 
     Args:
         roots: The roots, in order of start; their nodes are changed.

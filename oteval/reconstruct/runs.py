@@ -35,7 +35,7 @@ class TracedRun:
     """The spans of one agent run, read.
 
     Attributes:
-        root: The span that the run hangs on.
+        root: The node of its root span.
         agent: The agent's operation, or None for a run without an agent span.
         parent: The run that started this one, or None.
         parent_tool: The tool run inside which it was started, or None.
@@ -81,7 +81,7 @@ class TracedRun:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing tells that there is an agent at all."""
+        """Whether it shows no agent at all."""
         return not (self.agent or self.model_calls or self.tool_runs or self.has_children)
 
 

@@ -46,7 +46,7 @@ class _Exchange:
 
 
 class Completed(NamedTuple):
-    """A run's messages with its tool runs worked in.
+    """A run's messages with the content of its tool runs.
 
     Attributes:
         entries: The messages.
@@ -62,7 +62,7 @@ class Completed(NamedTuple):
 
 
 def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
-    """Return a run's messages with its tool runs worked in.
+    """Return a run's messages with the content of its tool runs.
 
     Args:
         entries: The run's own messages.
@@ -210,7 +210,7 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
 
 
 def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
-    """Return a message with its calls and results, whatever they came from."""
+    """Return a message with its calls and results, from messages or tool spans."""
     if not exchange.answers:
         return [exchange.entry, *exchange.results]
     entry = exchange.entry

@@ -25,10 +25,10 @@ __all__ = ["TrajectoryBuilder", "agent_name", "choose", "fill", "known_before"]
 
 @dataclass(eq=False)
 class TrajectoryBuilder:
-    """A trajectory in the making.
+    """A trajectory that is being built.
 
     Attributes:
-        runs: The runs that it is made of: one, and those that only bring results back to it.
+        runs: The run, and those that only bring results back to it.
         thread: The conversation.
         start: The thread's entry after those of `history`.
         history: The run before it, or None.
@@ -36,17 +36,17 @@ class TrajectoryBuilder:
             `history`.
         follows: The chain of the earlier runs, as the first input shows them, or "".
         end: The thread's entry after this run's last.
-        new_from: The entry at which the run's own begin.
+        new_from: The entry at which the run's own messages begin.
         turn: The run's number in its conversation.
         gaps: The gaps of the conversation.
         tool_gaps: The gaps of the tools' calls.
         settled: The entry before which the tools' calls are final.
-        settled_gaps: Of `tool_gaps`, those of the calls before that.
-        waiting: The tool runs that are of no call before that.
-        rewrites: History that later calls replaced, and answers that none went on with.
-        choices: Of `rewrites`, the choices besides the last answer shown, or None.
+        settled_gaps: The part of `tool_gaps` that is about the calls before `settled`.
+        waiting: The tool runs without a call before `settled`.
+        rewrites: History that later calls replaced, and answers that no later call continued.
+        choices: The rewrite with the other choices of the last answer, or None.
         system: The system prompts shown.
-        prompt_changed: Whether another was sent than those.
+        prompt_changed: Whether a different system prompt was sent later.
         chain: The chain up to the run's last answer.
         trajectory: The finished trajectory, or None.
     """
@@ -174,7 +174,7 @@ def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> Non
     Args:
         builder: The trajectory.
         before_ns: Until when tools may have run that the message asked for; None where these are
-            worked in already.
+            added already.
     """
     entries = builder.thread.entries
     last = entries[-1] if len(entries) > builder.start else None
@@ -186,7 +186,7 @@ def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> Non
 
 
 def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
-    """Show of several choices the one that an input went on with."""
+    """Show the one of several choices that an input continued."""
     thread, rewrite = builder.thread, builder.choices
     if rewrite is None or rewrite.at != len(thread.entries) - 1:
         return

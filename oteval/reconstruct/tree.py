@@ -1,4 +1,4 @@
-"""The spans of one trace as a forest, whatever its parents look like.
+"""Build the forest of a trace's spans, even if parents are missing or form a circle.
 
 Parents that are missing, or that form a circle, make their child a root; several children of the
 same missing parent stay together below a stand-in for it. Every span is in the forest exactly once.
@@ -92,7 +92,7 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
 
 
 def _fullest(span: Span) -> tuple[int, int, str]:
-    """Return the key by which one of two spans is kept that nothing tells apart by order."""
+    """Return the key by which one of two spans with equal order is kept."""
     return (span.end_ns, len(span.attributes), repr(span))
 
 

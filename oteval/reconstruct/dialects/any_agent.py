@@ -85,7 +85,7 @@ def _sent(span: Span) -> list[Message]:
 
 
 def _answer(output: Any, span: Span) -> list[Message]:
-    """Return an answer: the calls of a list of calls, the messages of one, else the text."""
+    """Return an answer from a list of calls, a list of messages, or a text."""
     if output is None or hidden(output):
         return []
     value, truncated = parse(output)

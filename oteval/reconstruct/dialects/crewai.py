@@ -158,7 +158,7 @@ def _call(call: ToolCall) -> ToolCall:
 
 
 def _unquoted(value: Any) -> Any:
-    """Return the text that a repr of text stands for; anything else as it is."""
+    """Return the text of a repr of text; anything else unchanged."""
     if (
         not isinstance(value, str)
         or len(value) < 2

@@ -37,7 +37,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return a tool's run, the model call that a record hangs on the step, or a wrapper."""
+    """Return a tool's run, the model call that a log record adds to the step, or a wrapper."""
     hung = next((record.body for record in logs if record.event_name == _CALL), None)
     if isinstance(hung, Mapping):
         return _model_call(span, hung)

@@ -34,7 +34,7 @@ TYPE = "mastra.span.type"
 GENERATIONS = ("model_generation", "llm_generation")
 TOOLS = ("tool_call", "mcp_tool_call")
 _GENERATION_INPUT = "mastra.model_generation.input"
-# The record that hangs a generation's input and a model span's usage on a step.
+# The record that adds a generation's input and a model span's usage to a step.
 _STEP = "oteval.mastra.step"
 _HAS_STEPS = "oteval.mastra.has_steps"
 _SHORTENED = re.compile(r"\[tool(-result)?: [^\]]*\]")

@@ -99,7 +99,7 @@ def _is_cut(message: Message) -> bool:
 
 
 def _with_written_call(message: Message) -> Message:
-    """Return an answer with the call that its text tells, of a model that is offered no tools."""
+    """Return an answer with the call in its text, for a model that is offered no tools."""
     text = message.content or ""
     blob = text[text.find("{") : text.rfind("}") + 1]
     if message.tool_calls or not blob:
@@ -139,7 +139,7 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
 
 
 def _asked(message: Message, span: Span) -> Message:
-    """Return the calls that a text tells, or the text where it tells none."""
+    """Return the calls that a text describes, or the text if it describes none."""
     items = parse((message.content or "").strip().removeprefix(_CALLING)).value
     calls = [item for item in items if isinstance(item, Mapping)] if _is_list(items) else []
     (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
@@ -149,7 +149,7 @@ def _asked(message: Message, span: Span) -> Message:
 def _results(
     message: Message, calls: Sequence[ToolCall], before: Sequence[Message]
 ) -> list[Message]:
-    """Return the results that a text tells: of several calls, only that they are there."""
+    """Return the results in a text; those of several calls cannot be told apart."""
     text = _CALL_ID.sub("", message.content or "")
     if not calls and _shows_failed_call(text, before):
         return [replace(message, role="tool", content=text, is_error=True)]

@@ -129,7 +129,7 @@ def answer_of(value: Any, span: Span) -> ModelAnswer:
 
 
 def _only_response(value: Any) -> Any:
-    """Return the one whole response that a list holds, as of a stream; else the value itself."""
+    """Return the one complete response in a list, as of a stream, or else the value itself."""
     only = value[0] if isinstance(value, list) and len(value) == 1 else None
     is_whole = isinstance(only, Mapping) and only.get("object") == "response"
     return only if is_whole else value

@@ -100,7 +100,7 @@ def _value(node: ast.expr, *, is_field: bool = False) -> Any:
 
     Args:
         node: The node.
-        is_field: Whether it is inside of an object, where a name stands for a constant.
+        is_field: Whether it is inside of an object, where a name is a constant.
 
     Raises:
         ValueError: The node is code, not a value.

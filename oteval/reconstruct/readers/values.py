@@ -141,7 +141,7 @@ def _without_cut_part(value: Any) -> Any:
 
 
 def parse_arguments(value: Any) -> Any:
-    """Return a tool call's arguments: parsed where they are JSON, else the raw text.
+    """Return a tool call's arguments, parsed if they are JSON, or else the raw text.
 
     Absent and empty arguments of a call that was captured are those of a call without any: ``{}``.
     A placeholder's are not known: None.

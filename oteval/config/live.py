@@ -1,4 +1,4 @@
-"""What `oteval serve` needs beside the evaluators: completion, limits, forwarding, redaction."""
+"""The settings of `oteval serve`: completion, limits, forwarding, redaction and retention."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ MetricsOrUrl = Annotated[Metrics, BeforeValidator(_from_url, json_schema_input_t
 
 
 class Limits(Strict):
-    """What an evaluator that takes its time may use in live scoring."""
+    """The limits on a slow evaluator in live scoring."""
 
     concurrency: int = Field(4, ge=1, le=256, description="How many of its calls run at once.")
     max_per_minute: float | None = Field(None, gt=0, description="Calls a minute.")
@@ -128,16 +128,16 @@ class Limits(Strict):
 
 
 class Redaction(Strict):
-    """What is taken out of everything that comes in, before anything is written to disk."""
+    """Data to remove from everything that comes in, before anything is written to disk."""
 
     keys: list[str] = Field(
         default_factory=list, description="Attribute names, * for any text: their values go."
     )
     pattern: str | None = Field(
         None,
-        description="A regular expression: what it matches in any text, number or key goes.",
+        description="A regular expression: its matches in any text, number or key are removed.",
     )
-    replace: str = Field("[redacted]", description="What stands there instead.")
+    replace: str = Field("[redacted]", description="The replacement.")
 
     @model_validator(mode="after")
     def _check(self) -> Redaction:

@@ -1,8 +1,8 @@
 """Two trajectories lined up, message by message, and where they first part.
 
 System messages come first, aside: they are part of the setting, not a step of the run, and many
-instrumentations leave them out. After them, equal messages stand beside each other; between those
-a message stands beside the most similar one of the same role, and a tool's result prefers results
+instrumentations leave them out. After them, equal messages are paired; between those, a
+message is paired with the most similar one of the same role, and a tool's result prefers results
 of the same tool. Messages of different roles never share a row.
 """
 

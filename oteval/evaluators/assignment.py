@@ -21,7 +21,7 @@ _FREE = -1
 def match_equal(
     lefts: Iterable[tuple[int, Hashable]], rights: Iterable[tuple[int, Hashable]]
 ) -> list[tuple[int, int]]:
-    """Pair off what has equal keys, each time the earliest on both sides.
+    """Pair items with equal keys, each time the earliest on both sides.
 
     Args:
         lefts: Index and key; a key None equals nothing.
@@ -125,8 +125,8 @@ def in_order(
     Taking the earliest left that fits is always right: it leaves the most for those after it.
 
     Args:
-        lefts: What to search.
-        rights: What must all be found, in order.
+        lefts: The items to search.
+        rights: The items to find, in order.
         fits: Whether a left may be paired with a right.
 
     Returns:

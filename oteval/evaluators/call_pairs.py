@@ -1,8 +1,8 @@
 """Pairs the calls of two trajectories, tool by tool, under a `MatchSpec`.
 
-Everything here works on indexes of calls; `oteval.evaluators.assignment` does the matching proper.
-What two equal texts settle is settled first: it needs no parsing, and for rules that are
-preorders it never costs a better pairing.
+Everything here works on indexes of calls; `oteval.evaluators.assignment` does the matching itself.
+Calls with equal texts are paired first: that needs no parsing, and for rules that are preorders
+it never prevents a better pairing.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _canonical_call(table: CallTable, call: int) -> Hashable:
 
 
 def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return what a pairing leaves over on both sides."""
+    """Return the unpaired calls of both sides."""
     left = dict(pairs)
     right = set(left.values())
     return [i for i in outs if i not in left], [j for j in refs if j not in right]

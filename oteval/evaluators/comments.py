@@ -1,7 +1,7 @@
 """Why a match failed, in a line that people can act on.
 
 A comment names the first position that differs (strict) or the calls that are missing and
-extra. Where a missing call has a namesake among the extra ones it adds what differs between the
+extra. If a missing call has a namesake among the extra ones, it adds the difference between the
 two: the **near miss**. Lists and values are cut, so a comment stays short however long the
 trajectory is.
 """
@@ -39,7 +39,7 @@ def calls_comment(
     Args:
         out: The output's calls.
         ref: The reference's calls.
-        spec: The configuration; its mode decides what counts against the output.
+        spec: The configuration; its mode decides which calls count against the output.
         pairs: The pairing found.
         outs: The output's calls that count.
         refs: The reference's calls that count.
@@ -64,13 +64,13 @@ def calls_comment(
 
 
 def strict_comment(out: CallTable, ref: CallTable, spec: MatchSpec, match: StrictMatch) -> str:
-    """Say what differs at the first position that does.
+    """Describe the difference at the first position that does.
 
     Args:
         out: The output.
         ref: The reference.
         spec: The configuration.
-        match: What the comparison found.
+        match: The result of the comparison.
 
     Returns:
         The comment.

@@ -5,8 +5,8 @@
 the output makes no call, recall is 1 when the reference has none; f1 is 1 when both are empty
 and 0 when only one is.
 
-The figures count what the mode accepts: strict counts calls matched at their own position,
-in_order the most that can be matched without changing the order, the others a greatest
+The figures count the calls that the mode accepts: strict counts calls matched at their own
+position, in_order the most that can be matched without changing the order, the others a greatest
 matching. An alignment pairs indexes of calls, counted over all calls of each trajectory.
 """
 
@@ -112,8 +112,8 @@ def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
 async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     """Compare an output with a reference where functions of the spec may be asynchronous.
 
-    The comparison is made with every open answer taken as no; what was asked is then awaited,
-    and so on until nothing new is asked. Only pairs that matter are ever asked for, each once.
+    The comparison first takes every open answer as no. It then awaits the answers that it needed,
+    and repeats until all are known. Only pairs that matter are asked about, each once.
 
     Args:
         outputs: As for `compare`.

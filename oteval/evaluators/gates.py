@@ -1,4 +1,4 @@
-"""Gates over scores: what must hold of them, counted so that nothing passes unseen.
+"""Gates over scores: the figures that they must reach.
 
 A pass rate is passes over runs that were evaluated or failed to be: an evaluator that raises on
 every run has a pass rate of 0 here, though each of its scores says ``error`` and not 0.
@@ -85,7 +85,7 @@ class GateResult:
     Attributes:
         evaluator: The evaluator's name.
         passed: Whether it held.
-        comment: Every requirement with what was found.
+        comment: Every requirement with the actual figure.
     """
 
     evaluator: str
@@ -124,7 +124,7 @@ def check_gate(
     min_evaluated: int = 1,
     max_errors: int | None = None,
 ) -> GateResult:
-    """Return whether what was counted meets a gate; a figure that is not there does not.
+    """Return whether a tally meets a gate; a figure that is not there does not.
 
     Args:
         counted: The evaluator's scores.

@@ -19,7 +19,7 @@ from .values import canonical_key, holds_list, sorted_lists
 
 __all__ = ["call_lists", "option_for", "reordered_lists"]
 
-# So many namesakes a call is compared with.
+# The most namesakes that a call is compared with.
 _CANDIDATES = 50
 
 

@@ -1,6 +1,6 @@
 """Every form in which people hold messages, read into `oteval.model.Message`.
 
-A **form** is recognised by what an object has, never by its class, so that no framework is
+A **form** is recognised by an object's fields, never by its class, so that no framework is
 imported: OpenAI dicts and objects, LangChain messages and chunks (and their dumped and
 serialised dicts), Anthropic content blocks, GenAI ``parts`` messages and our own `Message`.
 They may be mixed freely. The caller's objects are only read.

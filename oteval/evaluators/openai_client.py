@@ -17,7 +17,7 @@ def model_name(model: str, base_url: str | None, instead: str) -> str:
     Args:
         model: ``openai:NAME``; at a server of the user's own any name.
         base_url: The server's address, or None for OpenAI's.
-        instead: What users of another provider pass instead, for the error message.
+        instead: The argument that users of another provider pass instead, for the error message.
 
     Raises:
         ConfigError: The model is another provider's.
@@ -43,7 +43,7 @@ def open_client(
         max_retries: How often a failed request is repeated.
 
     Raises:
-        openai.OpenAIError: There is no key for OpenAI's own server.
+        openai.OpenAIError: The key for OpenAI's own server is missing.
     """
     import openai  # takes half a second, so only when it is needed
 

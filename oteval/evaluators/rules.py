@@ -289,7 +289,7 @@ class Patterns(Rule):
         return None
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: what fits a pattern has no order to tell apart."""
+        """Return None: patterns do not see the order of lists."""
         return None
 
     def describe(self) -> Any:
@@ -320,7 +320,7 @@ class ReferencePatterns(Rule):
         return None if found is None else _say(*found)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
-        """Return None: what fits a pattern has no order to tell apart."""
+        """Return None: patterns do not see the order of lists."""
         return None
 
     def _equal(self, out: Any, ref: Any) -> bool:

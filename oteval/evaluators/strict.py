@@ -1,4 +1,4 @@
-"""Strict comparison: message by message, with what ran in parallel as unordered groups.
+"""Strict comparison: message by message, with parallel calls as unordered groups.
 
 A **position** is the place of a message, from 0, after results that several providers put into
 one message were given a message each. Under a view only the messages that still hold a call
@@ -19,7 +19,7 @@ __all__ = ["StrictMatch", "match_strict"]
 
 
 class StrictMatch(NamedTuple):
-    """What a strict comparison found.
+    """The result of a strict comparison.
 
     Attributes:
         pairs: The calls matched at their own positions.

@@ -235,7 +235,7 @@ def score(
             if on_progress:
                 on_progress(run.trajectories - runner.pending)
     finally:
-        # After Ctrl-C, too, the finished scores are written.
+        # Finished scores are written after Ctrl-C as well.
         runner.close()
         writer.flush()
         store.judge_calls.flush()

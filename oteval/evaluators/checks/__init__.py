@@ -1,4 +1,4 @@
-"""Checks: evaluators that need no model, one module for each type; `base` has what they share.
+"""Checks: evaluators that need no model, one module for each type; `base` has the base class.
 
 The modules are imported when they are needed: `budget` takes longer than all the others.
 """

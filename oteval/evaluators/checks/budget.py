@@ -119,7 +119,7 @@ class Budget(Check):
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the limits, and the prices if a cost is limited."""
         described = {"type": Budget.type, "key": self.key, **self.limits()}
         if self.max_cost is not None:
             own = self.price_table().own

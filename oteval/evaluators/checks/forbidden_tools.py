@@ -49,7 +49,7 @@ class ForbiddenTools(Check):
         return self.allowed is not None and not name_matches(name, self.allowed)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options; without a list of forbidden tools, an empty one."""
         return {**super().describe(), "forbidden": self.forbidden or ()}
 
 

@@ -106,7 +106,7 @@ class Loops(Check):
         return self.result(problems, figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options; without tools to ignore, an empty list."""
         return {**super().describe(), "ignore_tools": self.ignore_tools or ()}
 
     def _ignores(self, call: Call) -> bool:

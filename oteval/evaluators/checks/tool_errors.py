@@ -72,7 +72,7 @@ class ToolErrors(Check):
         return ERROR_PATTERN.pattern if self.error_pattern is None else self.error_pattern
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options, with the pattern that is used."""
         return {**super().describe(), "error_pattern": self._pattern}
 
     def _counted(self, context: EvaluationContext) -> list[Call]:

@@ -8,9 +8,9 @@ A rule is a sentence about two tools:
 - ``every A is immediately followed by B``: the next call after each call of A is B.
 - ``never B after A``: once A was called, B is not.
 
-A rule about a tool that is never called holds, but for B in ``every A is followed by B``. The
-calls of one message are asked for at the same time: none of them is before or after another, and
-what is called next is any of the next message's.
+A rule about a tool that is never called holds, except B in ``every A is followed by B``. The
+calls of one message happen at the same time: none of them comes before another, and the next
+call may be any of the next message's.
 """
 
 from __future__ import annotations

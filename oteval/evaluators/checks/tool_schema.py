@@ -87,7 +87,7 @@ class ToolSchema(Check):
         return validators.fault(name, call.call.arguments)
 
     def describe(self) -> dict[str, Any]:
-        """Return the configuration as JSON values, for the hash that is its version."""
+        """Return the options, with the definitions as canonical JSON."""
         tools = None if self.tools is None else canonical(list(self.tools))
         return {"type": self.type, "key": self.key, "tools": tools, "unknown": self.unknown_tools}
 

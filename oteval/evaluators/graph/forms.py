@@ -1,8 +1,8 @@
 """Graph trajectories, and the forms in which people hold them.
 
 A **graph trajectory** is ``{"inputs": [...], "results": [...], "steps": [[node, ...], ...]}``: for
-each turn of a thread what went in, what came out, and the names of the nodes in the order in which
-they ran. Accepted are such a dict, what the LangGraph extraction returns (that dict under
+each turn of a thread its input, its result, and the names of the nodes in the order in which they
+ran. Accepted are such a dict, the result of the LangGraph extraction (that dict under
 ``outputs``), any object with ``steps``, and our own `Trajectory`, whose conversation is a turn for
 each of its runs.
 """

@@ -93,19 +93,19 @@ def _by_turn(inputs: Any) -> list[Any] | None:
 
 
 def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Thread:
-    """Return what a judge is shown of a graph trajectory.
+    """Return a graph trajectory as a judge sees it.
 
     Args:
         value: The graph trajectory in any form.
-        place: What error messages call it.
-        inputs: What went in, one entry a turn; None takes the trajectory's own.
+        place: Its name in error messages.
+        inputs: The inputs, one entry a turn; None takes the trajectory's own.
 
     Returns:
         For each turn ``input`` and ``result``, where they are known, and ``nodes``.
 
     Raises:
-        InputError: The value is no graph trajectory, or its inputs or results are not as many as
-            its turns.
+        InputError: The value cannot be read as a graph trajectory, or the numbers of its inputs,
+            results and turns differ.
     """
     turns = read_turns(value, place)
     own = field(unwrapped(value, place), "inputs") or field(value, "inputs")

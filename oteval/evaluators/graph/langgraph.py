@@ -2,8 +2,8 @@
 
 LangGraph keeps the state of a **thread** after each step as a **snapshot**; a thread's history is
 its snapshots, newest first. A turn ends where a snapshot has nothing left to run, or where a task
-was interrupted. Snapshots of subgraphs stand in a namespace of their own; their nodes are named
-``node:inner`` after the node they ran in. What is extracted equals what agentevals 0.0.9 extracts.
+was interrupted. Snapshots of subgraphs have a separate namespace; their nodes are named
+``node:inner`` after the node they ran in. The result equals that of agentevals 0.0.9.
 
 Snapshots are known by their attributes; langgraph is not imported, and langchain-core only where a
 snapshot holds one of its messages, so that it is loaded already.
@@ -30,10 +30,10 @@ RESUMING = "__resuming__"
 
 
 class ExtractedLangGraphThreadTrajectory(TypedDict):
-    """What was found in a thread.
+    """The inputs and the graph trajectory of a thread.
 
     Attributes:
-        inputs: What started each turn: ``{"__start__": input}``, or ``"__resuming__"``.
+        inputs: The input of each turn: ``{"__start__": input}``, or ``"__resuming__"``.
         outputs: The graph trajectory; its own inputs are empty.
     """
 
@@ -55,7 +55,7 @@ def extract_langgraph_trajectory_from_snapshots(
         last message where the state has ``messages``, else the state.
 
     Raises:
-        InputError: An item is no snapshot.
+        InputError: An item is not a snapshot.
     """
     history = list(snapshots)
     inputs: list[Any] = []
@@ -110,7 +110,7 @@ def _nodes(snapshot: Any) -> list[str]:
 
 
 def _result(values: Any) -> Any:
-    """Return what a turn came to: of a state with messages only the last, the rest is history."""
+    """Return the result of a turn: its state, with only the last message."""
     messages = values.get("messages") if isinstance(values, dict) else None
     if not isinstance(messages, list) or not messages:
         return values
@@ -156,7 +156,7 @@ def extract_langgraph_trajectory_from_thread(
 async def aextract_langgraph_trajectory_from_thread(
     graph: Any, config: Mapping[str, Any]
 ) -> ExtractedLangGraphThreadTrajectory:
-    """Do what `extract_langgraph_trajectory_from_thread` does, for asynchronous checkpointers.
+    """Extract the trajectory of a thread with an asynchronous checkpointer.
 
     Args:
         graph: A compiled LangGraph graph with a checkpointer.
@@ -182,7 +182,7 @@ def _check_graph(graph: Any, method: str) -> None:
 
 
 def _history(graph: Any, config: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield a thread's snapshots newest first, those of subgraphs before what they ran in."""
+    """Yield a thread's snapshots newest first, those of subgraphs before those of their parents."""
     for snapshot in graph.get_state_history(config):
         for inner in _subgraphs(snapshot):
             yield from _history(graph, inner)

@@ -120,7 +120,7 @@ class GraphMatch(Evaluator):
         }
 
     def describe_verdict(self) -> dict[str, Any]:
-        """Return the threshold: only verdicts on stored runs depend on it."""
+        """Return the threshold, which only matters for stored runs."""
         return {"threshold": self.threshold}
 
 

@@ -18,7 +18,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: sbom audit demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit docs demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -31,6 +31,12 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Renew the generated pages and tables: commands, options of evaluators, modules, layers.
+docs: $(STAMP)
+	$(BIN)/python -m scripts.make_cli_docs
+	$(BIN)/python -m scripts.make_evaluator_docs
+	$(BIN)/python -m scripts.make_architecture
 
 # Write anew what commands print at 80 and 120 columns, which tests/cli/test_screens.py holds; read
 # the diff before you commit it.

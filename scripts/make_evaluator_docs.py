@@ -1,6 +1,7 @@
 """Writes the tables of options in docs/ from the evaluators' classes; a test holds them current.
 
-A page has the table of a type between ``<!-- options: TYPE -->`` and ``<!-- end -->``. Run it as
+A page has the table of a type between ``<!-- options: TYPE -->`` and ``<!-- end -->``. A type
+without a table gets a section in docs/checks.md. Run it as
 ``python -m scripts.make_evaluator_docs``.
 """
 
@@ -17,6 +18,8 @@ from oteval.evaluators.options import NonNegativeFloat, Option, Regex, Seconds, 
 from oteval.evaluators.registry import evaluator_class, evaluator_types
 
 FOLDER = Path(__file__).parents[1] / "docs"
+CHECKS = FOLDER / "checks.md"
+_AFTER_CHECKS = "## When the trace holds too little"
 _TABLE = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAMES: dict[Any, str] = {
     Seconds: "duration",
@@ -39,6 +42,21 @@ def pages() -> dict[Path, str]:
         if _TABLE.search(text):
             found[path] = _TABLE.sub(lambda match: f"{match[1]}{table(match[2])}{match[3]}", text)
     return found
+
+
+def with_new_sections(text: str) -> str:
+    """Return docs/checks.md with a section for each type that no page documents yet."""
+    sections = [
+        f"### `{kind}`\n\n{_summary(kind)}\n\n"
+        f"<!-- options: {kind} -->\n{table(kind)}<!-- end -->\n\n"
+        for kind in sorted(set(evaluator_types()) - documented_types())
+    ]
+    before, after = text.split(_AFTER_CHECKS)
+    return f"{before}{''.join(sections)}{_AFTER_CHECKS}{after}"
+
+
+def _summary(kind: str) -> str:
+    return (evaluator_class(kind).__doc__ or "").split("\n\n")[0]
 
 
 def documented_types() -> set[str]:
@@ -98,7 +116,6 @@ def _values(form: Any) -> str:
 
 
 if __name__ == "__main__":
+    CHECKS.write_text(with_new_sections(CHECKS.read_text("utf-8")), "utf-8")
     for page, text in pages().items():
         page.write_text(text, "utf-8")
-    if missing := set(evaluator_types()) - documented_types():
-        print(f"no page has a table of {', '.join(sorted(missing))}")

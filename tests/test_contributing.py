@@ -22,12 +22,13 @@ FILES = re.findall(
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the package and its tests, without the data."""
+    """Return a copy of the repository that shares the tests' data."""
     ignored = shutil.ignore_patterns("__pycache__", "data")
-    for folder in ("oteval", "tests"):
+    for folder in ("oteval", "tests", "docs", "scripts", "collector", "benchmarks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for path in (*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "LICENSE"):
+        shutil.copy(path, tmp_path)
     return tmp_path
 
 
@@ -46,13 +47,16 @@ def run(folder: Path, *command: str) -> None:
 
 
 def test_an_evaluator_and_a_dialect_are_one_file_each(copy: Path) -> None:
-    """The files of the page are new, pass their tests and the linter, and need no other edit."""
+    """The page's files pass their tests and the linter; `make docs` does the rest."""
     names = [name for name, _ in FILES]
     assert len(names) == 4
     for name, text in FILES:
         assert not (copy / name).exists()
         (copy / name).write_text(text, "utf-8")
 
+    for script in ("make_cli_docs", "make_evaluator_docs", "make_architecture"):
+        run(copy, f"scripts.{script}")
+    run(copy, "pytest", "-q", "tests/test_docs.py", "tests/test_architecture.py")
     run(copy, "pytest", "-q", "-p", "no:cacheprovider", *(n for n in names if "test" in n))
     run(copy, "ruff", "check", *names)
     run(copy, "ruff", "format", "--check", *names)

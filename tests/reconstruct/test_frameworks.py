@@ -14,7 +14,7 @@ import pytest
 from oteval.reconstruct import reconstruct
 
 from .builders import DATA, capture, codes, names
-from .exchanged import Exchange, faults
+from .exchanges import Exchange, faults
 
 FRAMEWORKS = DATA / "frameworks"
 TRUTH: dict[str, Exchange] = json.loads((FRAMEWORKS / "truth.json").read_text())

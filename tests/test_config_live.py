@@ -39,7 +39,7 @@ def test_durations_and_urls_may_be_short() -> None:
         ("completion: {quiet: true}", "oteval.yaml:3: completion.quiet: write a duration"),
         ("budgets: {b: {}}", "oteval.yaml:3: no evaluator is called 'b'; did you mean 'a'?"),
         ("budgets: {a: {concurency: 1}}", "did you mean 'concurrency'?"),
-        ("forward: nowhere", "oteval.yaml:3: forward: 'nowhere' is no URL"),
+        ("forward: nowhere", "oteval.yaml:3: forward: 'nowhere' is not a URL"),
         ("forward: {urls: x}", "unknown key 'urls'; did you mean 'url'?"),
         ("redact: [{}]", "redact.0: give keys or a pattern"),
         ("redact: [{pattern: '('}]", "redact.0: pattern: no regular expression"),

@@ -79,7 +79,7 @@ class Endpoint(Strict):
     def _check_url(cls, value: str) -> str:
         if not re.match(r"(https?://[^/\s]+|grpcs?://[^/\s]+/?$)", value):
             raise ValueError(
-                f"{shown_url(value)!r} is no URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+                f"{shown_url(value)!r} is not a URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
             )
         return value.rstrip("/")
 

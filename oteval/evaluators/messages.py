@@ -281,7 +281,7 @@ def _role(item: Any, place: str) -> str:
         return role
     if name is None:
         what = "a dict" if isinstance(item, Mapping) else f"a {type(item).__name__}"
-        raise InputError(f"{place}: {what} without a role is no message; known roles: {_KNOWN}")
+        raise InputError(f"{place}: {what} without a role is not a message; known roles: {_KNOWN}")
     raise InputError(f"{place}: unknown role {name!r}; known roles: {_KNOWN}")
 
 

@@ -61,7 +61,7 @@ def unheard() -> Iterator[None]:
 def _tell_langsmith(result: Mapping[str, Any]) -> None:
     """Log a result as feedback of the LangSmith test that is running, if one is.
 
-    It is never imported here: without it in memory there is no such test. The variable is the
+    It is never imported here: if it is not loaded, no such test can be running. The variable is the
     one that LangChain's own evaluators look at.
     """
     internal = sys.modules.get(_LANGSMITH)

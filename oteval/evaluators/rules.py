@@ -339,7 +339,7 @@ class ReferencePatterns(Rule):
 class Custom(Rule):
     """The user's own function decides.
 
-    It is called with both sides' arguments. Where a side's arguments are no object and the
+    It is called with both sides' arguments. If a side's arguments are not an object and the
     function fails on that, the calls do not match; other exceptions are the caller's to see.
 
     Attributes:

@@ -51,7 +51,7 @@ def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
         max_length: The longest cycle to look for.
 
     Returns:
-        The cycle, or None where there are no calls. Takes time linear in the calls for each
+        The cycle, or None without calls. Takes time linear in the calls for each
         length.
     """
     best = Cycle(0, 1, 1) if keys else None

@@ -88,7 +88,7 @@ def _check(snapshot: Any, index: int) -> None:
         if not hasattr(snapshot, name):
             raise InputError(
                 f"snapshots[{index}] is a {type(snapshot).__name__} without {name!r}; "
-                "pass what graph.get_state_history(config) returns"
+                "pass the result of graph.get_state_history(config)"
             )
 
 

@@ -42,7 +42,7 @@ def test_durations_and_urls_may_be_short() -> None:
         ("forward: nowhere", "oteval.yaml:3: forward: 'nowhere' is not a URL"),
         ("forward: {urls: x}", "unknown key 'urls'; did you mean 'url'?"),
         ("redact: [{}]", "redact.0: give keys or a pattern"),
-        ("redact: [{pattern: '('}]", "redact.0: pattern: no regular expression"),
+        ("redact: [{pattern: '('}]", "redact.0: pattern: not a valid regular expression"),
         ("redact: [{pattern: 'a*'}]", "redact.0: pattern: it matches the empty text"),
     ],
 )

@@ -63,7 +63,7 @@ class Completion(Strict):
 
 
 class Endpoint(Strict):
-    """An OTLP endpoint: over HTTP, or over gRPC where its URL begins with grpc or grpcs (TLS)."""
+    """An OTLP endpoint: over HTTP, or over gRPC if its URL begins with grpc or grpcs (TLS)."""
 
     url: str = Field(
         description="Its base URL; over HTTP /v1/traces, /v1/logs or /v1/metrics is added."
@@ -89,18 +89,16 @@ def _from_url(value: Any) -> Any:
 
 
 class Forward(Endpoint):
-    """Where traces go on to, each with its scores."""
+    """An endpoint to forward traces to, with their scores."""
 
     deadline: Seconds = Field(
-        30.0, description="How long a span may wait for scores before it goes on without."
+        30.0, description="How long a span waits for scores before it is forwarded without them."
     )
-    quota: int = Field(
-        4 << 30, ge=1 << 20, description="The most bytes that may wait on disk to be sent on."
-    )
+    quota: int = Field(4 << 30, ge=1 << 20, description="The most bytes that may wait on disk.")
 
 
 class Metrics(Endpoint):
-    """Where the metrics are sent, beside being on /metrics."""
+    """An endpoint that metrics are sent to, in addition to /metrics."""
 
     interval: Seconds = Field(60.0, gt=0, description="How often.")
 
@@ -119,10 +117,10 @@ class Limits(Strict):
     concurrency: int = Field(4, ge=1, le=256, description="How many of its calls run at once.")
     max_per_minute: float | None = Field(None, gt=0, description="Calls a minute.")
     max_cost_per_day: float | None = Field(
-        None, ge=0, description="US dollars a day (UTC); over it, nothing is asked until the next."
+        None, ge=0, description="US dollars a day (UTC); then evaluations wait for the next day."
     )
     timeout: Seconds | None = Field(
-        None, gt=0, description="After how long a call is given up; 60s unless the rule says."
+        None, gt=0, description="The time limit of a call; by default the evaluator's, or 60s."
     )
     attempts: int = Field(4, ge=1, description="How often a run is tried when the evaluator fails.")
 
@@ -131,7 +129,8 @@ class Redaction(Strict):
     """Data to remove from everything that comes in, before anything is written to disk."""
 
     keys: list[str] = Field(
-        default_factory=list, description="Attribute names, * for any text: their values go."
+        default_factory=list,
+        description="Attribute names whose values are replaced; * matches any text.",
     )
     pattern: str | None = Field(
         None,
@@ -147,9 +146,9 @@ class Redaction(Strict):
             try:
                 matches_nothing = compile_pattern(self.pattern).fullmatch("")
             except PatternError as error:
-                raise ValueError(f"pattern: no regular expression: {error}") from None
+                raise ValueError(f"pattern: not a valid regular expression: {error}") from None
             if matches_nothing:
-                raise ValueError("pattern: it matches the empty text, so it would be everywhere")
+                raise ValueError("pattern: it matches the empty text, and so every text")
         return self
 
 

@@ -21,12 +21,12 @@ class Tally:
     Attributes:
         evaluator: Its name.
         passed: Runs that passed.
-        failed: Runs that did not.
-        unjudged: Evaluated runs whose score has no notion of passing.
-        errors: Runs on which the evaluator failed.
-        not_evaluated: Runs that could not be judged.
+        failed: Runs that failed.
+        unjudged: Evaluated runs whose score neither passes nor fails.
+        errors: Runs on which the evaluator raised an error.
+        not_evaluated: Runs that could not be evaluated.
         total: The sum of the scores.
-        scored: How many scores have a number.
+        scored: The number of scores with a number.
     """
 
     evaluator: str
@@ -68,13 +68,13 @@ class Tally:
 
     @property
     def pass_rate(self) -> float | None:
-        """Passes over runs that were judged or failed to be; None where there are none."""
+        """Passes divided by passes, fails and errors; None without any."""
         judged = self.passed + self.failed + self.errors
         return self.passed / judged if judged else None
 
     @property
     def mean(self) -> float | None:
-        """The mean score; None where there is none."""
+        """The mean score; None without scores."""
         return self.total / self.scored if self.scored else None
 
 
@@ -102,7 +102,7 @@ def tally(scores: Iterable[Score]) -> dict[str, Tally]:
 
 
 def worst_first(tallies: Iterable[Tally]) -> list[Tally]:
-    """Return counts in the order in which a reader wants them.
+    """Return tallies in the order of interest.
 
     Evaluators with failures or errors come first, the lowest pass rate on top, then those that
     could not evaluate any run, then the others.
@@ -131,7 +131,7 @@ def check_gate(
         min_pass_rate: The least pass rate, 0 to 1.
         min_score: The least mean score.
         min_evaluated: The least number of runs evaluated.
-        max_errors: The most runs on which it may fail.
+        max_errors: The most errors.
     """
     checks = [
         (
@@ -150,6 +150,6 @@ def check_gate(
     return GateResult(counted.evaluator, all(held for held, _ in checks), comment)
 
 
-def _at_least(what: str, actual: float | None, least: float) -> tuple[bool, str]:
+def _at_least(name: str, actual: float | None, least: float) -> tuple[bool, str]:
     shown = "none" if actual is None else f"{actual:.3f}"
-    return actual is not None and actual >= least, f"{what} {shown} (at least {least:g})"
+    return actual is not None and actual >= least, f"{name} {shown} (at least {least:g})"

@@ -1,8 +1,8 @@
-"""Language models as judges of graph trajectories.
+"""Judges of graph trajectories.
 
-The judge is shown the **thread**: for each turn its input, the nodes that ran, and its result. A
-prompt has it as ``{thread}``; ``{inputs}``, ``{outputs}`` and ``{reference_outputs}`` (a thread as
-well) may be used too.
+The judge sees the **thread**: the input, the nodes and the result of each turn. A prompt contains
+it as ``{thread}``, and may also contain ``{inputs}``, ``{outputs}`` and ``{reference_outputs}``
+(a thread as well).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Th
         inputs: The inputs, one entry a turn; None takes the trajectory's own.
 
     Returns:
-        For each turn ``input`` and ``result``, where they are known, and ``nodes``.
+        For each turn ``nodes``, and ``input`` and ``result`` if known.
 
     Raises:
         InputError: The value cannot be read as a graph trajectory, or the numbers of its inputs,

@@ -1,4 +1,4 @@
-"""Graph trajectories out of LangGraph's checkpoints.
+"""Graph trajectories from LangGraph's checkpoints.
 
 LangGraph keeps the state of a **thread** after each step as a **snapshot**; a thread's history is
 its snapshots, newest first. A turn ends where a snapshot has nothing left to run, or where a task
@@ -34,7 +34,7 @@ class ExtractedLangGraphThreadTrajectory(TypedDict):
 
     Attributes:
         inputs: The input of each turn: ``{"__start__": input}``, or ``"__resuming__"``.
-        outputs: The graph trajectory; its own inputs are empty.
+        outputs: The graph trajectory; its ``inputs`` are empty.
     """
 
     inputs: list[Any]
@@ -44,15 +44,15 @@ class ExtractedLangGraphThreadTrajectory(TypedDict):
 def extract_langgraph_trajectory_from_snapshots(
     snapshots: Iterable[Any],
 ) -> ExtractedLangGraphThreadTrajectory:
-    """Return the graph trajectory that a thread's snapshots tell.
+    """Return the graph trajectory of a thread from its snapshots.
 
     Args:
         snapshots: LangGraph's ``StateSnapshot`` objects, newest first, as
             ``graph.get_state_history(config)`` gives them.
 
     Returns:
-        ``inputs`` and ``outputs``. A turn's result is ``{}`` where it was interrupted, only the
-        last message where the state has ``messages``, else the state.
+        ``inputs`` and ``outputs``. A turn's result is ``{}`` if it was interrupted, the last
+        message if the state has ``messages``, and the state otherwise.
 
     Raises:
         InputError: An item is not a snapshot.
@@ -77,7 +77,7 @@ def extract_langgraph_trajectory_from_snapshots(
     if len(inputs) != len(found["results"]):
         warnings.warn(
             f"the thread has {len(inputs)} inputs and {len(found['results'])} results; "
-            "the trajectory may not be whole",
+            "the trajectory may be incomplete",
             stacklevel=2,
         )
     return {"inputs": inputs, "outputs": found}
@@ -126,7 +126,7 @@ def _result(values: Any) -> Any:
 
 
 def _turn_around(inputs: list[Any], found: GraphTrajectory) -> None:
-    """Put the oldest first."""
+    """Reverse the order, so that the oldest turn comes first."""
     inputs.reverse()
     found["results"].reverse()
     found["steps"].reverse()
@@ -198,7 +198,7 @@ async def _ahistory(graph: Any, config: Mapping[str, Any]) -> AsyncIterator[Any]
 
 
 def _subgraphs(snapshot: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield where the histories of the subgraphs that a snapshot's tasks ran are found."""
+    """Yield the configurations of the subgraphs that a snapshot's tasks ran."""
     for task in snapshot.tasks:
         state = task.state
         if isinstance(state, Mapping) and (state.get("configurable") or {}).get("checkpoint_ns"):

@@ -13,7 +13,8 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
-Otherwise rows are only appended: the newest counts, and views named ``current_...`` show it.
+Except by `deletion`, rows are only appended: the newest counts, and views named ``current_...``
+show it.
 
 **Transactions** hold writes that are only right together: new revisions with the old ones that they
 supersede; rows from the spool with the position after them; archived files with the deletion of
@@ -24,11 +25,28 @@ another thread, `Store.serve` for other processes. `Store(path)` in another proc
 serving one, with the same methods.
 
 **Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies those
-that it lacks. To add a column, write the next migration (``ALTER TABLE ... ADD COLUMN``, and the
-views on the table again, since a view keeps the columns it was made with), then add the column to
-the schema and to both directions of the conversion: ``telemetry_rows`` for spans and log records,
-``trajectory_rows`` for trajectories, else the module of the table. tests/store/test_round_trip.py
-shows whether it survives.
+that it lacks.
+
+**To add a column**, for instance to ``trajectories``:
+
+1. Add the field to the value in ``oteval/model/`` (also to `Trajectory.as_dict`, which ``--json``
+   prints), and set it where the value is made: ``reconstruct/conversation.py`` for trajectories.
+2. Write the next migration: ``ALTER TABLE ... ADD COLUMN``, then create the views on the table
+   again, since a view keeps the columns that it was made with. See ``0002_call_keys.sql``.
+3. Add the column to the schema and to both directions of the conversion: ``trajectory_rows`` for
+   trajectories, ``telemetry_rows`` for spans and log records, else the module of the table. Rows
+   are inserted by name, in any order. In ``telemetry_rows`` the column must come last, as in the
+   table, because repeated spans are compared by position.
+4. Decide about old rows, in which the column is NULL. Either read NULL as a default, or let the
+   migration fill the column; ``DELETE FROM progress WHERE stage = 'reconstruct'`` reconstructs all
+   traces. A reconstructed trajectory gets a new revision only if its fingerprint changes. A new
+   column is not part of it, unless you add it to ``_FINGERPRINT_COLUMNS`` in ``trajectory_rows``.
+5. Test that the column survives the store: in tests/store, ``test_trajectories.py`` (`full_run` has
+   a value in every field), ``test_round_trip.py`` (spans and log records), or the table's test.
+6. To show it in ``oteval trajectories``, add it to `trajectories_table` in ``show/tables.py``, run
+   ``make screens``, and describe it in docs/looking.md. To select by it, extend ``selection.py``
+   and `condition_of` in ``query``. To read it back from ``--json``, extend
+   ``ingest/exported_runs.py``.
 """
 
 from __future__ import annotations

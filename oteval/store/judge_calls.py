@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from ..jsontext import dumps, restore
-from .query import first_row, new_cursor, registered, table_of
+from .query import first_row, insert, new_cursor, registered, table_of
 
 __all__ = ["EvaluatorCalls", "JudgeCalls"]
 
@@ -134,7 +134,7 @@ class JudgeCalls:
         connection = self._connection()
         with registered(connection, "links", links):
             connection.execute(
-                "INSERT INTO judge_call_targets SELECT key, trajectory_id FROM links "
+                "INSERT INTO judge_call_targets BY NAME SELECT key, trajectory_id FROM links "
                 "ANTI JOIN judge_call_targets USING (key, trajectory_id)"
             )
         self._links = set()
@@ -148,8 +148,7 @@ class JudgeCalls:
                 return
             rows = [_row(evaluator, call) for evaluator, call in self._unwritten]
             connection = self._connection()
-            with registered(connection, "incoming", table_of(rows, _SCHEMA)):
-                connection.execute("INSERT INTO judge_calls BY NAME SELECT * FROM incoming")
+            insert(connection, "judge_calls", table_of(rows, _SCHEMA))
             self._unwritten, self._by_key = [], {}
             self._written_at = time.monotonic()
 

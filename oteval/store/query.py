@@ -85,9 +85,12 @@ def wanted(
 
 
 def insert(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Append the rows of an Arrow table, whose columns are in the same order, to a table."""
+    """Append the rows of an Arrow table to a table. Columns are matched by name.
+
+    Columns that the Arrow table lacks become NULL.
+    """
     with registered(connection, "incoming", table):
-        connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")  # noqa: S608
+        connection.execute(f"INSERT INTO {name} BY NAME SELECT * FROM incoming")  # noqa: S608
 
 
 def first_row(

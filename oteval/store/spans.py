@@ -174,7 +174,7 @@ class Spans:
             stored = number(
                 self._connection,
                 f"""
-                INSERT INTO spans
+                INSERT INTO spans BY NAME
                 SELECT i.* FROM incoming i
                 ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_SAME_TIME}) s
                 USING (trace_id, span_id)
@@ -216,7 +216,7 @@ class Spans:
             stored = number(
                 self._connection,
                 """
-                INSERT INTO logs
+                INSERT INTO logs BY NAME
                 SELECT i.* FROM incoming i
                 ANTI JOIN (
                     SELECT fingerprint FROM logs

@@ -67,6 +67,51 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("history_ns", _BIG),
     ]
 )
+_FINGERPRINT_COLUMNS = (
+    "trajectory_id",
+    "trace_id",
+    "span_id",
+    "trace_ids",
+    "history_id",
+    "conversation_id",
+    "turn",
+    "new_from",
+    "agent",
+    "service",
+    "parent_id",
+    "parent_call_id",
+    "start_ns",
+    "end_ns",
+    "models",
+    "dialects",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "model_calls",
+    "messages",
+    "steps",
+    "tools",
+    "gaps",
+    "gap_codes",
+    "rewrites",
+    "attributes",
+    "chain",
+    "follows",
+    "roles",
+    "call_names",
+    "call_hashes",
+    "call_messages",
+    "call_errors",
+    "strict_names",
+    "strict_calls",
+    "overlapping",
+    "call_keys",
+)
+"""The columns that `_fingerprint` hashes, in this order.
+
+A trajectory gets a new revision, and is scored again, if its fingerprint changes. Adding a column
+here changes the fingerprint of every trajectory.
+"""
 _MAX_INT64 = (1 << 63) - 1
 
 
@@ -74,7 +119,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
     """Return the columns of a trajectory, except its revision."""
     signature = signature_of(trajectory.own_messages)
     history = trajectory.history
-    row = {
+    row: dict[str, Any] = {
         "trajectory_id": trajectory.id,
         "trace_id": trajectory.root_span.trace_id,
         "span_id": trajectory.root_span.span_id,
@@ -110,11 +155,15 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "strict_calls": signature.strict_calls,
         "overlapping": signature.overlapping,
         "call_keys": list(trajectory.call_keys),
+        "history_ns": history.start_ns if history else None,
     }
-    row["fingerprint"] = hashlib.blake2b(dumps(row).encode(), digest_size=12).hexdigest()
-    # Only a hint where to find the history, so it is not part of the fingerprint.
-    row["history_ns"] = history.start_ns if history else None
-    return row
+    return {**row, "fingerprint": _fingerprint(row)}
+
+
+def _fingerprint(row: Mapping[str, Any]) -> str:
+    """Return a hash of a trajectory's content."""
+    content = dumps({name: row[name] for name in _FINGERPRINT_COLUMNS})
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
 def _int64(tokens: int) -> int:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from oteval.errors import NotFound
@@ -11,7 +12,8 @@ from oteval.model import Message, Rewrite, Trajectory, Usage
 from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct
 from oteval.selection import Selection, parse_condition
-from oteval.store import Store
+from oteval.store import Store, trajectories
+from oteval.store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
 
 from ..make import CAPTURES, asks, call, capture, gap, keep, run, told
 
@@ -39,10 +41,10 @@ def test_trajectories_of_captures_survive_the_store(store: Store, name: str):
     assert {t.id: t for t in store.trajectories.read()} == {t.id: t for t in made}
 
 
-def test_every_field_survives_the_store(store: Store):
-    """A trajectory with a value in every field is read unchanged."""
+def full_run() -> Trajectory:
+    """Return a trajectory with a value in every field."""
     message = Message("tool", "no", (), "c1", "f", True, ({"type": "image"},), "a" * 16, "b" * 32)
-    made = run(
+    return run(
         1,
         USER,
         asks(call("f", {"a": [1, None]}, "c1", span_id="c" * 16, start_ns=1, end_ns=2), call("g")),
@@ -65,9 +67,39 @@ def test_every_field_survives_the_store(store: Store):
         follows="follows",
     )
 
+
+def test_every_field_survives_the_store(store: Store):
+    """A trajectory with a value in every field is read unchanged."""
+    made = full_run()
+
     keep(store, made)
 
     assert store.trajectories.get(made.id) == made
+
+
+def test_fingerprints_stay_the_same():
+    """The fingerprint of a trajectory is that of earlier versions, so it gets no new revision."""
+    with_history = chain(2)[1]
+
+    found = [trajectory_row(made)["fingerprint"] for made in (full_run(), with_history)]
+
+    assert found == ["06dfcd2299905e2547a57116", "7cb7f7b20c27bedf9eafcd3b"]
+
+
+def test_a_new_column_makes_no_revision(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """A column that was added to the table, at any place, is stored without new revisions."""
+    keep(store, run(1, USER))
+    store._connection.execute("ALTER TABLE trajectories ADD COLUMN extra VARCHAR")
+    schema = TRAJECTORY_SCHEMA.insert(0, pa.field("extra", pa.string()))
+    monkeypatch.setattr(trajectories, "TRAJECTORY_SCHEMA", schema)
+    monkeypatch.setattr(
+        trajectories, "trajectory_row", lambda made: {**trajectory_row(made), "extra": "x"}
+    )
+
+    keep(store, run(1, USER), run(2, USER))
+
+    rows = store._connection.execute("SELECT rev, agent, extra FROM trajectories ORDER BY start_ns")
+    assert rows.fetchall() == [(1, "a", None), (1, "a", "x")]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     """
     # Imported only when sending.
     from ..attach import resend as resend_requests
-    from ..live.publisher import refused_folders
+    from ..live.destinations import refused_folders
     from ..live.server_config import ServerConfig
 
     queues = ServerConfig(db=str(Path(db).absolute())).queues

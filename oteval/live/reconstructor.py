@@ -1,4 +1,4 @@
-"""Reconstruct the traces that have ended, and hand them to the scheduler.
+"""Reconstruct the traces that have ended.
 
 Traces are reconstructed in batches. Where a batch fails, its traces are tried one by one, and one
 that keeps failing is recorded as ended without trajectories. Large traces and long conversations
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..pipeline import RefreshResult, refresh_traces
 from ..store import (
@@ -27,10 +26,7 @@ from ..store import (
 from .large_traces import BackgroundReconstructor
 from .tracker import ArrivalReader, TraceTracker
 
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
-
-__all__ = ["EndedTraces", "TraceReconstructor"]
+__all__ = ["ReconstructedTraces", "TraceReconstructor"]
 
 _log = logging.getLogger(__name__)
 # Traces in one batch.
@@ -45,7 +41,7 @@ _MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EndedTraces:
+class ReconstructedTraces:
     """Traces that have ended and were reconstructed together.
 
     Attributes:
@@ -124,24 +120,20 @@ class RowLocator:
 
 
 class TraceReconstructor:
-    """Takes traces that have ended from the tracker, and hands them to the scheduler.
+    """Takes traces that have ended from the tracker, and reconstructs their trajectories.
 
     Args:
         store: The store.
         tracker: The open traces.
         arrivals: Knows which rows the tracker has taken in.
-        scheduler: The next stage.
+
+    Attributes:
+        has_more: Whether the last `run` left traces that have ended.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        tracker: TraceTracker,
-        arrivals: ArrivalReader,
-        scheduler: Scheduler,
-    ) -> None:
-        self._store, self._tracker = store, tracker
-        self._arrivals, self._scheduler = arrivals, scheduler
+    def __init__(self, store: Store, tracker: TraceTracker, arrivals: ArrivalReader) -> None:
+        self._store, self._tracker, self._arrivals = store, tracker, arrivals
+        self.has_more = False
         self._failures: Counter[str] = Counter()
         self._background_store: Store | None = None
         self._background = BackgroundReconstructor(self._refresh_in_background)
@@ -151,89 +143,95 @@ class TraceReconstructor:
         """Whether the background thread has nothing to do."""
         return self._background.is_idle
 
-    def run(self, now: int) -> bool:
-        """Reconstruct a batch of traces that have ended; return whether there may be more."""
-        self._finish_large(now)
+    def run(self, now: int) -> Generator[ReconstructedTraces, None, None]:
+        """Reconstruct a batch of traces that have ended, and yield them, usually all at once.
+
+        The caller records their end before it continues. If that fails, it throws its exception
+        into the generator. The traces are then open again, and tried one by one unless the store
+        has failed.
+        """
+        self.has_more = False
+        yield from self._finish_large(now)
         ended = self._tracker.take_ended(now, BATCH)
         try:
-            self._run_batch(ended, now)
+            yield from self._run_batch(ended, now)
         except BaseException:
             self._tracker.reopen(ended)
             raise
-        return len(ended) == BATCH
+        self.has_more = len(ended) == BATCH
 
     def close(self) -> None:
         """Wait for the background thread; unfinished work is found again at the next start."""
         if self._background.close(_CLOSE_TIMEOUT) and self._background_store is not None:
             self._background_store.close()
 
-    def _run_batch(self, ended: Sequence[CompletedTrace], now: int) -> None:
+    def _run_batch(
+        self, ended: Sequence[CompletedTrace], now: int
+    ) -> Iterator[ReconstructedTraces]:
         locator = RowLocator(self._store, self._tracker, self._arrivals.last_row)
-        batch = self._defer_large(ended, locator, now)
+        batch = self._queue_large(ended, locator, now)
         if len(batch) == 1:
-            self._reconstruct_alone(batch[0], now)
+            yield from self._reconstruct_alone(batch[0], now)
         elif batch:
             try:
-                self._reconstruct(batch, now, locator)
+                yield from self._reconstruct(batch, now, locator)
             except Exception as error:
                 if is_store_failure(error):
                     raise
                 self._tracker.reopen(batch)
                 for trace in batch:
                     for again in self._tracker.take_ended_among([trace.trace_id], now):
-                        self._reconstruct_alone(again, now)
+                        yield from self._reconstruct_alone(again, now)
 
     def _reconstruct(
         self, batch: Sequence[CompletedTrace], now: int, locator: RowLocator | None = None
-    ) -> None:
+    ) -> Iterator[ReconstructedTraces]:
         names = [trace.trace_id for trace in batch]
         locator = locator or RowLocator(self._store, self._tracker, self._arrivals.last_row)
         refreshed = refresh_traces(self._store, names, locator)
         self._background.note_reconstructed(refreshed.trace_ids)
         # A conversation is reconstructed as a whole: its other traces need not be done again.
         others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
-        self._hand_over([*batch, *others], refreshed, now)
+        yield from self._hand_over([*batch, *others], refreshed)
 
-    def _reconstruct_alone(self, trace: CompletedTrace, now: int) -> None:
+    def _reconstruct_alone(self, trace: CompletedTrace, now: int) -> Iterator[ReconstructedTraces]:
         """Reconstruct one trace that may be the cause of a failure.
 
         After the last attempt it is recorded as ended, without trajectories.
         """
         name = trace.trace_id
         try:
-            self._reconstruct([trace], now)
+            yield from self._reconstruct([trace], now)
         except BaseException as error:
             self._failures[name] += 1
             self._tracker.reopen([trace])
             if not isinstance(error, Exception) or is_store_failure(error):
                 raise
             _log.exception("trace %s cannot be reconstructed", name)
-            self._give_up_if_exhausted(name, now)
+            yield from self._give_up_if_exhausted(name, now)
 
-    def _give_up_if_exhausted(self, name: str, now: int) -> None:
+    def _give_up_if_exhausted(self, name: str, now: int) -> Iterator[ReconstructedTraces]:
         if self._failures[name] < _MAX_ATTEMPTS:
             return
         del self._failures[name]
         ended = self._tracker.take_ended_among([name], now)
         failed = [trace._replace(reason="failed") for trace in ended]
         if failed:
-            self._hand_over(failed, None, now)
+            yield from self._hand_over(failed, None)
 
     def _hand_over(
         self,
         traces: Sequence[CompletedTrace],
         refreshed: RefreshResult | None,
-        now: int,
         *,
         is_large: bool = False,
-    ) -> None:
-        """Hand traces to the scheduler, which records their end; when that fails, reopen them."""
+    ) -> Iterator[ReconstructedTraces]:
+        """Yield traces to the caller, which records their end; when that fails, reopen them."""
         names = [trace.trace_id for trace in traces]
         last_row = self._arrivals.last_row
         floor = self._tracker.floor(last_row, frozenset(names))
-        ended = EndedTraces(traces, refreshed, floor, last_row, is_large)
         try:
-            self._scheduler.admit(ended, now)
+            yield ReconstructedTraces(traces, refreshed, floor, last_row, is_large)
         except BaseException:
             self._tracker.reopen(traces)
             raise
@@ -244,7 +242,7 @@ class TraceReconstructor:
 
     # -- large traces and long conversations
 
-    def _defer_large(
+    def _queue_large(
         self, ended: Sequence[CompletedTrace], locator: RowLocator, now: int
     ) -> list[CompletedTrace]:
         """Queue large traces for the background, and return the others."""
@@ -331,23 +329,23 @@ class TraceReconstructor:
         assert self._background_store is not None
         return refresh_traces(self._background_store, names)
 
-    def _finish_large(self, now: int) -> None:
-        """Hand over the traces that the background has reconstructed."""
+    def _finish_large(self, now: int) -> Iterator[ReconstructedTraces]:
+        """Yield the traces that the background has reconstructed."""
         group = self._background.take_finished()
         if group is None or group.is_stale:
             return
         unchanged = []
         for name in group.names:
-            state = self._tracker.get(name)
+            state = self._tracker.state(name)
             if state is not None and state.last <= group.last.get(name, 0):
                 unchanged.append(name)
         if group.refreshed is not None:
             ended = self._tracker.take_ended_among(unchanged, now)
-            self._hand_over(ended, group.refreshed, now, is_large=True)
+            yield from self._hand_over(ended, group.refreshed, is_large=True)
             return
         if group.error is not None and is_store_failure(group.error):
             raise group.error
         for name in unchanged:
             self._failures[name] += 1
             _log.error("trace %s cannot be reconstructed", name, exc_info=group.error)
-            self._give_up_if_exhausted(name, now)
+            yield from self._give_up_if_exhausted(name, now)

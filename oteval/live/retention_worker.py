@@ -27,7 +27,7 @@ class RetentionWorker:
         retention: Returns the rules, which may change; None keeps everything.
         base: Base directory for the archive path.
         interval: The seconds between two runs.
-        settled: Returns the completion up to which no evaluator has anything left to do.
+        progress: Returns the completion up to which no evaluator has anything left to do.
         backfill: Returns for how long (s) completions are kept for new evaluators.
     """
 
@@ -38,12 +38,12 @@ class RetentionWorker:
         base: Path,
         *,
         interval: float = _INTERVAL,
-        settled: Callable[[], int] = lambda: 0,
+        progress: Callable[[], int] = lambda: 0,
         backfill: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._store = store.sibling()
         self._retention, self._base, self._interval = retention, base, interval
-        self._settled, self._backfill = settled, backfill
+        self._progress, self._backfill = progress, backfill
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
         self._thread.start()
@@ -81,7 +81,7 @@ class RetentionWorker:
         if expired != DeletedRows():
             _log.info("retention deleted %s", expired)
         oldest = now - round(self._backfill() * 1e9)
-        self._store.live.forget(self._settled(), oldest, day_of(now))
+        self._store.live.forget(self._progress(), oldest, day_of(now))
         if moved.spans or moved.logs:
             _log.info(
                 "archived %d traces, %d spans and %d log records in %d files",

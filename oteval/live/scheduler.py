@@ -16,7 +16,7 @@ from ..store import CompletedTrace, EvaluationState, EvaluatorProgress, Store
 from .evaluation import Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 from .pending_evaluations import EvaluatorQueue, PendingEvaluations
-from .reconstructor import EndedTraces
+from .reconstructor import ReconstructedTraces
 
 __all__ = ["Scheduler"]
 
@@ -33,7 +33,7 @@ class Scheduler:
         wall: The time of day (ns), which the ends of traces are recorded with.
 
     Attributes:
-        settled: The completion up to which no evaluator has anything left to do, as recorded.
+        progress: The completion up to which no evaluator has anything left to do, as recorded.
     """
 
     def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
@@ -43,8 +43,8 @@ class Scheduler:
         self._salt, self._backfill_ns = "", 0
         self._newest = store.live.newest_completion()
         self._newest_ns = store.live.newest_completion_ns()
-        self._scored_traces: list[str] = []
-        self.settled = 0
+        self._releasable: list[str] = []
+        self.progress = 0
 
     @property
     def evaluators(self) -> dict[tuple[str, str], LiveEvaluator]:
@@ -86,15 +86,15 @@ class Scheduler:
         for key, known in self.evaluators.items():
             if key not in wanted or not known.is_like(wanted[key]):
                 del self._states[key]
-                self._scored_traces += self._pending.remove_evaluator(key)
+                self._releasable += self._pending.remove_evaluator(key)
         for key, evaluator in wanted.items():
             if key not in self._pending.queues:
                 self._begin(evaluator)
 
-    def admit(self, ended: EndedTraces, now: int) -> None:
+    def admit(self, reconstructed: ReconstructedTraces, now: int) -> None:
         """Record that traces have ended, and schedule the evaluations of their trajectories."""
-        completed = list(ended.traces)
-        refreshed = ended.refreshed
+        completed = list(reconstructed.traces)
+        refreshed = reconstructed.refreshed
         if refreshed is not None:
             names = {trace.trace_id for trace in completed}
             # Runs of other traces may have changed as well, for instance in a conversation.
@@ -103,7 +103,7 @@ class Scheduler:
                     traces=others, times=refreshed.times, unscored=refreshed.changed
                 )
                 # No row of them is new: their rows were recorded with earlier completions.
-                last_row = ended.last_row
+                last_row = reconstructed.last_row
                 completed += [
                     CompletedTrace(name, last_row, "changed", last_row + 1)
                     for name in sorted(self._traces_to_evaluate(todo))
@@ -111,7 +111,7 @@ class Scheduler:
         if not completed:
             return
         previous = self._newest
-        self._record(completed, ended.floor)
+        self._record(completed, reconstructed.floor)
         traces = [trace.trace_id for trace in completed]
         if refreshed is None:
             todo = self._store.live.evaluation_states(traces=traces, after=previous)
@@ -119,9 +119,9 @@ class Scheduler:
             todo = self._store.live.evaluation_states(
                 traces=traces, after=previous, times=refreshed.times, unscored=refreshed.changed
             )
-        self._schedule(todo, now, is_old=ended.is_large)
+        self._schedule(todo, now, is_old=reconstructed.is_large)
         waits = self._pending.waits_for_score
-        self._scored_traces += [name for name in traces if not waits(name)]
+        self._releasable += [name for name in traces if not waits(name)]
 
     def take_due(self, key: tuple[str, str], limit: int) -> list[Evaluation]:
         """Remove and return up to `limit` evaluations that are due for an evaluator."""
@@ -151,31 +151,34 @@ class Scheduler:
 
     def finish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
         """Take evaluations that were recorded, and schedule the next attempt where one is due."""
-        self._scored_traces += [
+        self._releasable += [
             one.evaluation.trace_id for one in finished if self._pending.finish(one, now)
         ]
 
     def drop(self, evaluation: Evaluation) -> None:
         """Drop an evaluation that turned out to be unnecessary."""
         if self._pending.drop(evaluation):
-            self._scored_traces.append(evaluation.trace_id)
+            self._releasable.append(evaluation.trace_id)
 
-    def take_scored_traces(self) -> list[str]:
-        """Remove and return the traces that wait for no evaluator's first score any more."""
-        taken, self._scored_traces = self._scored_traces, []
+    def take_releasable(self) -> list[str]:
+        """Remove and return the traces for which no evaluator still has to give its first score.
+
+        They include traces that no evaluator wants.
+        """
+        taken, self._releasable = self._releasable, []
         return taken
 
-    def settle(self) -> None:
+    def record_progress(self) -> None:
         """Record up to which completion each evaluator has nothing left to do."""
         changed = {}
         for key, completion in self._pending.first_completions(self._newest).items():
             state = self._states[key]
-            if completion - 1 > state.settled:
+            if completion - 1 > state.completion:
                 changed[key] = self._states[key] = EvaluatorProgress(state.since_ns, completion - 1)
         if changed:
             self._store.live.set_progress(changed)
-        settled = [state.settled for state in self._states.values()]
-        self.settled = min(settled, default=self._newest)
+        recorded = [state.completion for state in self._states.values()]
+        self.progress = min(recorded, default=self._newest)
 
     def _begin(self, evaluator: LiveEvaluator) -> None:
         key = evaluator.key
@@ -184,7 +187,7 @@ class Scheduler:
             state = EvaluatorProgress(self._wall(), 0)
             self._store.live.set_progress({key: state})
         self._states[key] = state
-        self._pending.add_evaluator(evaluator, state.settled + 1)
+        self._pending.add_evaluator(evaluator, state.completion + 1)
 
     def _record(self, completed: Sequence[CompletedTrace], floor: int) -> None:
         """Record the ends of traces, with the row up to which all traces have ended."""

@@ -1,9 +1,18 @@
-"""The line of live scoring, driven by one thread.
+"""The stages of live scoring, driven by one thread.
 
-    TraceTracker -> TraceReconstructor -> Scheduler -> EvaluatorRunner -> ScorePublisher
+    store.live.arrivals        --TraceArrival-->         TraceTracker.add
+    TraceTracker.take_ended    --CompletedTrace-->       TraceReconstructor.run
+    TraceReconstructor.run     --ReconstructedTraces-->  Scheduler.admit (writes the ends)
+    Scheduler.take_due         --Evaluation-->           EvaluatorRunner.submit
+    EvaluatorRunner.collect    --FinishedEvaluation-->   store.scores.write (writes its Score)
+                                                         Scheduler.finish (a retry?)
+                                                         ScorePublisher.publish (events, metrics)
+    Scheduler.take_releasable  --trace ids-->            ScorePublisher.release
+    store.scores.on_traces     --Score-->                Forwarder.release (.expire when late)
 
-Each stage hands a plain record to the next: traces that have ended (`EndedTraces`), evaluations
-that are due (`Evaluation`), finished evaluations (`FinishedEvaluation`) with their `Score`.
+Each tick goes through this list once: what the left side returns is passed to the right side. The
+loop makes these calls itself, except that `ArrivalReader` feeds the tracker, `TraceReconstructor`
+takes from it, and `ScorePublisher` looks up the scores that `Forwarder` attaches to the spans.
 
 `ScoringLoop.tick` does a bounded piece of the work. Only the store knows all the work that is left;
 the objects here are a faster way to it, and are rebuilt from the store at the next start.
@@ -14,6 +23,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["ScoringLoop"]
 
 _NS = 1_000_000_000
-_SETTLE_INTERVAL_NS = 10 * _NS
+_PROGRESS_INTERVAL_NS = 10 * _NS
 _RULES_INTERVAL_NS = _NS
 
 _Key = tuple[str, str]
@@ -67,15 +77,13 @@ class ScoringLoop:
         self._tracker = TraceTracker(rules.config.completion)
         self._arrivals = ArrivalReader(store, self._tracker)
         self._scheduler = Scheduler(store, self._wall)
-        self._reconstructor = TraceReconstructor(
-            store, self._tracker, self._arrivals, self._scheduler
-        )
+        self._reconstructor = TraceReconstructor(store, self._tracker, self._arrivals)
         self._runners: dict[_Key, EvaluatorRunner] = {}
         self._publisher = ScorePublisher(store, attach)
         self._unwritten: list[FinishedEvaluation] = []
         self._cached: dict[str, Trajectory] = {}
         self._is_reload_requested = False
-        self._rules_checked_ns = self._settled_ns = clock()
+        self._rules_checked_ns = self._progress_recorded_ns = clock()
         self._apply_rules()
 
     # -- for callers
@@ -105,17 +113,17 @@ class ScoringLoop:
         for runner in self._runners.values():
             runner.start_day()
         self._arrivals.read(now)
-        has_more = self._reconstructor.run(now)
+        self._admit_ended(now)
         self._scheduler.refresh(now)
-        has_more |= self._run_due()
+        has_more = self._run_due() or self._reconstructor.has_more
         self._collect()
         self._write(now)
-        self._publisher.release(self._scheduler.take_scored_traces(), now)
+        self._publisher.release(self._scheduler.take_releasable(), now)
         self._publisher.release_expiring(now)
         if self._publisher.are_metrics_due(now):
             self._update_metrics(now)
-        if now - self._settled_ns >= _SETTLE_INTERVAL_NS:
-            self._settle(now)
+        if now - self._progress_recorded_ns >= _PROGRESS_INTERVAL_NS:
+            self._record_progress(now)
         return has_more
 
     @property
@@ -129,9 +137,9 @@ class ScoringLoop:
         return len(self._tracker)
 
     @property
-    def settled(self) -> int:
+    def progress(self) -> int:
         """The completion up to which no evaluator has anything left to do, as recorded."""
-        return self._scheduler.settled
+        return self._scheduler.progress
 
     def drain(self, timeout: float) -> bool:
         """Tick until no evaluation is due, for at most `timeout` s; return whether none is."""
@@ -160,8 +168,8 @@ class ScoringLoop:
         now = self._clock()
         self._collect()
         self._write(now)
-        self._publisher.release(self._scheduler.take_scored_traces(), now)
-        self._settle(now)
+        self._publisher.release(self._scheduler.take_releasable(), now)
+        self._record_progress(now)
         for runner in self._runners.values():
             runner.close()
         self._rules.close()
@@ -206,6 +214,20 @@ class ScoringLoop:
         return max(total, self._rules.spent(name, start_of_day_ns(day))), each
 
     # -- evaluations
+
+    def _admit_ended(self, now: int) -> None:
+        """Reconstruct traces that have ended, and schedule their evaluations."""
+        batches = self._reconstructor.run(now)
+        with suppress(StopIteration):
+            reconstructed = next(batches)
+            while True:
+                try:
+                    self._scheduler.admit(reconstructed, now)
+                except BaseException as error:
+                    # The reconstructor opens the traces again, and may try them one by one.
+                    reconstructed = batches.throw(error)
+                else:
+                    reconstructed = next(batches)
 
     def _run_due(self) -> bool:
         """Run fast evaluators, and start slow ones; return whether fast ones have more to do."""
@@ -267,15 +289,15 @@ class ScoringLoop:
             failures=self._rules.failures,
         )
 
-    def _settle(self, now: int) -> None:
-        self._scheduler.settle()
-        self._settled_ns = now
+    def _record_progress(self, now: int) -> None:
+        self._scheduler.record_progress()
+        self._progress_recorded_ns = now
 
 
 def _spending(
     finished: Iterable[FinishedEvaluation], day: str
 ) -> list[tuple[str, str, int, float]]:
-    """Return the calls and costs of evaluators on a day, as `Live.spend` takes them."""
+    """Return the calls and costs of evaluators on a day, as `LiveState.add_costs` takes them."""
     calls: Counter[str] = Counter()
     costs: dict[str, float] = {}
     for one in finished:

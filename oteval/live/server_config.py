@@ -9,7 +9,10 @@ from typing import Any
 
 from ..ingest.spool import QUOTA
 
-__all__ = ["ServerConfig"]
+__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "ServerConfig"]
+
+# The exit statuses of the storage process: it failed, or it refused its configuration or database.
+EXIT_FAILED, EXIT_REFUSED = 1, 2
 
 
 @dataclass(frozen=True)

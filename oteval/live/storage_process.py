@@ -30,16 +30,16 @@ from ..errors import OtevalError, StoreLocked
 from ..store import Store, is_short_of_memory
 from .api import Api
 from .checkpoints import CheckpointWorker
+from .destinations import open_destinations
 from .disk_space import shortage
 from .evaluator_rules import EvaluatorRules
 from .logs import configure_logging
-from .publisher import open_attach
 from .retention_worker import RetentionWorker
 from .scoring_loop import ScoringLoop
-from .server_config import ServerConfig
+from .server_config import EXIT_FAILED, EXIT_REFUSED, ServerConfig
 from .store_writer import StoreWriter
 
-__all__ = ["EXIT_FAILED", "EXIT_REFUSED", "SteadyClock", "StorageProcess", "main"]
+__all__ = ["SteadyClock", "StorageProcess", "main"]
 
 _log = logging.getLogger(__name__)
 _STATE_INTERVAL = 0.5  # seconds
@@ -49,8 +49,6 @@ _PAUSE_FACTOR = 4
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 0.4  # seconds
 # While more bytes than this are spooled, scoring waits for storing, but not longer than this (s).
 _BACKLOG, _MAX_WAIT = 16 << 20, 5.0
-# The exit statuses that the listening process distinguishes.
-EXIT_FAILED, EXIT_REFUSED = 1, 2
 
 
 class SteadyClock:
@@ -90,7 +88,7 @@ class StorageProcess:
         try:
             self._scoring_store = self._store.sibling()
             self._rules = self._load_rules()
-            self._attach = open_attach(
+            self._attach = open_destinations(
                 self._rules.config,
                 config.queues,
                 forward_url=config.forward or None,
@@ -112,7 +110,7 @@ class StorageProcess:
             self._store,
             lambda: self._rules.config.retention,
             Path(config.config or config.db).absolute().parent,
-            settled=lambda: self._scoring.settled,
+            progress=lambda: self._scoring.progress,
             backfill=lambda: self._rules.config.completion.backfill,
         )
 

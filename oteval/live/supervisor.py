@@ -20,14 +20,13 @@ from .. import machine
 from ..child_process import module_command, module_environment
 from ..durable_log import Position
 from ..errors import StoreError
-from .server_config import ServerConfig
+from .server_config import EXIT_REFUSED, ServerConfig
 
 __all__ = ["Supervisor"]
 
 _log = logging.getLogger(__name__)
 # Seconds of silence after which the storage process counts as stuck.
 SILENCE_TIMEOUT = 3.0
-_EXIT_REFUSED = 2
 _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds before the next start
 _STABLE = 60.0  # seconds of running after which the delay is short again
 _MAX_LINE = 1 << 20
@@ -103,7 +102,7 @@ class Supervisor:
             self.state = {}
             if self._stopping:
                 return
-            if refusal and not self.restarts and status == _EXIT_REFUSED:
+            if refusal and not self.restarts and status == EXIT_REFUSED:
                 raise StoreError(refusal)
             self.restarts += 1
             self.failure = refusal or self.failure or f"it ended with status {status}"

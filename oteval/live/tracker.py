@@ -75,12 +75,8 @@ class TraceTracker:
         """Return whether a trace is open."""
         return trace_id in self._open
 
-    def get(self, trace_id: str) -> OpenTrace | None:
-        """Return the state of a trace that is open."""
-        return self._open.get(trace_id)
-
     def state(self, trace_id: str) -> OpenTrace | None:
-        """Return the state of a trace that was taken and not confirmed, or is open."""
+        """Return the state of a trace that is open, or was taken and is not confirmed."""
         return self._ended.get(trace_id) or self._open.get(trace_id)
 
     def configure(self, completion: Completion) -> None:

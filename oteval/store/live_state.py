@@ -107,11 +107,11 @@ class EvaluatorProgress(NamedTuple):
 
     Attributes:
         since_ns: When live scoring first ran it.
-        settled: It is done with all completions up to this number.
+        completion: It is done with all completions up to this number.
     """
 
     since_ns: int
-    settled: int
+    completion: int
 
 
 class EvaluationState(NamedTuple):
@@ -367,14 +367,14 @@ class LiveState:
         for cost in costs:
             self._connection.execute("INSERT INTO evaluator_spend VALUES (?, ?, ?, ?)", list(cost))
 
-    def forget(self, settled: int, before_ns: int, day: str) -> int:
+    def forget(self, progress: int, before_ns: int, day: str) -> int:
         """Delete rows that are not needed any more.
 
         These are completions and conversations of archived traces, since the archive's tables list
         the traces; and separate costs of past days, which are summed up.
 
         Args:
-            settled: All evaluators in force are done with the completions up to this number.
+            progress: All evaluators in force are done with the completions up to this number.
             before_ns: Completions at this time or later stay, for evaluators that are added.
             day: Today.
 
@@ -382,9 +382,9 @@ class LiveState:
             The number of rows deleted.
         """
         with transaction(self._connection):
-            return self._forget_archived(settled, before_ns) + self._sum_up_spend(day)
+            return self._forget_archived(progress, before_ns) + self._sum_up_spend(day)
 
-    def _forget_archived(self, settled: int, before_ns: int) -> int:
+    def _forget_archived(self, progress: int, before_ns: int) -> int:
         # The newest completion stays, because the next one gets the number after it.
         deleted = number(
             self._connection,
@@ -393,7 +393,7 @@ class LiveState:
             WHERE completions.trace_id = a.trace_id AND completions.seq <= a.last_seq
               AND number <= ? AND time_ns < ? AND number < (SELECT max(number) FROM completions)
             """,  # noqa: S608
-            [settled, before_ns],
+            [progress, before_ns],
         )
         return deleted + number(
             self._connection,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from oteval.attach import ScoreDestinations
 from oteval.config import load_config, parse_config
 from oteval.errors import ConfigError
 from oteval.ingest.otlp import decode_protobuf
-from oteval.live.publisher import open_attach
+from oteval.live.destinations import open_destinations
 from oteval.store import Store
 
 from ..otlp_endpoint import Downstream
@@ -90,7 +89,7 @@ def line(
         f"events: {downstream.url}\n"
         f"metrics: {{url: '{downstream.url}', interval: 1h}}\n"
     )
-    attach = open_attach(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
+    attach = open_destinations(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
     driver.start(attach)
     yield Line(driver, attach)
     attach.close()
@@ -128,10 +127,13 @@ def test_led_back_nothing_goes_round(line: Line, downstream: Downstream) -> None
     for body in downstream.bodies():
         line.receive(body)
     line.driver.run(600)
-    time.sleep(0.2)
+    # Another trace is sent after all that came before it.
+    line.receive(spans_of_an_agent())
+    line.driver.run(6)
+    until(lambda: len({span.trace_id for span in downstream.spans()}) == 2)
 
-    assert len(downstream.spans()) == 2
-    assert len(line.driver.rows()) == 1
+    assert len(downstream.spans()) == 4
+    assert len(line.driver.rows()) == 2
 
 
 def test_a_trace_that_no_evaluator_wants_goes_on_once_complete(
@@ -146,7 +148,7 @@ def test_a_trace_that_no_evaluator_wants_goes_on_once_complete(
         f"evaluators:\n  - {{name: ok, type: python, call: '{name}:ok', sample: 0}}\n"
         f"forward: {downstream.url}\n"
     )
-    attach = open_attach(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
+    attach = open_destinations(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
     driver.start(attach)
     Line(driver, attach).receive(spans_of_an_agent())
     driver.run(6)
@@ -170,7 +172,7 @@ def test_a_slow_judge_lets_the_trace_go_at_its_deadline(
         f"  - {{name: slow, type: python, call: '{name}:slow'}}\n"
         f"forward: {downstream.url}\n"
     )
-    attach = open_attach(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
+    attach = open_destinations(load_config(driver.path), tmp_path / "queue", clock=driver.clock)
     scoring = driver.start(attach)
     Line(driver, attach).receive(spans_of_an_agent())
     driver.clock.move(6)
@@ -200,7 +202,7 @@ def test_a_header_needs_its_variable(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigError, match=r"events: header 'authorization'.*TOKEN"):
-        open_attach(parse_config(text), tmp_path, environment={})
+        open_destinations(parse_config(text), tmp_path, environment={})
 
 
 def test_the_url_of_the_command_line_comes_first(tmp_path: Path, store: Store) -> None:
@@ -211,10 +213,10 @@ def test_the_url_of_the_command_line_comes_first(tmp_path: Path, store: Store) -
     )
     clock = Clock()
 
-    attach = open_attach(config, tmp_path, forward_url="http://127.0.0.1:2/x", clock=clock)
+    attach = open_destinations(config, tmp_path, forward_url="http://127.0.0.1:2/x", clock=clock)
 
     assert attach.forward is not None
     assert attach.forward._queue._client.url == "http://127.0.0.1:2/x"
     attach.close(0)
     with pytest.raises(ConfigError, match="--forward"):
-        open_attach(config, tmp_path, forward_url="nowhere")
+        open_destinations(config, tmp_path, forward_url="nowhere")

@@ -36,10 +36,9 @@ def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int)
                 line = Line(store)
             line.arrivals.notify({one.trace_id for one in (*spans, *logs) if one.trace_id}, now)
             line.arrivals.read(now)
-            while line.reconstructor.run(now):
-                pass
+            line.reconstruct(now)
         line.arrivals.read(now)
-        line.reconstructor.run(now + 100 * SECOND)
+        line.reconstruct(now + 100 * SECOND)
         assert len(line.tracker) == 0
         return [told(trajectory) for trajectory in store.trajectories.read()]
 
@@ -50,9 +49,16 @@ class Line:
     def __init__(self, store: Store) -> None:
         self.tracker = TraceTracker(QUIET)
         self.arrivals = ArrivalReader(store, self.tracker)
-        self.reconstructor = TraceReconstructor(
-            store, self.tracker, self.arrivals, Scheduler(store)
-        )
+        self.reconstructor = TraceReconstructor(store, self.tracker, self.arrivals)
+        self.scheduler = Scheduler(store)
+
+    def reconstruct(self, now: int) -> None:
+        """Reconstruct the traces that have ended, and record their ends."""
+        while True:
+            for reconstructed in self.reconstructor.run(now):
+                self.scheduler.admit(reconstructed, now)
+            if not self.reconstructor.has_more:
+                return
 
 
 def everywhere(store: Store, traces: Sequence[str], _: TraceLocator) -> RefreshResult:

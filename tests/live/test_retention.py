@@ -106,7 +106,7 @@ def test_what_is_archived_is_known_to_be_complete_without_a_row_for_it(
 
     store.archive.move(driver.path.parent / "archive", now)
     kept = store.live.forget(0, now, "2026-11-21"), completions(store)
-    deleted = store.live.forget(scoring.settled, now, "2026-11-21"), completions(store)
+    deleted = store.live.forget(scoring.progress, now, "2026-11-21"), completions(store)
     driver.start()
     late = replace(said(2, "and more"), span_id=f"{7:016x}", parent_id=f"{1:016x}")
     driver.came(late)

@@ -15,50 +15,7 @@ Times are nanoseconds since the Unix epoch, durations nanoseconds. Ids are lower
 OTLP/JSON.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .experiment import Dataset, Example, Experiment, Feedback, Run, Vote, example_id, question_of
-from .score import EvaluationResult, Label, Reference, Score, ScoredRun, Status
-from .telemetry import Attributes, Event, Link, LogRecord, Span
-from .trajectory import (
-    Gap,
-    Message,
-    Rewrite,
-    Role,
-    SpanRef,
-    ToolCall,
-    Trajectory,
-    Usage,
-    trajectory_id,
-)
-
-__all__ = [
-    "Attributes",
-    "Dataset",
-    "EvaluationResult",
-    "Event",
-    "Example",
-    "Experiment",
-    "Feedback",
-    "Gap",
-    "Label",
-    "Link",
-    "LogRecord",
-    "Message",
-    "Reference",
-    "Rewrite",
-    "Role",
-    "Run",
-    "Score",
-    "ScoredRun",
-    "Span",
-    "SpanRef",
-    "Status",
-    "ToolCall",
-    "Trajectory",
-    "Usage",
-    "Vote",
-    "example_id",
-    "question_of",
-    "trajectory_id",
-]
+# Modules load on first use: evaluators need no experiments, and matchers must import fast.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,86 @@
+"""The names of `oteval.model`; `__init__.py` loads them from here, and type checkers read it."""
+
+from .experiment import (
+    Dataset as Dataset,
+)
+from .experiment import (
+    Example as Example,
+)
+from .experiment import (
+    Experiment as Experiment,
+)
+from .experiment import (
+    Feedback as Feedback,
+)
+from .experiment import (
+    Run as Run,
+)
+from .experiment import (
+    Vote as Vote,
+)
+from .experiment import (
+    example_id as example_id,
+)
+from .experiment import (
+    question_of as question_of,
+)
+from .score import (
+    EvaluationResult as EvaluationResult,
+)
+from .score import (
+    Label as Label,
+)
+from .score import (
+    Reference as Reference,
+)
+from .score import (
+    Score as Score,
+)
+from .score import (
+    ScoredRun as ScoredRun,
+)
+from .score import (
+    Status as Status,
+)
+from .telemetry import (
+    Attributes as Attributes,
+)
+from .telemetry import (
+    Event as Event,
+)
+from .telemetry import (
+    Link as Link,
+)
+from .telemetry import (
+    LogRecord as LogRecord,
+)
+from .telemetry import (
+    Span as Span,
+)
+from .trajectory import (
+    Gap as Gap,
+)
+from .trajectory import (
+    Message as Message,
+)
+from .trajectory import (
+    Rewrite as Rewrite,
+)
+from .trajectory import (
+    Role as Role,
+)
+from .trajectory import (
+    SpanRef as SpanRef,
+)
+from .trajectory import (
+    ToolCall as ToolCall,
+)
+from .trajectory import (
+    Trajectory as Trajectory,
+)
+from .trajectory import (
+    Usage as Usage,
+)
+from .trajectory import (
+    trajectory_id as trajectory_id,
+)

@@ -31,6 +31,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house_rules.py
 
 # Renew the generated pages and tables: commands, options of evaluators, modules, layers.
 docs: $(STAMP)

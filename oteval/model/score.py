@@ -17,13 +17,13 @@ Status = Literal["ok", "error", "not_evaluated"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a trajectory should have been.
+    """The expected trajectory.
 
     Attributes:
         name: Its name in the store or configuration.
         messages: The messages, in any form `oteval.evaluators.messages` accepts.
-        source: Where it came from: a file's path or a trajectory's id.
-        steps: The nodes of each turn, for an evaluator of graphs; None where it has no graph.
+        source: Its origin: the path of a file, or the id of a trajectory.
+        steps: The nodes of each turn, for evaluators of graphs; None without a graph.
     """
 
     name: str
@@ -41,17 +41,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
-    """What an evaluator found out about a run.
+    """The result of one evaluator for one run.
 
     An error is never a 0, and not evaluated is never a pass: unless `status` is ``ok``, `score`
     and `passed` are None.
 
     Attributes:
         status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number; a bool's is 1.0 or 0.0. None where the verdict is only a label.
+        score: The number; 1.0 or 0.0 for a bool. None if the verdict is only a label.
         label: The verdict as a word, or "".
-        passed: Whether it counts as a pass; None when it has no such notion.
-        comment: Why, in a line or two.
+        passed: Whether it is a pass; None if the evaluator neither passes nor fails runs.
+        comment: The reason, in a line or two.
         metadata: Figures that reproduce the verdict.
     """
 
@@ -63,7 +63,7 @@ class EvaluationResult:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a verdict on something that was not evaluated."""
+        """Refuse a verdict on a run that was not evaluated."""
         if self.status != "ok" and (self.score is not None or self.passed is not None):
             raise ValueError(f"a result with status {self.status!r} cannot have a verdict")
 
@@ -75,10 +75,10 @@ class EvaluationResult:
         comment: str = "",
         metadata: Mapping[str, Any] | None = None,
     ) -> EvaluationResult:
-        """Return the result of an evaluation that came to a verdict.
+        """Return the result of a successful evaluation.
 
         Args:
-            passed: Whether it is a pass; None when there is no such notion.
+            passed: Whether it is a pass; None if the evaluator neither passes nor fails runs.
             score: The number; None takes that of `passed`.
             comment: Why.
             metadata: Figures that reproduce the verdict.

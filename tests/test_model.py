@@ -15,6 +15,7 @@ from oteval.model import (
     ToolCall,
     Trajectory,
     Usage,
+    reported_cost,
     trajectory_id,
 )
 
@@ -41,6 +42,31 @@ def test_a_failed_evaluation_has_no_verdict(status: Any, verdict: dict[str, Any]
     """An error is never a 0, and not evaluated is never a pass."""
     with pytest.raises(ValueError, match=status):
         Score("t", "trace", "span", "e", "v", status=status, **verdict)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "cost"),
+    [
+        ({"cost_usd": 0.25}, 0.25),
+        ({"cost": 2}, 2.0),
+        ({"cost_usd": 0.25, "cost": 1.0}, 0.25),
+        ({"cost_usd": None, "cost": 1.0}, 1.0),
+        ({"cost_usd": 0}, 0.0),
+        ({"cost_usd": True}, None),
+        ({"cost_usd": "1"}, None),
+        ({"cost_usd": float("nan")}, None),
+        ({"cost_usd": float("inf")}, None),
+        ({"cost_usd": -1.0}, None),
+        ({"cost_usd": 10**400}, None),
+        ({}, None),
+    ],
+)
+def test_the_cost_of_a_result_is_in_its_metadata(metadata: dict[str, Any], cost: float | None):
+    """The key is ``cost_usd`` or ``cost``; only a finite number that is not negative counts."""
+    score = Score("t", "a", "b", "e", "v", metadata=metadata)
+
+    assert score.cost == cost
+    assert reported_cost(metadata) == cost
 
 
 def test_the_json_form_of_a_score():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import ConfigError
+from ..model import reported_cost
 
 __all__ = ["TIMEOUT", "OnError", "OnProgress", "Progress", "RunOptions", "refuse_client"]
 
@@ -35,9 +36,7 @@ class Progress:
 
     def add_cost(self, metadata: Mapping[str, Any]) -> None:
         """Count the cost that an evaluator reports in the metadata of its result."""
-        cost = metadata.get("cost_usd")
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
-            self.cost += cost
+        self.cost += reported_cost(metadata) or 0.0
         cached = metadata.get("cached")
         if isinstance(cached, (bool, int)):
             self.cached += int(cached)

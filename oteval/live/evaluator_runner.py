@@ -10,7 +10,7 @@ from ..runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 from .evaluation import DEFERRED, Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
-__all__ = ["EvaluatorRunner", "cost_of"]
+__all__ = ["EvaluatorRunner"]
 
 # Evaluations that a fast evaluator gets in one tick: less than a second of work.
 _MAX_INLINE = 400
@@ -117,7 +117,7 @@ class EvaluatorRunner:
         score = outcome.value
         if score is None:
             score = self._score_without_verdict(trajectory, outcome)
-        return FinishedEvaluation(evaluation, trajectory, score, cost_of(score), outcome.seconds)
+        return FinishedEvaluation(evaluation, trajectory, score, score.cost or 0.0, outcome.seconds)
 
     def _score_without_verdict(
         self, trajectory: Trajectory, outcome: Outcome[_JobKey, Score]
@@ -142,17 +142,8 @@ class EvaluatorRunner:
         )
 
 
-def cost_of(score: Score) -> float:
-    """Return the cost of a score (US dollars) according to its metadata, 0 when it is unknown."""
-    for key in ("cost", "cost_usd"):
-        cost = score.metadata.get(key)
-        if isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0:
-            return float(cost)
-    return 0.0
-
-
 def _known_cost(score: Score) -> float | None:
     """Return the cost of a score, None when it does not reveal the cost of a call."""
-    cost = cost_of(score)
+    cost = score.cost or 0.0
     is_informative = score.status == "ok" and not score.metadata.get("cached")
     return cost if cost or is_informative else None

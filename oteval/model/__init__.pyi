@@ -42,6 +42,9 @@ from .score import (
 from .score import (
     Status as Status,
 )
+from .score import (
+    reported_cost as reported_cost,
+)
 from .telemetry import (
     Attributes as Attributes,
 )

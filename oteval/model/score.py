@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
@@ -10,9 +11,32 @@ from typing import Any, Literal
 from ..jsontext import canonical
 from .trajectory import Message, Trajectory
 
-__all__ = ["EvaluationResult", "Label", "Reference", "Score", "ScoredRun", "Status"]
+__all__ = [
+    "EvaluationResult",
+    "Label",
+    "Reference",
+    "Score",
+    "ScoredRun",
+    "Status",
+    "reported_cost",
+]
 
 Status = Literal["ok", "error", "not_evaluated"]
+
+
+def reported_cost(metadata: Mapping[str, Any]) -> float | None:
+    """Return the cost of an evaluation (US dollars) according to the metadata of its result.
+
+    The key is ``cost_usd``, or else ``cost``.
+
+    Returns:
+        The cost, or None without a finite number that is not negative.
+    """
+    for key in ("cost_usd", "cost"):
+        cost = metadata.get(key)
+        if isinstance(cost, (int, float)) and not isinstance(cost, bool):
+            return float(cost) if 0 <= cost <= sys.float_info.max else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +90,11 @@ class EvaluationResult:
         """Refuse a verdict on a run that was not evaluated."""
         if self.status != "ok" and (self.score is not None or self.passed is not None):
             raise ValueError(f"a result with status {self.status!r} cannot have a verdict")
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of the evaluation (US dollars), None if unknown; see `reported_cost`."""
+        return reported_cost(self.metadata)
 
     @classmethod
     def of_verdict(

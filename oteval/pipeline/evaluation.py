@@ -174,8 +174,7 @@ class ScoreRun:
         if not reused:
             self.asked += "asked_as" in score.metadata
             self.cache_hits += score.metadata.get("cached") is True
-            cost = score.metadata.get("cost_usd")
-            self.cost += cost if isinstance(cost, (int, float)) else 0.0
+            self.cost += score.cost or 0.0
 
     def _count_list_order(self, score: Score) -> None:
         lists = score.metadata.get("reordered")

@@ -13,6 +13,7 @@ from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
+from ...model import reported_cost
 from ...pipeline import check_gates
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
@@ -124,7 +125,7 @@ class ReportStatistics:
         judged = verdict.passed is not None or verdict.status == "error"
         if judged and item.start_ns:
             self._timed.setdefault(name, []).append((item.start_ns, bool(verdict.passed)))
-        cost = _cost(verdict.metadata)
+        cost = reported_cost(verdict.metadata)
         if cost is not None:
             self._cost = (self._cost or 0.0) + cost
 
@@ -310,17 +311,6 @@ def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
         return None
     interval = clopper_pearson(passed, total)
     return passed / total, interval.low, interval.high, total
-
-
-def _cost(metadata: Mapping[str, Any]) -> float | None:
-    """Return the cost of a verdict (USD) from its metadata; None if unknown."""
-    for place in (metadata, metadata.get("judge"), metadata.get("usage")):
-        if isinstance(place, Mapping):
-            for key in ("cost", "cost_usd"):
-                value = place.get(key)
-                if isinstance(value, (int, float)) and math.isfinite(value):
-                    return float(value)
-    return None
 
 
 def _many(count: int, what: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from ..model import EvaluationResult, Gap, Message, Reference, ToolCall, Trajectory
+from ..model import CONTENT_GAPS, EvaluationResult, Gap, Message, Reference, ToolCall, Trajectory
 from .messages import field as item
 from .messages import to_messages
 from .observed import observed
@@ -24,7 +24,6 @@ from .options import PYTHON_ONLY, check_options, describe_options
 from .values import show
 
 __all__ = [
-    "CONTENT_GAPS",
     "Call",
     "EvaluationContext",
     "Evaluator",
@@ -36,18 +35,6 @@ __all__ = [
 ]
 
 Scope = Literal["turn", "conversation"]
-
-# Gaps after which calls may be missing from the messages.
-CONTENT_GAPS = frozenset(
-    {
-        "attributes_dropped",
-        "content_external",
-        "content_not_captured",
-        "content_truncated",
-        "content_unreadable",
-        "redacted",
-    }
-)
 
 
 class NotEvaluated(Exception):

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from ..errors import ConfigError
-from ..model import EvaluationResult, Message, ToolCall, Trajectory
+from ..model import CONTENT_GAPS, EvaluationResult, Message, ToolCall, Trajectory
 from .args import ArgsMatch
 from .compare import Verdict, acompare, compare
 from .evaluator import (
-    CONTENT_GAPS,
     EvaluationContext,
     Evaluator,
     NotEvaluated,

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..jsontext import canonical
-from ..model import EvaluationResult, Message, Reference, Score, Trajectory
+from ..model import FAILURE_GAPS, EvaluationResult, Message, Reference, Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated
 
 __all__ = ["Scorer", "is_drawn", "version_of"]
 
-# Gaps of a run that stands for a trace which could not be reconstructed.
-_FAILURES = frozenset({"internal_error", "too_large"})
 _SPACE = float(1 << 64)
 
 
@@ -112,7 +110,7 @@ class Scorer:
         try:
             if problem:
                 raise NotEvaluated(problem)
-            failed = any(gap.code in _FAILURES for gap in trajectory.gaps)
+            failed = any(gap.code in FAILURE_GAPS for gap in trajectory.gaps)
             if not messages and (failed or self.evaluator.needs_messages):
                 reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
                 raise NotEvaluated(reasons or "the run has no messages")

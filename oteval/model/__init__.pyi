@@ -61,6 +61,15 @@ from .telemetry import (
     Span as Span,
 )
 from .trajectory import (
+    CONTENT_GAPS as CONTENT_GAPS,
+)
+from .trajectory import (
+    DAMAGED_CONTENT_GAPS as DAMAGED_CONTENT_GAPS,
+)
+from .trajectory import (
+    FAILURE_GAPS as FAILURE_GAPS,
+)
+from .trajectory import (
     Gap as Gap,
 )
 from .trajectory import (

@@ -12,6 +12,9 @@ from ..jsontext import dumps_exact
 from .telemetry import Attributes
 
 __all__ = [
+    "CONTENT_GAPS",
+    "DAMAGED_CONTENT_GAPS",
+    "FAILURE_GAPS",
     "Gap",
     "Message",
     "Rewrite",
@@ -51,6 +54,23 @@ class Gap:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"code": self.code, "detail": self.detail, "span_id": self.span_id}
+
+
+CONTENT_GAPS = frozenset(
+    {
+        "attributes_dropped",
+        "content_external",
+        "content_not_captured",
+        "content_truncated",
+        "content_unreadable",
+        "redacted",
+    }
+)
+"""Codes of gaps by which messages, or calls in them, may be missing."""
+DAMAGED_CONTENT_GAPS = frozenset({"content_truncated", "redacted"})
+"""Codes of gaps of messages that were recorded, but were cut or replaced."""
+FAILURE_GAPS = frozenset({"internal_error", "too_large"})
+"""Codes of gaps of a placeholder for a trace that could not be reconstructed."""
 
 
 @dataclass(frozen=True, slots=True)

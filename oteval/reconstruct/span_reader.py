@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ..model import Gap, Message, Span
+from ..model import CONTENT_GAPS, Gap, Message, Span
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
 from .gaps import gap
@@ -114,18 +114,6 @@ def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
 
 _MARKS = _Marks(DIALECTS)
 
-# The gaps that say already why a side of a model call is missing.
-_EXPLAINED = frozenset(
-    {
-        "attributes_dropped",
-        "content_external",
-        "content_not_captured",
-        "content_truncated",
-        "content_unreadable",
-        "redacted",
-    }
-)
-
 
 def _checked(operation: Operation, switch: str) -> Operation:
     """Return an operation with known roles, and with a gap for each thing that is missing.
@@ -146,7 +134,8 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     gaps = list(call.gaps)
     failed = call.span.is_error or any(found.code == "model_call_failed" for found in gaps)
     is_unanswered = not call.output and not failed and bool(switch)
-    if switch and not any(found.code in _EXPLAINED for found in gaps):
+    is_explained = any(found.code in CONTENT_GAPS for found in gaps)
+    if switch and not is_explained:
         gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
     sent = _known(call.input, "user", odd)
     received = _known(call.output, "assistant", odd)

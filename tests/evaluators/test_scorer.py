@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from oteval.evaluators import create_trajectory_match_evaluator
-from oteval.evaluators.evaluator import CONTENT_GAPS
 from oteval.evaluators.functions import FunctionEvaluator, result_of
 from oteval.evaluators.scorer import Scorer, is_drawn, version_of
 from oteval.model import (
+    CONTENT_GAPS,
+    DAMAGED_CONTENT_GAPS,
+    FAILURE_GAPS,
     EvaluationResult,
     Gap,
     Message,
@@ -84,7 +86,7 @@ def test_missing_content_with_tool_spans_is_judged():
 
 def test_the_gaps_that_hide_content_are_gaps_that_exist():
     """Every code that keeps a run from being judged is one that reconstruction gives."""
-    assert set(CODES) >= CONTENT_GAPS
+    assert set(CODES) >= CONTENT_GAPS | DAMAGED_CONTENT_GAPS | FAILURE_GAPS
 
 
 def test_other_gaps_do_not_keep_a_run_from_being_judged():

@@ -167,7 +167,7 @@ def test_each_failing_evaluator_has_one_error(store: Store):
     def leaves(outputs: int) -> bool:
         raise SystemExit(1)
 
-    bad = {raises: "ValueError: no", nonsense: "is no score", hangs: "no answer within 0.5 s"}
+    bad = {raises: "ValueError: no", nonsense: "is not a score", hangs: "no answer within 0.5 s"}
     bad |= {hangs_later: "no answer within 0.5 s", leaves: "SystemExit"}
     found = evaluate(double, DATA[:3], [*bad, right], timeout=0.5, store=store)
     gate.set()

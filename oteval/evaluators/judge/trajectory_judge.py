@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from ...errors import ConfigError, JudgeError
 from ...jsontext import dumps
-from ...model import EvaluationResult, Message
+from ...model import CONTENT_GAPS, EvaluationResult, Message
 from ..evaluator import (
-    CONTENT_GAPS,
     EvaluationContext,
     Evaluator,
     NotEvaluated,

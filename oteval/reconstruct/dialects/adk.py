@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Message, Span
+from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -159,7 +159,7 @@ def _model(span: Span) -> str:
 
 def _is_explained(gaps: list[Gap]) -> bool:
     """Return whether a gap already explains the missing messages."""
-    return any(found.code in ("redacted", "content_truncated") for found in gaps)
+    return any(found.code in DAMAGED_CONTENT_GAPS for found in gaps)
 
 
 def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:

@@ -30,8 +30,8 @@ SWITCH = (
 )
 UNKNOWN = "unknown"
 
-# The gaps that the log records make up for.
-_LOSSES = frozenset({"content_not_captured", "content_truncated", "content_unreadable"})
+# Gaps of span attributes that log records fill.
+_FILLED_BY_LOGS = frozenset({"content_not_captured", "content_truncated", "content_unreadable"})
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -50,7 +50,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
     call = genai.read_model_call(span, logs, SWITCH)
     if call.model == UNKNOWN:
         call = replace(call, model="")
-    lost = any(found.code in _LOSSES for found in call.gaps)
+    lost = any(found.code in _FILLED_BY_LOGS for found in call.gaps)
     sent, received = _logged(span, logs) if lost else ([], [])
     if not sent and not received:
         return call
@@ -60,7 +60,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         call,
         input=tuple(sent) or call.input,
         output=tuple(received) or call.output,
-        gaps=tuple(found for found in call.gaps if found.code not in _LOSSES),
+        gaps=tuple(found for found in call.gaps if found.code not in _FILLED_BY_LOGS),
         whole=True,
     )
 

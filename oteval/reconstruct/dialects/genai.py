@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Message, Span
+from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -39,8 +39,6 @@ SYSTEM = "gen_ai.system_instructions"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
-# Gaps that already explain missing messages.
-LOSSES = frozenset({"redacted", "content_truncated"})
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
 _KEYS = frozenset(
     {"gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name"}
@@ -93,7 +91,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
     sent = _messages(content.get(INPUT), span)
     received, others = _answers(content.get(OUTPUT), span)
-    if not any(found.code in LOSSES for found in gaps):
+    if not any(found.code in DAMAGED_CONTENT_GAPS for found in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
     sent = _with_system(read_system(content, span), sent)
     return ModelCall(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Message, Span, Usage
+from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, Usage
 from ..gaps import gap
 from .values import hidden, parse, text_of
 
@@ -132,8 +132,6 @@ def result_text(span: Span, value: Any) -> str | None:
 NO_INPUT = "input of the model call"
 NO_OUTPUT = "output of the model call"
 _OUTPUT_WORDS = ("output", "response", "completion")
-# Gaps that already explain missing messages.
-_LOSSES = frozenset({"redacted", "content_truncated"})
 
 
 def not_captured(
@@ -148,7 +146,7 @@ def not_captured(
         known: The gaps found so far; none is added if one of them explains the loss.
     """
     missing = [key for key, messages in found.items() if not messages]
-    if not missing or any(one.code in _LOSSES for one in known):
+    if not missing or any(one.code in DAMAGED_CONTENT_GAPS for one in known):
         return []
     for key in missing:
         if parse(span.attributes.get(key)).value not in (None, "", [], {}):

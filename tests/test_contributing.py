@@ -23,7 +23,7 @@ FILES = re.findall(
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Return a copy of the repository that shares the tests' data."""
-    ignored = shutil.ignore_patterns("__pycache__", "data")
+    ignored = shutil.ignore_patterns("data", "*.pyc.*")  # the latter: temporary files
     for folder in ("oteval", "tests", "docs", "scripts", "collector", "benchmarks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")

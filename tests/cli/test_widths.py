@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
 
@@ -21,10 +24,11 @@ HARD = {
 }
 
 
-@pytest.fixture
-def made(oteval: Run) -> Run:
-    """Return the command with runs of hard names, one with 300 evaluators."""
-    with Store("oteval.duckdb") as store:
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database with runs of hard names, one with 300 scores."""
+    path = tmp_path_factory.mktemp("widths") / "oteval.duckdb"
+    with Store(path) as store:
         for number, text in enumerate(HARD.values(), 1):
             made = run(
                 number,
@@ -43,6 +47,13 @@ def made(oteval: Run) -> Run:
         store.scores.write([score(1, evaluator=name) for name in names])
         hard = HARD.values()
         store.scores.write([score(2, evaluator=t or "e", comment=t, label=t) for t in hard])
+    return path
+
+
+@pytest.fixture
+def made(oteval: Run, database: Path) -> Run:
+    """Return the command in a folder with a copy of the database."""
+    shutil.copy(database, "oteval.duckdb")
     return oteval
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,12 +103,19 @@ def _files(store: Store, kind: str) -> list[pq.ParquetFile]:
     return [pq.ParquetFile(path) for path in sorted(folder.rglob(f"{kind}-*.parquet"))]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Return the path of a database with traces of three days."""
-    with Store(tmp_path / "x.duckdb") as store:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the path of a database with traces of three days, which the tests copy."""
+    path = tmp_path_factory.mktemp("archive") / "x.duckdb"
+    with Store(path) as store:
         fill(store, range(10, 13))
-    return tmp_path / "x.duckdb"
+    return path
+
+
+@pytest.fixture
+def path(filled: Path, tmp_path: Path) -> Path:
+    """Return the path of a database with traces of three days."""
+    return shutil.copy(filled, tmp_path / "x.duckdb")
 
 
 def test_old_days_move_and_stay_readable(path: Path):

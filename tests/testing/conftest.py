@@ -13,7 +13,7 @@ import pytest
 
 from ..make import ROOT
 
-__all__ = ["INI", "Project", "entry_points"]
+__all__ = ["INI", "Project", "entry_points", "new_project"]
 
 
 def entry_points(folder: Path) -> Path:
@@ -71,13 +71,18 @@ class Project:
         return done.stdout + done.stderr
 
 
+def new_project(folder: Path) -> Project:
+    """Return an empty project in a folder."""
+    path = folder / "project"
+    path.mkdir()
+    (path / "pytest.ini").write_text(INI)
+    return Project(path, entry_points(folder))
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Return an empty project."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "pytest.ini").write_text(INI)
-    return Project(folder, entry_points(tmp_path))
+    return new_project(tmp_path)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from oteval import testing
 
 from ..make import ROOT
 from ..test_package import HEAVY
-from .conftest import Project
+from .conftest import Project, new_project
 
 AGENT = """
 import pytest
@@ -22,6 +23,158 @@ from tests.agent import answer
 
 WANTED = [{"role": "assistant", "tool_calls": [{"name": "look_up", "args": {}}]}]
 """
+
+FIXTURES = """
+import asyncio, threading
+
+@pytest.mark.parametrize("n", range(3))
+def test_alone(oteval_trajectory, n):
+    answer(f"q{n}", "look_up")
+    assert oteval_trajectory().messages[0].content == f"q{n}"
+
+def test_thread(oteval_capture):
+    thread = threading.Thread(target=answer, args=("in a thread",))
+    thread.start(); thread.join()
+    assert oteval_capture.trajectory.messages[0].content == "in a thread"
+
+async def test_async(oteval_trajectory):
+    await asyncio.gather(asyncio.to_thread(answer, "async"), asyncio.sleep(0))
+    assert oteval_trajectory().messages[0].content == "async"
+
+def test_nothing(oteval_capture):
+    assert oteval_capture.spans == []
+"""
+
+ONE_LOOP = """
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+@pytest.mark.oteval
+@pytest.mark.parametrize("n", range(3))
+async def test_async(oteval_trajectory, n):
+    answer(f"q{n}")
+    testing.log_feedback(key=f"k{n}", score=n + 70)
+    assert oteval_trajectory().messages[0].content == f"q{n}"
+"""
+
+PROVIDER = """
+from opentelemetry.sdk.trace import TracerProvider
+PROVIDER = TracerProvider()
+
+@pytest.fixture
+def oteval_tracer_provider():
+    return PROVIDER
+
+def test_it(oteval_trajectory):
+    answer("mine", provider=PROVIDER)
+    assert oteval_trajectory().messages[0].content == "mine"
+"""
+
+TABLE = """
+@pytest.mark.oteval
+def test_logged():
+    testing.log_inputs({"question": "why"})
+    testing.log_outputs({"answer": "because"})
+    testing.log_reference_outputs({"answer": "therefore"})
+    testing.log_feedback(key="tone", score=0.25, comment="rude")
+    testing.log_feedback({"key": "style", "score": None, "value": "formal"})
+
+@pytest.mark.oteval(output_keys=["expected"])
+@pytest.mark.parametrize(("question", "expected"), [("two and two", "four")])
+def test_captured(oteval_trajectory, question, expected):
+    answer(question, "look_up")
+    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
+
+@pytest.mark.oteval
+def test_failed(oteval_trajectory):
+    answer("nothing")
+    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
+
+@pytest.fixture
+def broken():
+    raise ValueError("no database")
+
+@pytest.mark.oteval
+def test_broken(broken): pass
+
+@pytest.mark.oteval
+def test_skipped(): pytest.skip("not today")
+
+def test_unmarked(oteval_trajectory):
+    answer("q", "look_up")
+    trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)
+"""
+
+SCORES = """
+@pytest.mark.oteval
+def test_it(oteval_capture):
+    answer("q")
+    oteval_capture.score("oteval.yaml")
+"""
+
+REPETITIONS = """
+COUNT = iter(range(100))
+
+@pytest.mark.oteval(repetitions=3)
+@pytest.mark.parametrize("name", ["a", "b-run1of3"])
+def test_it(name):
+    n = next(COUNT)
+    testing.log_feedback(key="n", score=n)
+    assert n != 1
+"""
+
+
+class Modules:
+    """The output of one pytest run on several modules.
+
+    Starting pytest takes a second or two, so tests share a run. A table has a column for each
+    feedback key only up to five keys: modules of one project have no more than five together.
+    """
+
+    def __init__(self, printed: str) -> None:
+        verbose, _, table = printed.partition("= oteval =")
+        self._outcomes, self._rows = verbose.splitlines(), table.splitlines()
+
+    def outcomes(self, module: str) -> list[str]:
+        """Return the outcomes of a module's tests."""
+        lines = [line for line in self._outcomes if line.startswith(f"test_{module}.py::")]
+        return [found[1] for line in lines if (found := OUTCOME.search(line))]
+
+    def rows(self, module: str) -> list[str]:
+        """Return the table's rows of a module, without the module and the duration."""
+        start = f"test_{module}.py::"
+        found = [line.removeprefix(start) for line in self._rows if line.startswith(start)]
+        return [" ".join(line.split()[:-1]) for line in found]
+
+
+OUTCOME = re.compile(r" (PASSED|FAILED|ERROR|SKIPPED)\b")
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Modules:
+    """Return the finished run of modules that capture spans."""
+    project = new_project(tmp_path_factory.mktemp("captured"))
+    (project.path / "oteval.yaml").write_text(
+        "evaluators:\n- {name: mine, type: python, call: 'evals:check'}\n"
+        "- {name: raises, type: python, call: 'evals:raises'}\n"
+    )
+    project.write(
+        evals="def check(outputs): return 0.75\ndef raises(outputs): raise ValueError('no')\n",
+        test_fixtures=AGENT + FIXTURES,
+        test_one_loop=AGENT + ONE_LOOP,
+        test_provider=AGENT + PROVIDER,
+        test_scores=AGENT + SCORES,
+    )
+    printed = project.run("-v", "--oteval-output")
+    assert project.status == 0, printed
+    return Modules(printed)
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Modules:
+    """Return the finished run of modules that log inputs, outputs and feedback."""
+    project = new_project(tmp_path_factory.mktemp("logged"))
+    project.write(test_table=AGENT + TABLE, test_repetitions=AGENT + REPETITIONS)
+    return Modules(project.run("-v", "--oteval-output"))
 
 
 def test_importing_the_plugin_is_cheap():
@@ -73,127 +226,33 @@ def test_logs_into_the_void():
     assert "'oteval' not found in `markers`" in project.run("-p", "no:oteval")
 
 
-def test_the_fixtures_give_each_test_its_own_agent(passes: Callable[..., str]):
-    """Spans of one test are in no other's capture; threads and coroutines are captured."""
-    passes(
-        AGENT
-        + """
-import asyncio, threading
-
-@pytest.mark.parametrize("n", range(3))
-def test_alone(oteval_trajectory, n):
-    answer(f"q{n}", "look_up")
-    assert oteval_trajectory().messages[0].content == f"q{n}"
-
-def test_thread(oteval_capture):
-    thread = threading.Thread(target=answer, args=("in a thread",))
-    thread.start(); thread.join()
-    assert oteval_capture.trajectory.messages[0].content == "in a thread"
-
-async def test_async(oteval_trajectory):
-    await asyncio.gather(asyncio.to_thread(answer, "async"), asyncio.sleep(0))
-    assert oteval_trajectory().messages[0].content == "async"
-
-def test_nothing(oteval_capture):
-    assert oteval_capture.spans == []
-"""
-    )
+def test_the_fixtures_give_each_test_its_own_agent(captured: Modules):
+    """Each test captures only its own spans, also those of threads and coroutines."""
+    assert captured.outcomes("fixtures") == ["PASSED"] * 6
 
 
-def test_one_loop_for_all_tests_does_not_mix_them(passes: Callable[..., str]):
-    """Tests that share an event loop, and so perhaps a context, keep their spans and feedback."""
-    printed = passes(
-        AGENT
-        + """
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-@pytest.mark.oteval
-@pytest.mark.parametrize("n", range(3))
-async def test_async(oteval_trajectory, n):
-    answer(f"q{n}")
-    testing.log_feedback(key=f"k{n}", score=n + 70)
-    assert oteval_trajectory().messages[0].content == f"q{n}"
-""",
-        "--oteval-output",
-    )
-
-    rows = [line.split() for line in printed.splitlines() if line.startswith("test_it.py::test_as")]
+def test_one_loop_for_all_tests_does_not_mix_them(captured: Modules):
+    """Tests that share an event loop, and perhaps a context, keep their spans and feedback."""
+    assert captured.outcomes("one_loop") == ["PASSED"] * 3
+    rows = [row.split() for row in captured.rows("one_loop")]
     assert [[cell for cell in row if cell[0] == "7"] for row in rows] == [["70"], ["71"], ["72"]]
 
 
-def test_a_provider_of_the_projects_own(passes: Callable[..., str]):
+def test_a_provider_of_the_projects_own(captured: Modules):
     """A project whose agent has its own tracer provider overrides one fixture."""
-    passes(
-        AGENT
-        + """
-from opentelemetry.sdk.trace import TracerProvider
-PROVIDER = TracerProvider()
-
-@pytest.fixture
-def oteval_tracer_provider():
-    return PROVIDER
-
-def test_it(oteval_trajectory):
-    answer("mine", provider=PROVIDER)
-    assert oteval_trajectory().messages[0].content == "mine"
-"""
-    )
+    assert captured.outcomes("provider") == ["PASSED"]
 
 
-def test_the_table_shows_what_was_logged(project: Project):
-    """Inputs, outputs, what was wanted, feedback, outcome: logged, captured or from parameters."""
-    project.write(
-        test_it=AGENT
-        + """
-@pytest.mark.oteval
-def test_logged():
-    testing.log_inputs({"question": "why"})
-    testing.log_outputs({"answer": "because"})
-    testing.log_reference_outputs({"answer": "therefore"})
-    testing.log_feedback(key="tone", score=0.25, comment="rude")
-    testing.log_feedback({"key": "style", "score": None, "value": "formal"})
+def test_the_table_shows_what_was_logged(logged: Modules):
+    """Rows have inputs, outputs, references, feedback and outcome, from logs or captures."""
+    rows = dict(row.partition(" ")[::2] for row in logged.rows("table"))
 
-@pytest.mark.oteval(output_keys=["expected"])
-@pytest.mark.parametrize(("question", "expected"), [("two and two", "four")])
-def test_captured(oteval_trajectory, question, expected):
-    answer(question, "look_up")
-    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
-
-@pytest.mark.oteval
-def test_failed(oteval_trajectory):
-    answer("nothing")
-    assert trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)["score"]
-
-@pytest.fixture
-def broken():
-    raise ValueError("no database")
-
-@pytest.mark.oteval
-def test_broken(broken): pass
-
-@pytest.mark.oteval
-def test_skipped(): pytest.skip("not today")
-
-def test_unmarked(oteval_trajectory):
-    answer("q", "look_up")
-    trajectory_superset(outputs=oteval_trajectory(), reference_outputs=WANTED)
-"""
-    )
-
-    printed = project.run("--oteval-output")
-
-    rows = {
-        line.split()[0].removeprefix("test_it.py::"): " ".join(line.split()[1:-1])
-        for line in printed.partition("= oteval =")[2].splitlines()
-        if line.startswith("test_it.py::")
-    }
-    captured = "test_captured[two"
     assert rows["test_logged"] == (
         '{"question":"why"} {"answer":"therefore"} {"answer":"because"} 0.25 formal pass'
     )
-    assert captured in printed
-    assert '{"question":"two and two"}' in printed
-    assert "two and two: 1 calls" in printed
+    (row,) = [row for row in logged.rows("table") if row.startswith("test_captured[two")]
+    assert '{"question":"two and two"}' in row
+    assert "two and two: 1 calls" in row
     assert rows["test_failed"] == "nothing: 0 calls fail FAIL"
     assert rows["test_broken"] == "ERROR"
     assert rows["test_skipped"] == "skip"
@@ -245,56 +304,19 @@ async def test_all():
     assert "(2)" not in shown
 
 
-def test_scores_of_a_configuration_are_feedback(project: Project):
+def test_scores_of_a_configuration_are_feedback(captured: Modules):
     """`run.score("oteval.yaml")` in a marked test logs each score under its evaluator's name."""
-    (project.path / "oteval.yaml").write_text(
-        "evaluators:\n- {name: mine, type: python, call: 'evals:check'}\n"
-        "- {name: raises, type: python, call: 'evals:raises'}\n"
-    )
-    project.write(
-        evals="def check(outputs): return 0.75\ndef raises(outputs): raise ValueError('no')\n",
-        test_it=AGENT
-        + """
-@pytest.mark.oteval
-def test_it(oteval_capture):
-    answer("q")
-    oteval_capture.score("oteval.yaml")
-""",
-    )
-
-    printed = project.run("--oteval-output")
-
-    assert project.status == 0, printed
-    assert "0.75 error pass" in " ".join(printed.split())
+    assert captured.outcomes("scores") == ["PASSED"]
+    (row,) = captured.rows("scores")
+    assert row.endswith("0.75 error pass")
 
 
-def test_repetitions_are_one_row(project: Project):
-    """A repeated test runs that often, with its parameters, and is shown with its share."""
-    project.write(
-        test_it=AGENT
-        + """
-COUNT = iter(range(100))
-
-@pytest.mark.oteval(repetitions=3)
-@pytest.mark.parametrize("name", ["a", "b-run1of3"])
-def test_it(name):
-    n = next(COUNT)
-    testing.log_feedback(key="n", score=n)
-    assert n != 1
-"""
-    )
-
-    printed = project.run("--oteval-output")
-
-    rows = [
-        " ".join(row.split()[:-1])
-        for row in printed.splitlines()
-        if row.startswith("test_it.py::t")
-    ]
-    assert "1 failed, 5 passed" in printed
-    assert rows == [
-        'test_it.py::test_it[a] {"name":"a"} 1 (3) 2/3',
-        'test_it.py::test_it[b-run1of3] {"name":"b-run1of3"} 4 (3) 3/3',
+def test_repetitions_are_one_row(logged: Modules):
+    """All runs of a repeated test are one row, with its parameters and its pass rate."""
+    assert sorted(logged.outcomes("repetitions")) == ["FAILED"] + ["PASSED"] * 5
+    assert logged.rows("repetitions") == [
+        'test_it[a] {"name":"a"} 1 (3) 2/3',
+        'test_it[b-run1of3] {"name":"b-run1of3"} 4 (3) 3/3',
     ]
 
 

@@ -56,7 +56,7 @@ def test_an_evaluator_and_a_dialect_are_one_file_each(copy: Path) -> None:
 
     for script in ("make_cli_docs", "make_evaluator_docs", "make_architecture"):
         run(copy, f"scripts.{script}")
-    run(copy, "pytest", "-q", "tests/test_docs.py", "tests/test_architecture.py")
-    run(copy, "pytest", "-q", "-p", "no:cacheprovider", *(n for n in names if "test" in n))
+    tests = ["tests/test_docs.py", "tests/test_architecture.py", *(n for n in names if "test" in n)]
+    run(copy, "pytest", "-q", "-p", "no:cacheprovider", *tests)
     run(copy, "ruff", "check", *names)
     run(copy, "ruff", "format", "--check", *names)

@@ -40,7 +40,7 @@ def _queue_gauges(name: str, entries: str) -> dict[str, str]:
 _GAUGES = {
     "open_traces": "Traces that are not complete yet.",
     "oldest_open_trace_seconds": "Age of the oldest open trace.",
-    "put_off": "Evaluations that failed or exceeded a budget, and will be retried.",
+    "put_off": "Evaluations due later: retries, and those postponed by a budget or hanging calls.",
     "config_ok": "1 if oteval.yaml was valid when it last changed, otherwise 0.",
 }
 _FORWARD_GAUGES = {
@@ -177,7 +177,7 @@ class ScoringMetrics:
             open_traces: The number of traces that are not complete.
             oldest: The age of the oldest of them (s).
             to_judge: The number of waiting trajectories by evaluator.
-            put_off: The number of evaluations to retry later.
+            put_off: The number of evaluations that are due later.
             config_error: Whether oteval.yaml is invalid.
             reloads: How often oteval.yaml was loaded again.
             failures: How often it was invalid then.

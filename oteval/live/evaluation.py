@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from ..model import Score, Trajectory
 
-__all__ = ["DEFERRED", "Evaluation", "EvaluationKey", "FinishedEvaluation"]
+__all__ = ["POSTPONED", "Evaluation", "EvaluationKey", "FinishedEvaluation"]
 
-DEFERRED = "oteval.deferred"
-"""The metadata key of a score that only says that its evaluation was deferred, and why."""
+POSTPONED = "oteval.deferred"
+"""The metadata key of a score that only says that its evaluation was postponed, and why."""
 
 EvaluationKey = tuple[str, int, tuple[str, str]]
 """A trajectory's id and revision, and an evaluator's name and version."""
@@ -26,8 +26,8 @@ class Evaluation:
         completion: The number under which the store recorded the end of the trace.
         evaluator: The evaluator's name and version.
         errors: How many attempts failed.
-        has_score: Whether the store has a score that says it failed or was deferred.
-        is_deferred: Whether the newest score says that it was deferred.
+        has_score: Whether the store has a score that says it failed or was postponed.
+        is_postponed: Whether the newest score says that it was postponed.
         since_ns: When it was scheduled first.
         start_ns: When the trajectory starts.
     """
@@ -39,7 +39,7 @@ class Evaluation:
     evaluator: tuple[str, str]
     errors: int = 0
     has_score: bool = False
-    is_deferred: bool = False
+    is_postponed: bool = False
     since_ns: int = 0
     start_ns: int = 0
 
@@ -56,7 +56,7 @@ class FinishedEvaluation:
     Attributes:
         evaluation: The evaluation.
         trajectory: The trajectory.
-        score: The score. Its status says whether the evaluation succeeded, failed or was deferred.
+        score: The score. Its status says whether the evaluation succeeded, failed or was postponed.
         cost: The cost (US dollars).
         seconds: The duration.
     """
@@ -68,6 +68,6 @@ class FinishedEvaluation:
     seconds: float = 0.0
 
     @property
-    def is_deferred(self) -> bool:
+    def is_postponed(self) -> bool:
         """Whether the evaluator was not called, and will be later."""
-        return DEFERRED in self.score.metadata
+        return POSTPONED in self.score.metadata

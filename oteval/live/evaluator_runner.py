@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..model import Score, Trajectory
 from ..runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
-from .evaluation import DEFERRED, Evaluation, FinishedEvaluation
+from .evaluation import POSTPONED, Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
 __all__ = ["EvaluatorRunner"]
@@ -122,8 +122,8 @@ class EvaluatorRunner:
     def _score_without_verdict(
         self, trajectory: Trajectory, outcome: Outcome[_JobKey, Score]
     ) -> Score:
-        """Return the score of an evaluation that was deferred, timed out or failed."""
-        is_deferred = outcome.status == "deferred"
+        """Return the score of an evaluation that was postponed, timed out or failed."""
+        is_postponed = outcome.status == "postponed"
         error = outcome.error
         root = trajectory.root_span
         scorer = self._evaluator.scorer
@@ -133,12 +133,12 @@ class EvaluatorRunner:
             span_id=root.span_id,
             evaluator=scorer.name,
             version=scorer.version,
-            status="not_evaluated" if is_deferred else "error",
+            status="not_evaluated" if is_postponed else "error",
             rev=trajectory.rev,
             sample_p=scorer.sample,
             time_ns=self._wall(),
-            comment=outcome.reason if is_deferred else f"{type(error).__name__}: {error}",
-            metadata={DEFERRED: outcome.deferral} if is_deferred else {},
+            comment=outcome.reason if is_postponed else f"{type(error).__name__}: {error}",
+            metadata={POSTPONED: outcome.postponed_by} if is_postponed else {},
         )
 
 

@@ -6,14 +6,14 @@ import heapq
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ..runner import RetryPolicy, next_day_ns
+from ..runner import next_day_ns
 from ..store import EvaluationState
-from .evaluation import DEFERRED, Evaluation, EvaluationKey, FinishedEvaluation
+from .evaluation import POSTPONED, Evaluation, EvaluationKey, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 
-__all__ = ["CAPACITY", "EvaluatorQueue", "PendingEvaluations"]
+__all__ = ["CAPACITY", "EvaluatorQueue", "PendingEvaluations", "RetryPolicy"]
 
 _NS = 1_000_000_000
 # Seconds before the next attempt, by the number of failures; the last value repeats.
@@ -24,12 +24,34 @@ _RETRY_HANGING = 300
 CAPACITY = 100_000
 
 
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often an evaluation is repeated after errors, and how long to wait before.
+
+    Attributes:
+        attempts: Attempts in all, the first included.
+        delays: Seconds to wait after the first failure, the second, and so on. The last delay
+            applies to all later failures.
+    """
+
+    attempts: int
+    delays: tuple[float, ...] = _RETRY_DELAYS
+
+    def allows_another(self, failures: int) -> bool:
+        """Return whether an evaluation that failed this often is repeated."""
+        return failures < self.attempts
+
+    def delay(self, failures: int) -> float:
+        """Return the seconds to wait after this many failures."""
+        return self.delays[min(max(failures, 1), len(self.delays)) - 1]
+
+
 class EvaluatorQueue:
     """The evaluations of one evaluator that are due now; new traces go before older ones."""
 
     def __init__(self, evaluator: LiveEvaluator) -> None:
         self.evaluator = evaluator
-        self.retry = RetryPolicy(evaluator.limits.attempts, _RETRY_DELAYS)
+        self.retry = RetryPolicy(evaluator.limits.attempts)
         self._new: deque[Evaluation] = deque()
         self._old: deque[Evaluation] = deque()
 
@@ -78,7 +100,7 @@ class PendingEvaluations:
         return key in self._pending
 
     @property
-    def deferred(self) -> int:
+    def due_later(self) -> int:
         """The number of evaluations that are due later."""
         return len(self._later)
 
@@ -159,11 +181,11 @@ class PendingEvaluations:
             evaluator=evaluator.key,
             errors=previous.errors if previous else 0,
             has_score=previous is not None,
-            is_deferred=previous.deferred if previous else False,
+            is_postponed=previous.is_postponed if previous else False,
             since_ns=now,
             start_ns=todo.start_ns,
         )
-        if previous is None or previous.deferred:
+        if previous is None or previous.is_postponed:
             self._hold(evaluation)
             queue.append(evaluation, is_old=is_old or evaluation.has_score)
         elif previous.status == "error" and queue.retry.allows_another(previous.errors):
@@ -171,7 +193,7 @@ class PendingEvaluations:
             # A score from the future, written before the clock was set back, delays no longer.
             age = max(0, self._wall() - previous.time_ns)
             delay = round(queue.retry.delay(previous.errors) * _NS)
-            self._defer(evaluation, now + max(0, delay - age))
+            self._queue_later(evaluation, now + max(0, delay - age))
 
     def drop(self, evaluation: Evaluation) -> bool:
         """Drop an evaluation; return whether its trace now waits for no other score."""
@@ -229,7 +251,7 @@ class PendingEvaluations:
         del self._unscored[trace_id]
         return True
 
-    def _defer(self, evaluation: Evaluation, due_ns: int) -> None:
+    def _queue_later(self, evaluation: Evaluation, due_ns: int) -> None:
         if len(self._later) >= CAPACITY:
             self._pending.pop(evaluation.key, None)
             self.leave_in_store(evaluation.evaluator, evaluation.completion)
@@ -241,14 +263,16 @@ class PendingEvaluations:
         evaluation, score = finished.evaluation, finished.score
         errors = evaluation.errors + (score.status == "error")
         retry_policy = self.queues[evaluation.evaluator].retry
-        if finished.is_deferred:
+        if finished.is_postponed:
             wall = self._wall()
-            is_budget = score.metadata[DEFERRED] == "budget"
+            is_budget = score.metadata[POSTPONED] == "budget"
             due_ns = now + (next_day_ns(wall) - wall if is_budget else _RETRY_HANGING * _NS)
         elif score.status == "error" and retry_policy.allows_another(errors):
             due_ns = now + round(retry_policy.delay(errors) * _NS)
         else:
             return
-        retry = replace(evaluation, errors=errors, has_score=True, is_deferred=finished.is_deferred)
+        retry = replace(
+            evaluation, errors=errors, has_score=True, is_postponed=finished.is_postponed
+        )
         self._pending[retry.key] = retry
-        self._defer(retry, due_ns)
+        self._queue_later(retry, due_ns)

@@ -57,9 +57,9 @@ class Scheduler:
         return self._pending.due
 
     @property
-    def deferred(self) -> int:
+    def due_later(self) -> int:
         """The number of evaluations that are due later."""
-        return self._pending.deferred
+        return self._pending.due_later
 
     @property
     def is_idle(self) -> bool:
@@ -128,7 +128,7 @@ class Scheduler:
         return self._pending.queues[key].take(limit)
 
     def refresh(self, now: int) -> None:
-        """Queue deferred evaluations whose time has come, and refill the queues from the store."""
+        """Queue the evaluations that have become due, and refill the queues from the store."""
         self._pending.release_due(now)
         for queue, first in self._pending.take_refillable():
             key = queue.evaluator.key
@@ -143,10 +143,10 @@ class Scheduler:
     def is_current(self, finished: FinishedEvaluation) -> bool:
         """Return whether a finished evaluation is to be recorded.
 
-        It is not when its evaluator is no longer in force, or when it was deferred once more.
+        It is not when its evaluator is no longer in force, or when it was postponed once more.
         """
         evaluation = finished.evaluation
-        is_repeated = evaluation.is_deferred and finished.is_deferred
+        is_repeated = evaluation.is_postponed and finished.is_postponed
         return evaluation.key in self._pending and not is_repeated
 
     def finish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:

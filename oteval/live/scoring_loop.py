@@ -10,9 +10,10 @@
     Scheduler.take_releasable  --trace ids-->            ScorePublisher.release
     store.scores.on_traces     --Score-->                Forwarder.release (.expire when late)
 
-Each tick goes through this list once: what the left side returns is passed to the right side. The
-loop makes these calls itself, except that `ArrivalReader` feeds the tracker, `TraceReconstructor`
-takes from it, and `ScorePublisher` looks up the scores that `Forwarder` attaches to the spans.
+Each tick goes through this list once: the result of each call on the left is passed to the right.
+The loop makes these calls itself, except that `ArrivalReader` feeds the tracker,
+`TraceReconstructor` takes from it, and `ScorePublisher` looks up the scores that `Forwarder`
+attaches to the spans.
 
 `ScoringLoop.tick` does a bounded piece of the work. Only the store knows all the work that is left;
 the objects here are a faster way to it, and are rebuilt from the store at the next start.
@@ -158,7 +159,7 @@ class ScoringLoop:
             "evaluators": [evaluator.scorer.name for evaluator in self._rules.evaluators],
             "open_traces": len(self._tracker),
             "to_judge": self._scheduler.due,
-            "put_off": self._scheduler.deferred,
+            "put_off": self._scheduler.due_later,
             **self._publisher.state(),
         }
 
@@ -283,7 +284,7 @@ class ScoringLoop:
             now,
             open_traces=self.open_traces,
             to_judge=to_judge,
-            put_off=self._scheduler.deferred,
+            put_off=self._scheduler.due_later,
             config_error=bool(self._rules.error),
             reloads=self._rules.loads - 1,
             failures=self._rules.failures,

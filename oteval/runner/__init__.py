@@ -1,9 +1,12 @@
 """Run other people's functions: evaluators, judges, and systems under test.
 
-`Runner` runs jobs on threads, for offline and live scoring. `AsyncRunner` (in `async_runner`, the
-only module here that imports asyncio) runs them for callers on an event loop, for experiments. Both
-take the same limits (a timeout, a `RateLimiter`, a `DailyBudget`, a `RetryPolicy`) and report every
-job as an `Outcome`. `call` makes a single call.
+`Runner` runs jobs on threads, for offline and live scoring. Its limits are a concurrency, a
+timeout, a `RateLimiter` and a `DailyBudget`. `AsyncRunner` (in `async_runner`, the only module here
+that imports asyncio) runs jobs for callers on an event loop, for experiments. Its only limit is a
+timeout. Both report every job as an `Outcome`. `call` makes a single call.
+
+Nothing is retried here. Live scoring decides which evaluations are retried, and when, in
+`oteval.live.pending_evaluations`. Requests to models are retried by the OpenAI client.
 
 A **job** is a function without arguments, synchronous or not. It runs in the context
 (`contextvars`) of whoever submitted it. Threads are daemons: a job that hangs blocks neither Ctrl-C
@@ -15,16 +18,15 @@ This package knows nothing about traces, scores or the database, and imports not
 from __future__ import annotations
 
 from .calls import call, describe_error, is_async_function
-from .jobs import Deferral, Outcome, Status, run_inline
-from .limits import DailyBudget, RateLimiter, RetryPolicy, day_of, next_day_ns, start_of_day_ns
+from .jobs import Outcome, PostponedBy, Status, run_inline
+from .limits import DailyBudget, RateLimiter, day_of, next_day_ns, start_of_day_ns
 from .runner import Runner
 
 __all__ = [
     "DailyBudget",
-    "Deferral",
     "Outcome",
+    "PostponedBy",
     "RateLimiter",
-    "RetryPolicy",
     "Runner",
     "Status",
     "call",

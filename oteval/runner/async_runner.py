@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import closing, suppress
-from functools import partial
+from contextlib import suppress
 from typing import Any, Generic
 
 from .calls import as_exception, is_async_function, start_thread, timeout_error
-from .jobs import Job, Key, Outcome, PauseStep, ReserveStep, Returned, RunLimits, Value
-from .limits import DailyBudget, RateLimiter, RetryPolicy
+from .jobs import Key, Outcome, Returned, Value
 
 __all__ = ["AsyncRunner", "run_all"]
 
 
 class AsyncRunner(Generic[Key, Value]):
-    """Runs jobs from an event loop, within limits, without blocking it.
+    """Runs jobs from an event loop, without blocking it.
 
     A coroutine function runs on the caller's loop. Any other function runs on its own daemon
     thread; if it returns an awaitable, that is awaited on the loop. A coroutine that takes longer
@@ -27,82 +26,33 @@ class AsyncRunner(Generic[Key, Value]):
 
     Args:
         timeout: Seconds that a call may take; None for no limit.
-        rate: How many calls may start per minute.
-        budget: How much the calls may cost per day.
-        retry: How often a call that raised is repeated.
-        cost_of: Returns the cost (US dollars) of a job from its value, for the budget; None if
-            the value does not tell, because the call failed or was cached.
     """
 
-    def __init__(
-        self,
-        *,
-        timeout: float | None = None,
-        rate: RateLimiter | None = None,
-        budget: DailyBudget | None = None,
-        retry: RetryPolicy | None = None,
-        cost_of: Callable[[Value], float | None] | None = None,
-    ) -> None:
-        self._limits = RunLimits(timeout, rate, budget, retry, cost_of)
+    def __init__(self, *, timeout: float | None = None) -> None:
+        self._timeout = timeout
 
-    async def run(
-        self,
-        job: Callable[[], Any],
-        key: Key,
-        *,
-        expected_cost: float | Callable[[], float] = 0.0,
-    ) -> Outcome[Key, Value]:
+    async def run(self, job: Callable[[], Any], key: Key) -> Outcome[Key, Value]:
         """Run a job and return its outcome.
 
         Args:
             job: A function without arguments, synchronous or not.
             key: Identifies the job in its outcome.
-            expected_cost: The least that the job will cost (US dollars), or a function that
-                returns it.
         """
-        result: Any = None
-        # Closing settles the budget at once if the caller is cancelled.
-        with closing(self._limits.steps(Job[Key, Value](key, job, expected_cost))) as steps:
-            while True:
-                try:
-                    step = steps.send(result)
-                except StopIteration as end:
-                    outcome: Outcome[Key, Value] = end.value
-                    return outcome
-                if isinstance(step, PauseStep):
-                    await asyncio.sleep(step.seconds)
-                elif isinstance(step, ReserveStep):
-                    result = await _reserve(step.budget, step.expected_cost)
-                else:
-                    result = await self._call(job)
+        began = time.monotonic()
+        returned = await self._call(job)
+        return returned.outcome(key, time.monotonic() - began)
 
     async def _call(self, job: Callable[[], Any]) -> Returned:
-        timeout = self._limits.timeout
         if is_async_function(job):
             try:
                 work = job()
             except Exception as error:
                 return Returned(error=error)
-            return await _finished(work, timeout)
-        returned = await _finished(_in_thread(job), timeout)
+            return await _finished(work, self._timeout)
+        returned = await _finished(_in_thread(job), self._timeout)
         if returned.error is None and inspect.isawaitable(returned.value):
-            return await _finished(returned.value, timeout)
+            return await _finished(returned.value, self._timeout)
         return returned
-
-
-async def _reserve(budget: DailyBudget, expected_cost: float) -> str:
-    """Return `DailyBudget.reserve`'s result. It may block, so that it runs on a thread."""
-    reserving = _in_thread(partial(budget.reserve, expected_cost))
-
-    def give_back(done: asyncio.Future[str]) -> None:
-        if done.result() == "":
-            budget.settle(None, expected_cost)
-
-    try:
-        return await asyncio.shield(reserving)
-    except asyncio.CancelledError:
-        reserving.add_done_callback(give_back)
-        raise
 
 
 async def run_all(jobs: Iterable[Callable[[], Awaitable[None]]], concurrency: int) -> None:
@@ -161,7 +111,7 @@ def _in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(value: Any, error: BaseException | None) -> None:
+    def set_outcome(value: Any, error: BaseException | None) -> None:
         if future.done():  # the caller no longer waits
             return
         if error is None:
@@ -171,7 +121,7 @@ def _in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
 
     def end(value: Any, error: BaseException | None) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(set_outcome, value, error)
 
     start_thread(function, end, name="oteval call")
     return future

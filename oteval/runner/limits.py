@@ -1,17 +1,15 @@
-"""Limits on calls: a rate, a budget per day (UTC), and how often a failed call is repeated."""
+"""Limits on calls: a rate, and a budget per day (UTC)."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 __all__ = [
     "DailyBudget",
     "RateLimiter",
-    "RetryPolicy",
     "day_of",
     "next_day_ns",
     "start_of_day_ns",
@@ -102,7 +100,7 @@ class DailyBudget:
     def reserve(self, expected_cost: float = 0.0) -> str:
         """Reserve money for a call.
 
-        Waits while another call runs whose cost will be the first known.
+        Until the cost of one call is known, calls wait for each other.
 
         Args:
             expected_cost: The least that the call will cost, in US dollars.
@@ -155,25 +153,3 @@ class DailyBudget:
     def spent(self) -> float:
         """US dollars spent today."""
         return self._spent
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often a failed call is repeated, and how long to wait before.
-
-    Attributes:
-        attempts: Calls in all, the first included.
-        delays: Seconds to wait after the first failure, the second, and so on. The last delay
-            applies to all later failures.
-    """
-
-    attempts: int = 1
-    delays: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
-
-    def allows_another(self, failures: int) -> bool:
-        """Return whether a call that failed this often is repeated."""
-        return failures < self.attempts
-
-    def delay(self, failures: int) -> float:
-        """Return the seconds to wait after this many failures."""
-        return self.delays[min(max(failures, 1), len(self.delays)) - 1]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from .calls import call_and_await, timeout_error
-from .jobs import Job, Key, Outcome, PauseStep, ReserveStep, Returned, RunLimits, Value
-from .limits import DailyBudget, RateLimiter, RetryPolicy
+from .jobs import Job, Key, Outcome, Returned, Value
+from .limits import DailyBudget, RateLimiter
 
 __all__ = ["Runner"]
 
@@ -50,14 +50,13 @@ class Runner(Generic[Key, Value]):
 
     A call that takes longer than the timeout is abandoned: its outcome is a timeout, its thread is
     left behind, and its late result is dropped. An abandoned call still counts as one of the
-    concurrent calls until it returns. While all of them hang, jobs are deferred.
+    concurrent calls until it returns. While all of them hang, jobs are postponed.
 
     Args:
         concurrency: How many jobs run at once.
         timeout: Seconds that a call may take; None for no limit.
         rate: How many calls may start per minute.
         budget: How much the calls may cost per day.
-        retry: How often a call that raised is repeated.
         cost_of: Returns the cost (US dollars) of a job from its value, for the budget; None if
             the value does not tell, because the call failed or was cached.
         name: The name of the threads.
@@ -74,13 +73,13 @@ class Runner(Generic[Key, Value]):
         timeout: float | None = None,
         rate: RateLimiter | None = None,
         budget: DailyBudget | None = None,
-        retry: RetryPolicy | None = None,
         cost_of: Callable[[Value], float | None] | None = None,
         name: str = "oteval runner",
     ) -> None:
         self.concurrency = concurrency
         self.pending = 0
-        self._limits = RunLimits(timeout, rate, budget, retry, cost_of)
+        self._timeout, self._rate = timeout, rate
+        self._budget, self._cost_of = budget, cost_of
         self._name = name
         self._jobs: queue.SimpleQueue[Job[Key, Value] | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome[Key, Value]] = queue.SimpleQueue()
@@ -117,7 +116,7 @@ class Runner(Generic[Key, Value]):
         """
         while True:
             self._abandon_overdue()
-            self._defer_blocked()
+            self._postpone_blocked()
             self._start_workers()
             while not self._outcomes.empty():
                 self.pending -= 1
@@ -158,23 +157,37 @@ class Runner(Generic[Key, Value]):
         self, worker: _RunnerThread[Key, Value], job: Job[Key, Value]
     ) -> Outcome[Key, Value] | None:
         """Run a job; return None if the runner was closed meanwhile."""
-        steps = self._limits.steps(job)
-        result: Any = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as end:
-                outcome: Outcome[Key, Value] = end.value
-                return outcome
-            except Exception as error:  # of `expected_cost` or `cost_of`
-                return job.failed(error)
-            if isinstance(step, PauseStep):
-                if self._closed.wait(step.seconds):
-                    return None
-            elif isinstance(step, ReserveStep):
-                result = step.budget.reserve(step.expected_cost)
-            else:
-                result = self._call(worker, job)
+        try:
+            expected_cost = self._expected_cost(job)
+            if self._rate is not None and self._closed.wait(self._rate.reserve()):
+                return None
+            reason = self._budget.reserve(expected_cost) if self._budget is not None else ""
+            if reason:
+                return Outcome(job.key, "postponed", postponed_by="budget", reason=reason)
+            began = time.monotonic()
+            returned = self._call(worker, job)
+            seconds = time.monotonic() - began
+            self._settle(returned, expected_cost)
+        except Exception as error:  # of `expected_cost` or `cost_of`
+            return Outcome(job.key, "error", error=error)
+        return returned.outcome(job.key, seconds)
+
+    def _expected_cost(self, job: Job[Key, Value]) -> float:
+        if self._budget is None:
+            return 0.0
+        expected = job.expected_cost
+        return job.context.run(expected) if callable(expected) else expected
+
+    def _settle(self, returned: Returned, expected_cost: float) -> None:
+        """Replace the reservation of a call in the budget by its cost."""
+        if self._budget is None:
+            return
+        cost = None
+        try:
+            if returned.error is None and returned.value is not None and self._cost_of is not None:
+                cost = self._cost_of(returned.value)
+        finally:
+            self._budget.settle(cost, expected_cost, was_abandoned=returned.is_timeout)
 
     def _call(self, worker: _RunnerThread[Key, Value], job: Job[Key, Value]) -> Returned:
         with self._lock:
@@ -187,11 +200,11 @@ class Runner(Generic[Key, Value]):
         with self._lock:
             worker.job = None
             late = worker.is_abandoned
-        return Returned(value, error, is_timeout=late, was_abandoned=late)
+        return Returned(value, error, is_timeout=late)
 
     def _abandon_overdue(self) -> None:
         """Abandon the calls that take longer than the timeout."""
-        timeout, budget = self._limits.timeout, self._limits.budget
+        timeout, budget = self._timeout, self._budget
         if timeout is None:
             return
         now = time.monotonic()
@@ -213,8 +226,8 @@ class Runner(Generic[Key, Value]):
                     )
                 )
 
-    def _defer_blocked(self) -> None:
-        """Defer the queued jobs if abandoned calls occupy all threads."""
+    def _postpone_blocked(self) -> None:
+        """Postpone the queued jobs if abandoned calls occupy all threads."""
         self._abandoned = [w for w in self._abandoned if w.thread and w.thread.is_alive()]
         if self._workers or len(self._abandoned) < self.concurrency:
             return
@@ -225,11 +238,13 @@ class Runner(Generic[Key, Value]):
                     f"all {len(self._abandoned)} concurrent calls hang; "
                     "evaluated when one of them returns"
                 )
-                self._outcomes.put(Outcome(job.key, "deferred", deferral="hangs", reason=reason))
+                self._outcomes.put(
+                    Outcome(job.key, "postponed", postponed_by="hangs", reason=reason)
+                )
 
     def _seconds_to_deadline(self) -> float | None:
         """Return how long to wait for an outcome before a call may be overdue."""
-        timeout = self._limits.timeout
+        timeout = self._timeout
         if timeout is None:
             return None
         now = time.monotonic()

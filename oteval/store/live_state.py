@@ -125,7 +125,7 @@ class EvaluationState(NamedTuple):
         evaluator: The evaluator, or None if no evaluator has scored this revision.
         version: The evaluator's version.
         status: The status of its newest score.
-        deferred: Whether that score only postpones the evaluation.
+        is_postponed: Whether that score only postpones the evaluation.
         errors: The number of its scores with the status ``error``.
         time_ns: The time of its newest score.
         start_ns: When the trajectory begins.
@@ -138,7 +138,7 @@ class EvaluationState(NamedTuple):
     evaluator: str | None = None
     version: str | None = None
     status: str | None = None
-    deferred: bool = False
+    is_postponed: bool = False
     errors: int = 0
     time_ns: int = 0
     start_ns: int = 0

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from oteval.runner import DailyBudget, RetryPolicy
 from oteval.runner.async_runner import AsyncRunner, run_all
 
 HERE = contextvars.ContextVar("here", default="")
@@ -138,74 +137,6 @@ async def test_a_thread_has_the_callers_context():
     )
 
     assert outcome.result() == ("span", True)
-
-
-async def test_limits_are_those_of_threads():
-    """Failed calls are repeated, and calls over the budget deferred."""
-    budget = DailyBudget(1.0, lambda _day: (0.0, 0.0))
-    budget.start_day(0)
-    costs = iter([ConnectionError("down"), 0.6, 0.6])
-
-    def job() -> float:
-        cost = next(costs)
-        if isinstance(cost, Exception):
-            raise cost
-        return cost
-
-    runner = AsyncRunner[str, float](
-        budget=budget,
-        retry=RetryPolicy(attempts=2, delays=(0.0,)),
-        cost_of=lambda cost: cost,
-    )
-    first, second = await runner.run(job, "first"), await runner.run(job, "second")
-
-    assert (first.status, first.value) == ("ok", 0.6)
-    assert (second.status, second.deferral) == ("deferred", "budget")
-    assert budget.spent == 0.6
-
-
-async def test_a_cancelled_job_gives_its_reservation_back():
-    """The next call does not wait for its cost."""
-    budget = DailyBudget(1.0, lambda _day: (0.0, 0.0))
-    budget.start_day(0)
-    started = asyncio.Event()
-
-    async def hang() -> float:
-        started.set()
-        await asyncio.Event().wait()
-        return 0.0
-
-    runner = AsyncRunner[str, float](budget=budget, cost_of=lambda cost: cost)
-    task = asyncio.create_task(runner.run(hang, "hangs"))
-    await started.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-    assert (await runner.run(partial(_async_double, 0), "next")).status == "ok"
-
-
-async def test_a_job_cancelled_before_its_reservation_gives_it_back():
-    """The call that waits for the first cost is cancelled; a later one need not wait for it."""
-    budget = DailyBudget(1.0, lambda _day: (0.0, 0.0))
-    budget.start_day(0)
-    waiting = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    reserve = budget.reserve
-
-    def report(expected_cost: float = 0.0) -> str:
-        loop.call_soon_threadsafe(waiting.set)
-        return reserve(expected_cost)
-
-    assert reserve() == ""  # a first call, whose cost is not known yet
-    budget.reserve = report  # type: ignore[method-assign]
-    runner = AsyncRunner[str, float](budget=budget, cost_of=lambda cost: cost)
-    task = asyncio.create_task(runner.run(partial(_async_double, 0), "cancelled"))
-    await waiting.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    budget.settle(None)
-
-    assert (await runner.run(partial(_async_double, 0), "next")).status == "ok"
 
 
 async def test_jobs_are_taken_as_workers_get_free():

@@ -1,15 +1,12 @@
-"""Rates, daily budgets and retries."""
+"""Rates and daily budgets."""
 
 from __future__ import annotations
 
 import threading
 
-import pytest
-
 from oteval.runner import (
     DailyBudget,
     RateLimiter,
-    RetryPolicy,
     day_of,
     next_day_ns,
     start_of_day_ns,
@@ -129,17 +126,3 @@ def test_no_limit_refuses_nothing_and_counts_all():
     budget.settle(None)
 
     assert budget.spent == 3.0
-
-
-@pytest.mark.parametrize(("failures", "delay"), [(0, 1.0), (1, 1.0), (2, 5.0), (3, 5.0)])
-def test_the_last_delay_applies_to_all_later_failures(failures: int, delay: float):
-    """Delays grow as listed and stay at the last."""
-    assert RetryPolicy(attempts=3, delays=(1.0, 5.0)).delay(failures) == delay
-
-
-def test_a_policy_counts_attempts():
-    """Three attempts are a call and two repetitions."""
-    policy = RetryPolicy(attempts=3)
-
-    assert [policy.allows_another(failures) for failures in (1, 2, 3)] == [True, True, False]
-    assert not RetryPolicy().allows_another(1)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from oteval.runner import DailyBudget, Outcome, RateLimiter, RetryPolicy, Runner, run_inline
+from oteval.runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 
 HERE = contextvars.ContextVar("here", default="")
 WAIT = 10.0
@@ -134,8 +133,8 @@ def test_a_job_that_hangs_is_abandoned_and_its_late_result_dropped():
     runner.close()
 
 
-def test_jobs_are_deferred_while_all_threads_hang():
-    """What waits behind hung jobs is deferred with a reason, and runs once one of them returns."""
+def test_jobs_are_postponed_while_all_threads_hang():
+    """What waits behind hung jobs is postponed with a reason, and runs once one of them returns."""
     gate = threading.Event()
     runner = Runner[str, bool](1, timeout=0.02, name="hanging runner")
     runner.submit(lambda: gate.wait(WAIT), "hangs")
@@ -143,7 +142,7 @@ def test_jobs_are_deferred_while_all_threads_hang():
     found = {outcome.key: outcome for outcome in drained(runner)}
 
     assert found["hangs"].status == "timeout"
-    assert (found["waits"].status, found["waits"].deferral) == ("deferred", "hangs")
+    assert (found["waits"].status, found["waits"].postponed_by) == ("postponed", "hangs")
     assert "hang" in found["waits"].reason
     with pytest.raises(RuntimeError, match="hang"):
         found["waits"].result()
@@ -164,7 +163,7 @@ def budget_of(limit: float) -> DailyBudget:
     return budget
 
 
-def test_jobs_over_the_budget_are_deferred():
+def test_jobs_over_the_budget_are_postponed():
     """Jobs run until the next one could exceed the budget; the others say why they did not."""
     budget = budget_of(1.0)
     runner = Runner[int, float](4, budget=budget, cost_of=lambda cost: cost)
@@ -174,9 +173,9 @@ def test_jobs_over_the_budget_are_deferred():
     runner.close()
 
     assert [outcome.status for outcome in found].count("ok") == 3
-    deferred = [outcome for outcome in found if outcome.status == "deferred"]
-    assert {outcome.deferral for outcome in deferred} == {"budget"}
-    assert all("budget of $1" in outcome.reason for outcome in deferred)
+    postponed = [outcome for outcome in found if outcome.status == "postponed"]
+    assert {outcome.postponed_by for outcome in postponed} == {"budget"}
+    assert all("budget of $1" in outcome.reason for outcome in postponed)
     assert budget.spent == pytest.approx(0.9)
 
 
@@ -191,7 +190,7 @@ def test_an_expected_cost_is_computed_on_the_thread_of_the_job():
     runner = Runner[str, int](1, budget=budget_of(1.0), cost_of=lambda _: 0.0)
     runner.submit(lambda: 1, "dear", expected_cost=expected)
 
-    assert [outcome.deferral for outcome in drained(runner)] == ["budget"]
+    assert [outcome.postponed_by for outcome in drained(runner)] == ["budget"]
     assert threads != [threading.current_thread()]
     runner.close()
 
@@ -253,57 +252,20 @@ def test_calls_wait_for_their_rate():
     runner.close()
 
 
-def failing(times: int) -> Callable[[], int]:
-    """Return a job that fails so often, and then returns how often it was called."""
-    calls = 0
-
-    def job() -> int:
-        nonlocal calls
-        calls += 1
-        if calls <= times:
-            raise ConnectionError("down")
-        return calls
-
-    return job
-
-
-@pytest.mark.parametrize(("failures", "status"), [(2, "ok"), (3, "error")])
-def test_a_failed_call_is_repeated(failures: int, status: str):
-    """Three attempts survive two failures."""
-    runner = Runner[str, int](1, retry=RetryPolicy(attempts=3, delays=(0.0,)))
-    runner.submit(failing(failures), "job")
-    [outcome] = drained(runner)
-    runner.close()
-
-    assert outcome.status == status
-    assert outcome.value == (3 if status == "ok" else None)
-
-
-@pytest.mark.parametrize("wait", ["rate", "retry"])
-def test_closing_ends_threads_that_wait(wait: str):
-    """A thread that waits for its slot or for a repetition ends without making its call."""
+def test_closing_ends_threads_that_wait():
+    """A thread that waits for its slot ends without making its call."""
     called = threading.Event()
     rate = RateLimiter(1)
-    if wait == "rate":
-        rate.reserve()
-    retry = RetryPolicy(attempts=2, delays=(3600.0,))
-
-    def fail() -> None:
-        called.set()
-        raise ValueError
-
-    name = f"closing {wait}"
-    runner = Runner[str, int](1, rate=rate if wait == "rate" else None, retry=retry, name=name)
-    runner.submit(fail, "job")
-    if wait == "retry":
-        assert called.wait(WAIT)
+    rate.reserve()
+    runner = Runner[str, None](1, rate=rate, name="closing")
+    runner.submit(called.set, "job")
     runner.close()
-    threads = [thread for thread in threading.enumerate() if thread.name == name]
+    threads = [thread for thread in threading.enumerate() if thread.name == "closing"]
     for thread in threads:
         thread.join(WAIT)
 
     assert not any(thread.is_alive() for thread in threads)
-    assert called.is_set() == (wait == "retry")
+    assert not called.is_set()
 
 
 def test_closing_drops_queued_jobs():
@@ -343,8 +305,12 @@ def test_threads_are_daemons_and_only_as_many_as_needed():
 
 def test_a_fast_job_runs_inline_with_the_same_outcome():
     """It runs on the caller's thread, and its error is an outcome."""
+
+    def fail() -> None:
+        raise ConnectionError("down")
+
     good = run_inline(threading.current_thread, "good")
-    bad = run_inline(failing(1), "bad")
+    bad = run_inline(fail, "bad")
 
     assert (good.key, good.value) == ("good", threading.current_thread())
     assert (bad.key, bad.status, str(bad.error)) == ("bad", "error", "down")

@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, Protocol, cast
 
-__all__ = ["ZSTD_MAGIC", "Readable", "Source", "unzstd"]
+__all__ = ["ZSTD_MAGIC", "LimitExceeded", "Readable", "Source", "unzstd"]
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 18
 # The most data (bytes) before the damage of a zstd stream that may be lost.
 _ZSTD_CHUNK = 1 << 14
+
+
+class LimitExceeded(ValueError):
+    """Data decompresses to more bytes than allowed."""
 
 
 class Readable(Protocol):
@@ -132,7 +136,8 @@ def unzstd(data: bytes, limit: int) -> bytes:
         limit: The most bytes it may decompress to.
 
     Raises:
-        ValueError: The frame is damaged, or larger than the limit.
+        LimitExceeded: The data is larger than the limit.
+        ValueError: The frame is damaged.
     """
     import pyarrow as pa
 
@@ -142,7 +147,7 @@ def unzstd(data: bytes, limit: int) -> bytes:
             while part := stream.read(_CHUNK):
                 content += part
                 if len(content) > limit:
-                    raise ValueError(f"more than {limit >> 20} MiB in a compressed message")
+                    raise LimitExceeded(f"more than {limit >> 20} MiB in a compressed message")
     except OSError as error:
         raise ValueError(f"damaged zstd data: {error}") from None
     return bytes(content)

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from oteval.durable_log import LogReader
+from oteval.ingest.compression import ZSTD_MAGIC
 from oteval.ingest.receiver.intake import Intake
-from oteval.ingest.receiver.limits import Uploads
+from oteval.ingest.receiver.limits import Uploads, decompressed
 from oteval.ingest.receiver.redaction import RedactionRule, Redactor
 from oteval.ingest.receiver.responses import RequestRefused
 from oteval.ingest.spool import Spool
@@ -65,6 +67,36 @@ def test_counting_parts_takes_linear_time(tmp_path: Path):
     spool.close()
 
     assert time.process_time() - start < 10
+
+
+def test_the_message_of_a_partial_success_names_the_span_that_was_skipped(tmp_path: Path):
+    """Problems of spans that are stored come first, and are not the reason."""
+    spans = [
+        {"traceId": "1" * 32, "spanId": "2" * 16, "name": "kept", "kind": "unknown"},
+        {"traceId": "x", "spanId": "2" * 16, "name": "first"},
+        {"traceId": "y", "spanId": "2" * 16, "name": "second"},
+    ]
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
+    spool = Spool(tmp_path)
+
+    contents = Intake(spool, None, lambda *_: None).accept("traces", "json", body).contents
+    spool.close()
+
+    reason = "span 'first': traceId 'x' is not a trace id in hex; span skipped"
+    assert contents == (1, 2, reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"), [(bytes(2 << 20), 413), (None, 400)], ids=["large", "damaged"]
+)
+def test_zstd_data_is_refused_by_reason(data: bytes | None, status: int):
+    """Data above the limit is too large; damaged data is malformed."""
+    packed = ZSTD_MAGIC + b"damaged" if data is None else pa.Codec("zstd").compress(data)
+
+    with pytest.raises(RequestRefused) as refused:
+        decompressed(bytes(packed), "zstd", 1 << 20)
+
+    assert refused.value.status == status
 
 
 def test_a_request_that_timed_out_can_be_displaced():

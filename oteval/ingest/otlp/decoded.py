@@ -53,6 +53,7 @@ class Decoded:
         problems: One line for each part that was left out, with the reason.
         runs: Runs from files that `oteval export --jsonl` wrote.
         skipped: The number of spans that were left out.
+        skip_reason: The problem of the first span that was left out, or "".
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -60,6 +61,19 @@ class Decoded:
     problems: list[str] = field(default_factory=Problems)
     runs: list[ScoredRun] = field(default_factory=list)
     skipped: int = 0
+    skip_reason: str = ""
+
+    def skip_span(self, name: Any, reason: str) -> None:
+        """Report and count a span that is left out.
+
+        Args:
+            name: Its name.
+            reason: Why it cannot be stored.
+        """
+        problem = f"{_prefix('span', name)}: {reason}; span skipped"
+        self.problems.append(problem)
+        self.skip_reason = self.skip_reason or problem
+        self.skipped += 1
 
     def closed(self) -> Decoded:
         """Complete the list of problems, and return the object itself."""
@@ -86,5 +100,9 @@ def short_repr(value: Any) -> str:
 
 def prefix_problems(problems: list[str], start: int, kind: str, name: Any) -> None:
     """Prefix the problems from index `start` on with the name of their span or log record."""
-    prefix = f"{kind} {short_repr(name)}" if name else f"a {kind} without a name"
+    prefix = _prefix(kind, name)
     problems[start:] = [f"{prefix}: {problem}" for problem in problems[start:]]
+
+
+def _prefix(kind: str, name: Any) -> str:
+    return f"{kind} {short_repr(name)}" if name else f"a {kind} without a name"

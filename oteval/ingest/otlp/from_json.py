@@ -177,10 +177,8 @@ def _resource_spans(raw: Object, out: Decoded) -> None:
         group = _with_current_keys(group)
         origin = _origin(group, resource, out.problems)
         for item in as_objects(group.get("spans"), "spans", out.problems):
-            if (span := _span(item, origin, out.problems)) is not None:
+            if (span := _span(item, origin, out)) is not None:
                 out.spans.append(span)
-            else:
-                out.skipped += 1
 
 
 def _resource_logs(raw: Object, out: Decoded) -> None:
@@ -212,7 +210,9 @@ def _origin(group: Object, resource: Attributes, problems: list[str]) -> Origin:
     return Origin(resource, name, version, attributes)
 
 
-def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
+def _span(raw: Object, origin: Origin, out: Decoded) -> Span | None:
+    """Return a span, or None if it has no ids and is skipped."""
+    problems = out.problems
     if not _ALIASES.isdisjoint(raw):
         raw = _with_current_keys(raw)
     get = raw.get
@@ -221,8 +221,8 @@ def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
     trace_id = as_trace_id(get("traceId"))
     span_id = as_span_id(get("spanId"))
     if not trace_id or not span_id:
-        problems.append(_no_id(trace_id, get("traceId"), get("spanId")))
         prefix_problems(problems, start, "span", name)
+        out.skip_span(name, _no_id(trace_id, get("traceId"), get("spanId")))
         return None
     parent_id = as_span_id(get("parentSpanId"))
     if parent_id is None:
@@ -261,8 +261,8 @@ def _span(raw: Object, origin: Origin, problems: list[str]) -> Span | None:
 
 def _no_id(trace_id: str | None, raw_trace: Any, raw_span: Any) -> str:
     if not trace_id:
-        return f"traceId {short_repr(raw_trace)} is not a trace id in hex; span skipped"
-    return f"spanId {short_repr(raw_span)} is not a span id in hex; span skipped"
+        return f"traceId {short_repr(raw_trace)} is not a trace id in hex"
+    return f"spanId {short_repr(raw_span)} is not a span id in hex"
 
 
 def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:

@@ -131,10 +131,8 @@ def _traces(request: ExportTraceServiceRequest) -> Decoded:
         for scoped in group.scope_spans:
             origin = _origin(scoped.scope, resource, out.problems)
             for item in scoped.spans:
-                if (span := _span(item, origin, out.problems)) is not None:
+                if (span := _span(item, origin, out)) is not None:
                     out.spans.append(span)
-                else:
-                    out.skipped += 1
     return out.closed()
 
 
@@ -160,12 +158,13 @@ def _prefixed(name: str, items: Iterable[KeyValue], problems: list[str]) -> Attr
     return attributes
 
 
-def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
+def _span(raw: WireSpan, origin: Origin, out: Decoded) -> Span | None:
+    """Return a span, or None if it has no ids and is skipped."""
+    problems = out.problems
     start = len(problems)
     trace_id, span_id, parent_id = raw.trace_id, raw.span_id, raw.parent_span_id
     if len(trace_id) != 16 or len(span_id) != 8 or trace_id == _NO_TRACE or span_id == _NO_SPAN:
-        problems.append(_no_id(trace_id, span_id))
-        prefix_problems(problems, start, "span", raw.name)
+        out.skip_span(raw.name, _no_id(trace_id, span_id))
         return None
     if len(parent_id) != 8 or parent_id == _NO_SPAN:
         if parent_id.strip(b"\0"):
@@ -205,8 +204,8 @@ def _span(raw: WireSpan, origin: Origin, problems: list[str]) -> Span | None:
 
 def _no_id(trace_id: bytes, span_id: bytes) -> str:
     if len(trace_id) != 16 or trace_id == _NO_TRACE:
-        return f"traceId {short_repr(trace_id.hex())} is not a trace id; span skipped"
-    return f"spanId {short_repr(span_id.hex())} is not a span id; span skipped"
+        return f"traceId {short_repr(trace_id.hex())} is not a trace id"
+    return f"spanId {short_repr(span_id.hex())} is not a span id"
 
 
 def _events(items: Iterable[WireSpan.Event], problems: list[str]) -> tuple[Event, ...]:

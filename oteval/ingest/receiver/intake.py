@@ -29,7 +29,6 @@ __all__ = ["Accepted", "Contents", "Intake", "Observer"]
 _NO_ATTRIBUTES: Mapping[str, str] = {}
 _NO_TRACE = bytes(16)
 _NO_SPAN = bytes(8)
-_SKIPPED = "skipped"
 _log = logging.getLogger(__name__)
 
 Observer = Callable[[str, str, int, int, float], None]
@@ -191,10 +190,8 @@ def _check_json(kind: Kind, request: Any) -> Contents:
         found = decode_json(request)
     except InputError as error:
         raise _malformed(f"the body is not an OTLP/JSON request: {error}") from None
-    skipped = [problem for problem in found.problems if problem.endswith(_SKIPPED)]
-    problems = skipped or found.problems
     count = len(found.spans) if kind == "traces" else len(found.logs)
-    return Contents(count, found.skipped, problems[0] if problems else "")
+    return Contents(count, found.skipped, found.skip_reason or next(iter(found.problems), ""))
 
 
 def _set_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..compression import ZSTD_MAGIC, unzstd
+from ..compression import ZSTD_MAGIC, LimitExceeded, unzstd
 from ..protobuf_stream import read_varint
 from ..spool import Encoding, Kind
 from .responses import RequestRefused, too_busy
@@ -104,9 +104,9 @@ def _inflated(data: bytes, wbits: int, limit: int) -> bytes:
 def _unzstd(data: bytes, limit: int) -> bytes:
     try:
         return unzstd(data, limit)
+    except LimitExceeded:
+        raise too_large(limit) from None
     except ValueError as error:
-        if "more than" in str(error):
-            raise too_large(limit) from None
         raise RequestRefused(400, "compression", str(error)) from None
 
 

@@ -11,7 +11,7 @@ __all__ = ["answer"]
 
 
 def answer(question: str, *tools: str, provider: Any = None, name: str = "clerk") -> str:
-    """Run the agent: it calls each tool with the question, and says what it did."""
+    """Run the agent: it calls each tool with the question and reports its calls."""
     tracer = (provider or trace).get_tracer("agent")
     said: list[dict[str, Any]] = [_message("user", _text(question))]
     with tracer.start_as_current_span(

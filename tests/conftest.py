@@ -22,7 +22,8 @@ settings.register_profile(
 settings.load_profile("oteval")
 
 
-# A shell ignores it in what it runs in the background, and so would the commands that tests end.
+# A shell starts background jobs with SIGINT ignored, and the commands that tests interrupt would
+# inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -24,8 +24,8 @@ CAPTURES = sorted(
     for path in TRACES.glob("*.json")
     if path.name != "gold.json" and not path.name.endswith(".logs.json")
 )
-# For what takes a second each: those with duplicates, and of the others every fourth; all of them
-# in `make test-slow`.
+# For tests that take a second per capture: the fast suite runs captures with duplicates and every
+# fourth of the others, `make test-slow` the rest.
 ALL_WHEN_SLOW = [
     name
     if name.startswith("dup_") or place % 4 == 0
@@ -52,7 +52,7 @@ def span(trace: int, number: int, start_ns: int = 0, **fields: Any) -> Span:
 def chat(
     trace: int, number: int, said: Sequence[tuple[str, str]], answer: str, **attributes: Any
 ) -> Span:
-    """Return the span of a model call: what was said by role, and what it answered."""
+    """Return the span of a model call with its input messages and its answer."""
     content = {
         "gen_ai.operation.name": "chat",
         "gen_ai.input.messages": json.dumps([_parts(role, text) for role, text in said]),
@@ -76,7 +76,7 @@ def alike(count: int, chance: random.Random) -> list[Span]:
 def _turn(
     number: int, start: int, said: list[tuple[str, str]], chance: random.Random
 ) -> Iterator[Span]:
-    """Yield an agent's span and those of its calls; what it answers is added to what was said."""
+    """Yield an agent's span and those of its model calls, whose answers extend the messages."""
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
     root = span(number, 100 * number, start * _SECOND, attributes=attributes)
     yield replace(root, end_ns=root.start_ns + _SECOND, resource={"service.name": "s"})
@@ -116,7 +116,7 @@ def run(number: int, *messages: Message, **fields: Any) -> Trajectory:
 
 
 def keep(store: Store, *trajectories: Trajectory) -> None:
-    """Store trajectories as what their traces came to."""
+    """Store trajectories as the result of reconstructing their traces."""
     store.trajectories.write(trajectories, [t.root_span.trace_id for t in trajectories])
 
 

@@ -2,7 +2,7 @@
 
 A **script** is called with the request's body and its number, from 1, and returns a `Reply`.
 Everything a server may do to a judge is a reply: verdicts, refusals, errors with their headers,
-text that is no JSON, streams, silence.
+text that is not JSON, streams, silence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server does.
+    """One reply of the server, regular or broken.
 
     Attributes:
         body: The JSON body; a text is sent as it is.
@@ -29,8 +29,8 @@ class Reply:
         delay: Seconds to wait before it.
         chunks: The events of a stream, in place of a body.
         breaks: Whether the connection ends in the middle of it.
-        drips: Where the server sends a byte now and then for ever: in the ``head``, the ``body``
-            or as ``comments`` of a stream.
+        drips: Where the server sends a byte now and then without end: in the ``head``, the
+            ``body`` or as ``comments`` of a stream.
     """
 
     body: Any = None
@@ -126,9 +126,9 @@ class Server:
     """The server, running.
 
     Attributes:
-        script: What it does; may be changed at any time.
-        requests: The bodies it was sent.
-        headers: Their headers.
+        script: Chooses the replies; may be changed at any time.
+        requests: The bodies of the requests, in order.
+        headers: The headers of the requests.
         busiest: The most requests it had at once.
     """
 
@@ -239,7 +239,7 @@ class Server:
 
 @contextmanager
 def serving(script: Script | None = None) -> Iterator[Server]:
-    """Run a server that gives a passing verdict, or does what a script says."""
+    """Run a server that gives a passing verdict, or the replies of a script."""
     server = Server(script or (lambda _body, _number: verdict()))
     server.start()
     try:

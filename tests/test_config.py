@@ -19,7 +19,7 @@ GOOD = "evaluators:\n" + RULE
 
 
 def fault(text: str) -> str:
-    """Return what is wrong with a configuration."""
+    """Return the error message of a configuration."""
     with pytest.raises(ConfigError) as caught:
         parse_config(text, "x.yaml")
     assert "\n" not in str(caught.value)
@@ -188,7 +188,7 @@ def test_a_fault_names_its_line_its_key_and_what_to_do(text: str, expected: str)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path):
-    """A missing file, a folder and bytes that are no UTF-8 each say so."""
+    """A missing file, a folder and bytes that are not UTF-8 each have their error."""
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
 
     for name, reason in (

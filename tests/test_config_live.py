@@ -1,4 +1,4 @@
-"""What `oteval serve` reads of oteval.yaml."""
+"""The settings of oteval.yaml for `oteval serve`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_durations_and_urls_may_be_short() -> None:
     ],
 )
 def test_a_fault_names_its_line_and_what_to_do(line: str, says: str) -> None:
-    """What is wrong is an error of one line with its place."""
+    """The error is one line with its place."""
     with pytest.raises(ConfigError) as caught:
         parse_config(f"{BASE}{line}\n")
 

@@ -1,4 +1,4 @@
-"""The documentation says what the code does."""
+"""The documentation agrees with the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_page_of_commands_is_current() -> None:
-    """docs/cli.md holds what --help says now; scripts/make_cli_docs.py writes it."""
+    """docs/cli.md has the current help texts; scripts/make_cli_docs.py writes it."""
     assert (ROOT / "docs" / "cli.md").read_text() == page()
 
 

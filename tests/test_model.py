@@ -70,7 +70,7 @@ def test_the_cost_of_a_result_is_in_its_metadata(metadata: dict[str, Any], cost:
 
 
 def test_the_json_form_of_a_score():
-    """The object of ``oteval score --json`` has every field, and None for what is empty."""
+    """The object of ``oteval score --json`` has every field; empty ones are None."""
     full = Score(
         *("t", "trace", "span", "e", "v"),
         score=1.0,

@@ -15,7 +15,7 @@ HEAVY = ("pyarrow", "duckdb", "pydantic", "click", "rich", "yaml", "langchain_co
 
 
 def test_all_names_are_importable():
-    """Every public name is there, and is what its home module calls so."""
+    """Every public name can be imported, and is the same object as in its home module."""
     for name in oteval.__all__:
         value = getattr(oteval, name)
         module = getattr(value, "__module__", None)

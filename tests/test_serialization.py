@@ -55,7 +55,7 @@ def test_the_result_shares_nothing_with_the_value():
 
 
 def test_values_are_converted_first():
-    """Special values get a form of their own, wherever they are."""
+    """Special values are converted wherever they occur."""
 
     def convert(value: Any) -> Any:
         return f"point {value.x}" if isinstance(value, Point) else value

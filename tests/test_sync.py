@@ -144,7 +144,7 @@ async def aexample(value: int = 1, *, error: Exception | None = None) -> int:
 
 
 def test_a_blocking_form_has_the_signature_and_docstring_of_its_function():
-    """It blocks until the result is there, and raises what the function raises."""
+    """Its results, errors, signature and docstring are those of the function."""
     example = blocking_form(aexample, "example")
 
     assert (example(), example(2)) == (1, 2)

@@ -96,7 +96,7 @@ def test_the_same_seed_generates_the_same_traces():
 
 @pytest.mark.slow
 def test_match_measures_every_mode_size_and_case(alone: None):
-    """Without a peer oteval's rates are there, and what is missing is said."""
+    """Without a peer, oteval's rates are measured and the missing package is named."""
     found = match.measure(sizes=[1], repeats=1, scale=1, peer_scale=1)
 
     names = {f"{mode}/1/{case}" for mode in match.MODES for case in match.CASES}
@@ -120,7 +120,7 @@ def test_match_shows_ratios_of_a_peer(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_peer_that_cannot_be_measured_is_an_error():
-    """An interpreter without agentevals is named with what it said."""
+    """The error names the interpreter without agentevals and has its output."""
     with pytest.raises(clock.CommandError, match="agentevals"):
         match.measure_peer(sys.executable, sizes=[1], repeats=1, scale=1)
 
@@ -137,14 +137,14 @@ def test_stored_matching_measures_every_mode(alone: None):
 
 
 def test_stored_trajectories_that_must_pass_are_counted_by_the_python_evaluator():
-    """Of twelve trajectories each kind comes twice or three times."""
+    """Twelve trajectories contain each kind two or three times."""
     assert stored_matching.expected(12, "unordered", "exact") == 8
     assert stored_matching.expected(12, "strict", "exact") == 5
     assert stored_matching.expected(12, "unordered", "ignore") == 12
 
 
 def test_ingest_measures_every_side():
-    """Loading and each of its limits have wall and CPU seconds."""
+    """Loading and each of its lower bounds have wall and CPU seconds."""
     found = ingest.measure(spans=64, repeats=1)
 
     assert found["spans"] == 64
@@ -155,7 +155,7 @@ def test_ingest_measures_every_side():
 
 @pytest.mark.slow
 def test_memory_measures_each_stage_at_each_size():
-    """A process of its own loads and another reconstructs, and its peak is told."""
+    """Each stage runs in a separate process and reports its peak memory."""
     found = memory.measure(sizes=[64])
 
     assert found["baseline"] > 10_000_000
@@ -178,8 +178,8 @@ def test_reconstruct_measures_the_function_and_the_pipeline():
     assert reconstruct.rows(found)
 
 
-def test_copies_of_captured_traces_have_trace_ids_of_their_own():
-    """No copy's trace is another's."""
+def test_copies_of_captured_traces_have_distinct_trace_ids():
+    """No two copies share a trace id."""
     work = next(iter(reconstruct.captured()))
     copies = [{span.trace_id for span in reconstruct.renamed(work, n)[0]} for n in range(3)]
 
@@ -187,7 +187,7 @@ def test_copies_of_captured_traces_have_trace_ids_of_their_own():
 
 
 def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
-    """Both ways to import are there."""
+    """The bare interpreter, the import and a first match are measured."""
     found = imports.measure(repeats=1)
 
     assert set(found) == {"bare", "import", "match", "peer", "missing"}
@@ -196,7 +196,7 @@ def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
 
 
 def test_cli_scores_each_trace_once():
-    """The process' verdicts are counted; the peer's reference figures are marked as such."""
+    """The verdicts of the process are counted; reference figures of the peer are marked as such."""
     found = cli.measure(count=30)
 
     assert found["oteval"]["verdicts"] == 30
@@ -206,7 +206,7 @@ def test_cli_scores_each_trace_once():
 
 
 def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
-    """Verdicts without a number are no verdicts."""
+    """Verdicts without a number are not counted."""
     scores = [1.0, 0.0, None]
     output = {"traces": [{"metrics": [{"score": score}]} for score in scores]}
     peer = tmp_path / "peer"
@@ -220,7 +220,7 @@ def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
 
 @pytest.mark.slow
 def test_judge_rate_measures_two_sizes_and_a_second_scoring():
-    """Each run is judged once over real sockets, and nobody is asked the second time."""
+    """Each run is judged once over real sockets; the second scoring sends no request."""
     found = judge_rate.measure(calls=20, more=30, concurrency=10, delay=0.01)
 
     assert found["ideal_s"] == pytest.approx(0.02)
@@ -280,8 +280,8 @@ def test_the_runner_writes_a_section_for_each_part(
         assert piece in text
 
 
-def test_the_runner_measures_in_a_process_of_its_own():
-    """A part's JSON comes back through its command line."""
+def test_the_runner_measures_in_a_separate_process():
+    """The command line of a part prints its figures as JSON."""
     options = argparse.Namespace(quick=True, peer=None, peer_cli=None)
 
     assert run.measured("imports", options)["bare"] > 0

@@ -21,7 +21,7 @@ def traces(command: Run) -> list[str]:
 
 
 def test_a_trace_is_deleted_and_the_audit_log_says_so(filled: Run):
-    """The trace is gone from every list, and the log names who deleted what."""
+    """The trace is gone from every list, and the log names the trace and who deleted it."""
     first, *others = traces(filled)
 
     done = filled("delete", "--trace", first[:12], "--yes")

@@ -11,7 +11,7 @@ NO_CONTENT = TRACES / "genai_openai_chat_nocontent.json"
 
 
 def explained(oteval: Run, path: Path, *options: str) -> str:
-    """Return what `oteval explain` prints of a capture's first trace."""
+    """Return the output of `oteval explain` for a capture's first trace."""
     oteval("ingest", path)
     trace = oteval("trajectories", "--json").rows[0]["trace_ids"][0]
     done = oteval("explain", trace, *options)
@@ -30,7 +30,7 @@ def test_missing_content_names_the_variable_that_brings_it(oteval: Run):
 
 
 def test_http_spans_alone_say_what_to_install(oteval: Run):
-    """The summary names a trace with requests only; explain suggests what to instrument."""
+    """The summary names a trace with requests only; explain suggests an instrumentation."""
     loaded = oteval("ingest", TRACES / "httpx_only.json")
     summary = " ".join(loaded.out.split())
     assert "5 traces without an agent: hold only HTTP requests, database calls" in summary

@@ -112,7 +112,7 @@ def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Downstr
 def test_a_second_store_has_the_same_trajectories(
     name: str, oteval: Run, endpoint: Downstream, tmp_path: Path
 ):
-    """Whatever the dialect, what is sent to another store is reconstructed to the same runs."""
+    """Traces of any dialect that are sent to another store give the same trajectories there."""
     with Store(tmp_path / "oteval.duckdb") as store:
         spans, logs = capture(name)
         store.spans.write(spans, logs)
@@ -137,7 +137,7 @@ def test_a_busy_endpoint_gets_it_later(filled: Run, endpoint: Downstream):
 
 
 def test_one_bad_span_keeps_no_other_away(filled: Run, endpoint: Downstream):
-    """What the endpoint refuses is narrowed down to the span, counted, and the status is 2."""
+    """The refused span is found, the others are delivered; the exit status is 2."""
     with Store("oteval.duckdb") as store:
         trace = next(iter(store.trajectories.read())).root_span
         count = store.spans.count()[0]

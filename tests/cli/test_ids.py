@@ -29,7 +29,7 @@ def first_ids(text: str) -> list[str]:
 
 
 def test_tables_show_short_ids_that_every_command_takes(made: Run, tmp_path: Path):
-    """What trajectories, scores and variants show is found by all that take an id."""
+    """Every command that takes an id accepts those that trajectories, scores and variants show."""
     one, other = first_ids(made("trajectories").out)
     example = made("variants").out.splitlines()[1].split()[-2]
     (tmp_path / "labels.jsonl").write_text(json.dumps({"trajectory_id": one, "label": "pass"}))

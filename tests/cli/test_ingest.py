@@ -76,7 +76,7 @@ def test_standard_input_is_read(oteval: Run, chat: Path, monkeypatch: pytest.Mon
 def test_a_file_of_which_nothing_can_be_read_is_named(
     oteval: Run, chat: Path, tmp_path: Path, content: bytes, reason: str
 ):
-    """Its one line says what is wrong, exit status is 2, and the good file beside it is stored."""
+    """The error is one line, the exit status is 2, and the good file beside it is stored."""
     (tmp_path / "x.json").write_bytes(content)
 
     done = oteval("ingest", "x.json", chat)
@@ -180,7 +180,7 @@ def test_a_load_that_was_stopped_is_made_up_for(oteval: Run):
 
 
 def messages(oteval: Run, db: str) -> list[object]:
-    """Return what the trajectories of a database say, by their ids."""
+    """Return the id and the messages of each trajectory of a database."""
     rows = oteval("trajectories", "--json", "--db", db).rows
     return [(row["trajectory_id"], row["messages"]) for row in rows]
 

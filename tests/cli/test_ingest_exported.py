@@ -1,4 +1,4 @@
-"""What `oteval export --jsonl` writes, `oteval ingest` reads."""
+"""`oteval ingest` of files that `oteval export --jsonl` wrote."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def judged(oteval: Run) -> list[str]:
     return [row["trajectory_id"] for row in oteval("trajectories", "--json").rows]
 
 
-def test_labels_by_hand_are_held_against_the_judge(oteval: Run, judged: list[str]):
-    """What people said one by one gives agreement, the matrix and the run that differs."""
+def test_labels_by_hand_are_compared_with_the_judge(oteval: Run, judged: list[str]):
+    """Single labels give the agreement, the confusion matrix and the run that differs."""
     first, second, third = judged
     oteval("judge", "label", first[:8], "pass")
     oteval("judge", "label", second, "fail", "--note", "rude", "--person", "ada")

@@ -1,6 +1,6 @@
-"""What commands print at 80 and 120 columns, held by the files in tests/data/screens.
+"""The output of commands at 80 and 120 columns, compared with files in tests/data/screens.
 
-After a wanted change run ``make screens``, which writes the files anew, and read the diff.
+After an intended change run ``make screens``, which rewrites the files, and read the diff.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .test_experiments import EVAL, MODULE
 SCREENS = ROOT / "tests" / "data" / "screens"
 WIDTHS = (80, 120)
 DEMO, CAPTURES = "oteval-demo/demo.duckdb", "captures.duckdb"
-# The runs of the demo: what passes, what lacks a call, and what refunds the wrong amount.
+# Runs of the demo: one passes, one lacks a call, one refunds the wrong amount.
 PASSES, LACKS_A_CALL, WRONG_AMOUNT = "28ba67f0", "e1fabb81", "fc889bcf"
 COMMANDS = {
     "trajectories": ("trajectories", "--db", DEMO),
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_screen_is_as_it_was(
     oteval: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, width: int
 ):
-    """A command prints what its file holds: within the width, without trailing spaces."""
+    """The output equals the file, fits the width and has no trailing spaces."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("oteval.cli.common.now_ns", lambda: NOW_NS)

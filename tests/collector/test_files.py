@@ -83,7 +83,7 @@ def test_what_the_pipelines_use_is_defined_and_the_reverse(path: Path):
 
 @pytest.mark.parametrize("path", COLLECTORS, ids=lambda path: path.stem)
 def test_processors_come_in_the_order_that_they_need(path: Path):
-    """Memory is limited first; what looks at content or whole traces comes before the batches."""
+    """Memory is limited first; processors that read content or whole traces precede batching."""
     for line in read(path)["service"]["pipelines"].values():
         assert line["processors"][0] == "memory_limiter"
         assert "batch" not in line["processors"][:-1]
@@ -91,7 +91,7 @@ def test_processors_come_in_the_order_that_they_need(path: Path):
 
 @pytest.mark.parametrize("path", COLLECTORS, ids=lambda path: path.stem)
 def test_queues_on_disk_have_their_extension(path: Path):
-    """A queue's storage is an extension that is started; what goes to oteval is tried for ever."""
+    """A queue's storage is a started extension; exports to oteval are retried without a limit."""
     config = read(path)
 
     for name, exporter in config["exporters"].items():
@@ -104,7 +104,7 @@ def test_queues_on_disk_have_their_extension(path: Path):
 
 @pytest.mark.parametrize("path", COLLECTORS, ids=lambda path: path.stem)
 def test_endpoints_are_those_of_oteval_and_of_the_compose_file(path: Path):
-    """What a file sends to is a service of compose.yaml, or Kafka, at a port that it listens on."""
+    """Every exporter sends to a service of compose.yaml, or to Kafka, at a port it listens on."""
     config = read(path)
     services = {*read(FOLDER / "compose.yaml")["services"], "kafka"}
 
@@ -142,7 +142,7 @@ def test_every_variable_is_in_the_readme_with_its_files():
 
 
 def test_the_loop_of_tail_scoring_ends():
-    """What comes back from oteval goes to the backend and never to oteval again."""
+    """Scored traces from oteval go to the backend and never back to oteval."""
     pipelines = read(FOLDER / "tail-scoring.yaml")["service"]["pipelines"]
 
     assert pipelines["traces/scored"]["exporters"] == ["otlp_grpc/backend"]
@@ -209,7 +209,7 @@ def _metric_names() -> set[str]:
 
 
 def test_the_unit_runs_what_there_is_and_is_hardened():
-    """Systemd starts `oteval serve` with known options, as a user of its own that may do little."""
+    """Systemd starts `oteval serve` with known options, as a dedicated user with few rights."""
     unit = configparser.RawConfigParser(strict=False, delimiters=("=",))
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string((FOLDER / "oteval.service").read_text("utf-8"))
@@ -224,7 +224,7 @@ def test_the_unit_runs_what_there_is_and_is_hardened():
 
 
 def test_the_image_does_not_run_as_root_and_starts_serve():
-    """The container file copies what is there, drops root, and its command is one oteval takes."""
+    """The Containerfile copies existing files, drops root and runs a valid command of oteval."""
     text = (FOLDER / "Containerfile").read_text("utf-8")
 
     (copied,) = re.findall(r"^COPY (pyproject.+) \./$", text, re.MULTILINE)

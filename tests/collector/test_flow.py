@@ -1,4 +1,4 @@
-"""The flow for real: an agent, an OTLP relay, `oteval serve`, what it forwards to, Prometheus.
+"""End to end: an agent, an OTLP relay, `oteval serve`, its downstream endpoint and Prometheus.
 
 `make test-live` runs it, with rotel from PyPI as the relay. OTEVAL_ROTEL and OTEVAL_PROMETHEUS name
 the programs where they are not where they usually are.

@@ -1,11 +1,11 @@
 """Random cases through agentevals and oteval: every difference must be an intended one.
 
 Each case has two trajectories, in the message forms that both packages read, and the arguments of
-an evaluator. Its verdict is had three times: from agentevals, from oteval, and from a model of
+an evaluator. Three verdicts are compared: of agentevals, of oteval, and of a model of
 agentevals to which the intended changes of docs/matching.md can be switched on one by one.
 
-- The model without changes must say what agentevals says: it is a faithful model.
-- The model with all changes must say what oteval says: nothing else differs.
+- The model without changes must agree with agentevals: it is a faithful model.
+- The model with all changes must agree with oteval: nothing else differs.
 
 Where agentevals and oteval differ, the fewest changes that explain it are counted.
 
@@ -98,7 +98,7 @@ def arguments(chance: random.Random, depth: int = 0) -> dict[str, Any]:
 
 
 def turn(chance: random.Random) -> Case:
-    """Return a message, in a form of its own that `shaped` turns into those of the packages."""
+    """Return a message in a neutral form, which `shaped` converts to those of the packages."""
     role = chance.choice(["user", "assistant", "assistant", "assistant", "tool", "system"])
     calls = []
     if role == "assistant":
@@ -175,7 +175,7 @@ def shaped(turns: list[Case], chance: random.Random, broken: bool) -> Any:
 
 
 def openai_message(one: Case, at: int, chance: random.Random, broken: bool) -> Case:
-    """Return a message in OpenAI's form; arguments that are no object only where asked for."""
+    """Return a message in OpenAI's form; with `broken`, arguments may be other than an object."""
     role = one["role"]
     message: Case = {"role": role, "content": chance.choice(["", "text", None, "é"])}
     if role == "tool":
@@ -226,12 +226,12 @@ def same_query(out: Any, ref: Any) -> bool:
 
 
 def lenient(out: Any, ref: Any) -> bool:
-    """Accept what is in one direction only, so that pairing and direction count."""
+    """Accept values in one direction only, so that pairing and direction matter."""
     return len(out) <= len(ref)
 
 
 def override(chance: random.Random) -> Any:
-    """Return what one tool's arguments are compared by."""
+    """Return a random override for the comparison of one tool's arguments."""
     kind = chance.random()
     if kind < 0.4:
         return chance.choice(ARGS)
@@ -467,7 +467,7 @@ _MISSING = object()
 
 
 def _found(known: Any, path: str) -> Any:
-    """Return what a path leads to; the longest key that fits comes first."""
+    """Return the value at a path, preferring the longest key that matches."""
     if isinstance(known, dict):
         if path in known:
             return known[path]
@@ -521,7 +521,7 @@ def _most(lefts: list[Any], rights: list[Any], fits: Callable[[Any, Any], bool])
 
 
 def fewest(model: Model, ours: bool | str) -> tuple[str, ...]:
-    """Return the fewest changes under which the model says what oteval says."""
+    """Return the fewest changes under which the model agrees with oteval."""
     for size in range(1, 4):
         for names in combinations(CHANGES, size):
             if model.verdict(frozenset(names)) == ours:
@@ -530,7 +530,7 @@ def fewest(model: Model, ours: bool | str) -> tuple[str, ...]:
 
 
 def compare(count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """Run cases and return how often each difference was met, and what nothing explains."""
+    """Run cases; return the count of each known difference, and the unexplained cases."""
     from agentevals.trajectory.match import create_trajectory_match_evaluator as make_peer
 
     counts: Counter[str] = Counter()
@@ -558,8 +558,10 @@ def _told(case: Case, what: str) -> str:
 def main() -> int:
     """Run the differential test from the command line."""
     parser = argparse.ArgumentParser(description="Compare oteval with agentevals on random cases.")
-    parser.add_argument("--cases", type=int, default=20_000, help="how many (default: 20,000)")
-    parser.add_argument("--seed", type=int, default=1, help="what they are drawn with")
+    parser.add_argument(
+        "--cases", type=int, default=20_000, help="number of cases (default: 20,000)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random cases (default: 1)")
     options = parser.parse_args()
     with contextlib.suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

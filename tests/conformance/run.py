@@ -87,7 +87,7 @@ def run_pytest(python: str, files: list[Path]) -> subprocess.CompletedProcess[st
 
 
 def report(done: subprocess.CompletedProcess[str]) -> int:
-    """Print what pytest said and return the exit status."""
+    """Print pytest's summary and return the exit status."""
     lines = done.stdout.strip().splitlines() or [""]
     counts = re.findall(
         r"(\d+) (?:passed|failed|error|errors|skipped|xfailed|xpassed)\b", lines[-1]

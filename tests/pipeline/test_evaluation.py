@@ -74,7 +74,7 @@ def version(store: Store, base: Path, *rules: dict[str, Any]) -> str:
 
 
 def test_passes_and_fails_are_scored_with_their_reasons(store: Store, tmp_path: Path):
-    """A pass has no comment, a fail says what differs; both have figures and the rate."""
+    """A pass has no comment, a fail names the difference; both have figures and the rate."""
     keep(store, run(1, *CONVERSATION), run(2, asks(call("f", {"a": 2}))))
 
     one, other = scored(store, tmp_path, rule())
@@ -112,7 +112,7 @@ def test_passes_and_fails_are_scored_with_their_reasons(store: Store, tmp_path: 
 def test_what_the_trace_does_not_hold_is_not_evaluated(
     store: Store, tmp_path: Path, trajectory: Any, reason: str
 ):
-    """A verdict that needs what is missing is not given, and the reason is the comment."""
+    """A verdict that needs missing content is `not_evaluated`, with the reason as its comment."""
     keep(store, trajectory)
 
     (found,) = scored(store, tmp_path, rule())
@@ -122,7 +122,7 @@ def test_what_the_trace_does_not_hold_is_not_evaluated(
 
 
 def test_a_fail_whatever_was_not_captured_is_a_fail(store: Store, tmp_path: Path):
-    """Unknown arguments excuse only what they may have caused."""
+    """Unknown arguments excuse only the differences that they may have caused."""
     unknown = call("g", span_id="c" * 16)
     keep(store, run(1, asks(unknown, call("f", {"a": 2}))), run(2, asks(unknown)))
 
@@ -133,7 +133,7 @@ def test_a_fail_whatever_was_not_captured_is_a_fail(store: Store, tmp_path: Path
 
 
 def test_an_attribute_names_the_case_of_a_run(store: Store, tmp_path: Path):
-    """Each run is held against its case; a run without one, or of another, is not evaluated."""
+    """Each run is compared with its case; runs without a case, or of another, are not evaluated."""
     cases = [{"case": 1, "messages": REFERENCE}, {"case": "b\u2028", "messages": []}]
     (tmp_path / "d.jsonl").write_text("\n\n".join(json.dumps(c, ensure_ascii=False) for c in cases))
     keep(
@@ -195,7 +195,7 @@ def test_a_broken_dataset_is_refused_with_its_line(
 def test_a_rule_that_cannot_be_prepared_is_named(
     store: Store, tmp_path: Path, fields: dict[str, Any], reason: str
 ):
-    """What only shows once the rule is prepared is a configuration error too."""
+    """Errors that show only when the rule is prepared are configuration errors."""
     with pytest.raises(ConfigError) as caught:
         version(store, tmp_path, rule(**fields))
 
@@ -213,7 +213,7 @@ def test_a_rule_that_cannot_be_prepared_is_named(
 def test_an_option_that_is_wrong_is_named_with_its_line(
     store: Store, tmp_path: Path, fields: dict[str, Any], reason: str
 ):
-    """What the evaluator's class refuses is an error of the file, too."""
+    """Settings that the evaluator's class refuses are configuration errors."""
     with pytest.raises(ConfigError) as caught:
         version(store, tmp_path, rule(**fields))
 
@@ -360,7 +360,7 @@ def test_a_function_that_fails_is_an_error_and_the_others_stand(
 def test_a_function_that_is_not_there_is_a_configuration_error(
     store: Store, tmp_path: Path, call: str, reason: str
 ):
-    """The evaluator, the call and what is wrong with it are named."""
+    """The error names the evaluator, the call and the problem."""
     with pytest.raises(ConfigError) as caught:
         version(store, tmp_path, {"name": "e", "type": "python", "call": call})
 

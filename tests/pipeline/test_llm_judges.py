@@ -50,7 +50,7 @@ def scored(
 
 
 def runs(count: int) -> list[Any]:
-    """Return so many runs, each with a text of its own."""
+    """Return runs with different texts."""
     return [
         run(n, Message("user", f"question {n}"), Message("assistant", f"answer {n}"))
         for n in range(1, count + 1)
@@ -209,13 +209,13 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, serv
 
         assert len(rest) == 40
         assert counted.reused >= 10
-        # Of what was under way nobody waited for the answer.
+        # Nobody waited for the answers to calls in flight.
         assert 40 <= len(server.requests) <= 40 + 4
         assert {s.status for s in store.scores.read()} == {"ok"}
 
 
 def test_a_spent_budget_leaves_the_rest_not_evaluated(store: Store, server: Server):
-    """With the reason; the day's budget counts what was spent before."""
+    """Scores have the reason; the day's budget includes earlier spending."""
     server.script = lambda _body, _number: verdict(tokens=(0, 100))  # $0.10
     keep(store, *runs(6))
     priced = {"prices": {"m": {"input": 0, "output": 1000}}, "max_concurrency": 1}
@@ -233,7 +233,7 @@ def test_a_spent_budget_leaves_the_rest_not_evaluated(store: Store, server: Serv
 
 
 def test_runs_without_content_are_not_judged(store: Store, server: Server):
-    """A verdict on what nobody saw would be made up."""
+    """Without captured content, a verdict would be made up."""
     keep(store, run(1, Message("user"), Message("assistant"), gaps=(gap(),)))
 
     (found,) = scored(store, rule(server))
@@ -257,7 +257,7 @@ def test_references_and_variables_are_shown(store: Store, server: Server, tmp_pa
 
 
 def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path: Path):
-    """Each makes a version of its own."""
+    """Each prompt gives a different version."""
     (tmp_path / "mine.txt").write_text("From a file: {outputs}")
     versions = set()
     for prompt in ("trajectory_accuracy", "mine.txt", "A text: {outputs}"):
@@ -313,7 +313,7 @@ def test_rules_that_are_wrong_are_refused_in_one_line(
 
 
 def test_a_budget_under_budgets_needs_a_price_too(store: Store):
-    """The error names the setting and says what to add."""
+    """The error names the setting and the missing price."""
     limits = {"quality": {"max_cost_per_day": 1.0}}
     text = json.dumps({"evaluators": [rule(None)], "budgets": limits})
 
@@ -322,7 +322,7 @@ def test_a_budget_under_budgets_needs_a_price_too(store: Store):
 
 
 def test_the_question_is_shown_where_the_prompt_needs_it(store: Store, server: Server):
-    """A prompt with inputs gets what the user asked; without a question nobody is asked."""
+    """A prompt with inputs contains the user's question; a run without one is not judged."""
     keep(store, run(1, Message("user", "why?"), Message("assistant", "so")))
     keep(store, run(2, Message("assistant", "unasked")))
 

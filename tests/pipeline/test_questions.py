@@ -1,4 +1,4 @@
-"""Runs chosen by what was asked, and references tied to it."""
+"""Runs selected by their question, and references by question."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_only_chosen_runs_are_scored(kept: Store):
 
 @pytest.mark.parametrize("text", ["~(", "~", "", "  ", "=", "~(?=x)"])
 def test_a_question_that_cannot_be_sought_is_an_error(text: str):
-    """It names the line of the file and what is wrong with the text."""
+    """The error names the line of the file and the problem."""
     with pytest.raises(ConfigError, match="asked"):
         parse_asked(text)
     rule = {"name": "e", "type": "tool_errors", "where": {"asked": text}}
@@ -109,7 +109,7 @@ evaluators:
 
 
 def test_references_are_tied_to_questions(kept: Store, tmp_path: Path):
-    """Each run is held against the reference of its question, however that is spaced."""
+    """Each run is compared with the reference of its question; white space does not matter."""
     written(
         tmp_path,
         {"question": "I want a  refund for order 7 ", "messages": reference("refund")},

@@ -1,4 +1,4 @@
-"""A small agent that makes its spans with OpenTelemetry's SDK, as an instrumented one does."""
+"""A small agent instrumented with OpenTelemetry's SDK."""
 
 from __future__ import annotations
 

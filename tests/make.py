@@ -1,4 +1,4 @@
-"""Short ways to make spans, trajectories and scores, and the captures as spans."""
+"""Builders of spans, trajectories and scores, and readers of the captures."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ class Reply:
     """One reply of the server, regular or broken.
 
     Attributes:
-        body: The JSON body; a text is sent as it is.
+        body: The JSON body; a string is sent unchanged.
         status: The HTTP status.
         headers: More headers.
-        delay: Seconds to wait before it.
+        delay: Seconds before the reply.
         chunks: The events of a stream, in place of a body.
-        breaks: Whether the connection ends in the middle of it.
+        breaks: Whether the connection closes in the middle of the reply.
         drips: Where the server sends a byte now and then without end: in the ``head``, the
             ``body`` or as ``comments`` of a stream.
     """
@@ -79,7 +79,7 @@ def verdict(score: Any = True, reasoning: str = "It does.", **more: Any) -> Repl
 
 
 def error(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
-    """Return an error as OpenAI writes them."""
+    """Return an error in OpenAI's form."""
     body = {"error": {"message": message, "type": "error", "param": None, "code": code}}
     return Reply(body, status, {key.replace("_", "-"): value for key, value in headers.items()})
 
@@ -113,7 +113,7 @@ def asked_as(body: Body) -> str:
 
 
 def shown(body: Body) -> str:
-    """Return all text that a request tells the judge."""
+    """Return the text of a request's messages."""
     texts = []
     for message in body["messages"]:
         content = message["content"]
@@ -129,7 +129,7 @@ class Server:
         script: Chooses the replies; may be changed at any time.
         requests: The bodies of the requests, in order.
         headers: The headers of the requests.
-        busiest: The most requests it had at once.
+        busiest: The highest number of simultaneous requests.
     """
 
     def __init__(self, script: Script) -> None:
@@ -151,11 +151,11 @@ class Server:
 
     @property
     def modes(self) -> list[str]:
-        """How each request asked."""
+        """The output mode of each request."""
         return [asked_as(body) for body in self.requests]
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         self._thread.start()
         self._ready.wait(10)
 

@@ -46,7 +46,7 @@ def test_any_value_has_a_json_form(value: Any, expected: Any):
 
 
 def test_the_result_shares_nothing_with_the_value():
-    """Whoever changes it does not change the original."""
+    """Changes to the result do not change the original."""
     original = {"list": [1]}
     copy = to_jsonable(original)
     copy["list"].append(2)

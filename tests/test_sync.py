@@ -28,7 +28,7 @@ from oteval.sync import (
 
 
 def call(value: Any) -> IoCall[Any]:
-    """Return a call that says in which form it was made, or raises the value if it can."""
+    """Return a call that returns its form with the value, or raises the value if it is an error."""
 
     def blocking() -> Any:
         if isinstance(value, BaseException):
@@ -64,7 +64,7 @@ async def test_one_coroutine_runs_in_both_forms(second: Any):
 
 
 def test_drive_stays_in_the_callers_thread():
-    """Without an event loop, so that thread-local state of the caller's functions works."""
+    """No event loop runs, so that thread-local state of the caller's functions works."""
 
     async def threads() -> list[int]:
         return [await IoCall(threading.get_ident, lambda: asyncio.sleep(0, 0))]
@@ -73,7 +73,7 @@ def test_drive_stays_in_the_callers_thread():
 
 
 async def test_a_cancelled_caller_cancels_the_coroutine():
-    """Its ``finally`` blocks run."""
+    """The ``finally`` blocks of the coroutine run."""
     cleaned, future = [], Future[None]()
 
     async def waits() -> None:
@@ -156,7 +156,7 @@ def test_a_blocking_form_has_the_signature_and_docstring_of_its_function():
 
 
 def test_a_new_loop_runs_beside_one_that_runs_already():
-    """In a notebook too a blocking call works, in the caller's context, and errors are its own."""
+    """A blocking call works in a notebook, in the caller's context, and raises its errors."""
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(3)
 
@@ -175,7 +175,7 @@ def test_a_new_loop_runs_beside_one_that_runs_already():
 
 
 def test_tasks_that_are_left_are_cancelled_with_their_loop():
-    """Nothing of a call goes on after it."""
+    """No task of a call continues after it."""
     cancelled = []
 
     async def left() -> None:
@@ -268,7 +268,7 @@ async def test_gather_is_concurrent_only_when_asynchronous():
 
 
 async def test_a_blocking_call_on_an_event_loop_is_recognised():
-    """There, waiting for a coroutine of the same loop would never end."""
+    """Waiting for a coroutine of the same loop would never end."""
 
     async def blocks() -> bool:
         return await blocks_event_loop()

@@ -54,7 +54,7 @@ def scored(
     selection: Selection = Selection(),  # noqa: B008
     **more: Any,
 ) -> list[Score]:
-    """Return the scores of a configuration, and hold that the store keeps them."""
+    """Return the scores of a configuration, and assert that the store has them."""
     config = parse_config(json.dumps({"evaluators": rules, **more}))
     found = list(score_all(store, config, base, selection, run))
     kept = [said(score) for score in store.scores.read()]
@@ -63,7 +63,7 @@ def scored(
 
 
 def said(score: Score) -> str:
-    """Return all that a score says; in the store tuples of its metadata are lists."""
+    """Return a score's fields; tuples in its metadata become lists, as in the store."""
     return json.dumps(asdict(score))
 
 
@@ -174,7 +174,7 @@ def test_an_attribute_names_the_case_of_a_run(store: Store, tmp_path: Path):
 def test_a_broken_dataset_is_refused_with_its_line(
     store: Store, tmp_path: Path, text: str, reason: str
 ):
-    """The evaluator, the file and the line are named."""
+    """The error names the evaluator, the file and the line."""
     (tmp_path / "d.jsonl").write_text(text)
 
     with pytest.raises(ConfigError) as caught:
@@ -240,7 +240,7 @@ def test_stored_references_are_held_against(store: Store, tmp_path: Path):
 
 
 def test_a_reference_without_arguments_is_no_verdict(store: Store, tmp_path: Path):
-    """A kept trajectory whose arguments were not captured decides nothing that hangs on them."""
+    """A reference without captured arguments decides nothing that depends on them."""
     keep(store, run(1, asks(call("f", {}))), run(2, asks(call("g", {}))))
     store.references.add("kept", [asks(call("f"))], "", 1)
 
@@ -393,7 +393,7 @@ def test_where_and_not_choose_what_is_scored(store: Store, tmp_path: Path):
 
 
 def test_sampling_draws_the_same_traces_near_its_rate(store: Store, tmp_path: Path):
-    """A rate draws about its share, always the same; another salt or name draws others."""
+    """A rate selects about its share, always the same; another salt or name selects others."""
     keep(store, *(run(number, *CONVERSATION) for number in range(1, 1001)))
 
     def drawn(name: str = "e", sample: float = 0.2, **more: Any) -> set[str]:
@@ -427,7 +427,7 @@ def test_the_scope_is_the_turn_or_the_conversation(store: Store, tmp_path: Path)
 
 
 def test_a_version_stays_while_nothing_changes(store: Store, tmp_path: Path):
-    """The same rule has the same version, whatever its name and which runs it looks at."""
+    """The same rule has the same version, whatever its name and its filters."""
     first = version(store, tmp_path, rule())
 
     assert version(store, tmp_path, rule("other", where={"agent": "x"}, sample=0.5)) == first
@@ -458,7 +458,7 @@ def test_a_version_changes_with_the_configuration(
 
 
 def test_a_version_changes_with_the_reference(store: Store, tmp_path: Path, reference: Path):
-    """The content of the file counts, not how it is written."""
+    """The version depends on the file's content, not on its formatting."""
     first = version(store, tmp_path, rule())
     reference.write_text(json.dumps(REFERENCE, indent=4))
     assert version(store, tmp_path, rule()) == first
@@ -487,7 +487,7 @@ def prepare_digest(store: Store, base: Path, module: str) -> str:
 
 
 def test_new_scores_stand_beside_those_of_an_older_version(store: Store, tmp_path: Path):
-    """Scoring again with the same rule replaces a score, with another adds one."""
+    """Scoring again with the same rule replaces a score; another rule adds one."""
     keep(store, run(1, *CONVERSATION))
     scored(store, tmp_path, rule())
     scored(store, tmp_path, rule())
@@ -499,7 +499,7 @@ def test_new_scores_stand_beside_those_of_an_older_version(store: Store, tmp_pat
 
 
 def test_scores_until_ctrl_c_are_kept(store: Store, tmp_path: Path):
-    """Stopping in the middle of a page loses no score that was given."""
+    """An interruption in the middle of a page loses no finished score."""
     keep(store, *(run(number, *CONVERSATION) for number in range(1, 6)))
     config = parse_config(json.dumps({"evaluators": [rule()]}))
 
@@ -534,7 +534,7 @@ def test_a_run_counts_what_happened(store: Store, tmp_path: Path):
 
 
 def test_gates_are_checked_over_a_run(store: Store, tmp_path: Path):
-    """A gate holds or not by the counts of its evaluator; one without scores fails."""
+    """A gate depends on the counts of its evaluator; one without scores fails."""
     keep(store, run(1, *CONVERSATION), run(2, Message("user", "x")))
     counted = ScoreRun()
     rules = [rule("half"), rule("none", where={"agent": "none"})]

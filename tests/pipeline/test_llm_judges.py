@@ -32,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def rule(server: Server | None, **fields: Any) -> dict[str, Any]:
-    """Return a rule that asks a model."""
+    """Return the rule of an LLM judge."""
     address = {} if server is None else {"base_url": server.url}
     return {"name": "quality", "type": "judge", "model": "openai:m", **address, **fields}
 
@@ -71,7 +71,7 @@ def test_a_model_judges_stored_runs(store: Store, server: Server):
 
 
 def test_numbers_pass_from_the_threshold_on(store: Store, server: Server):
-    """Without one they neither pass nor fail."""
+    """Figures without a threshold neither pass nor fail."""
     keep(store, *runs(1))
     server.script = lambda _body, _number: verdict(0.6)
 
@@ -88,7 +88,7 @@ def test_numbers_pass_from_the_threshold_on(store: Store, server: Server):
 
 
 def test_runs_are_judged_several_at_once(store: Store, server: Server):
-    """As many as the rule allows, and no more."""
+    """The server sees no more requests at once than the rule allows."""
     server.script = lambda _body, _number: verdict(delay=0.05)
     keep(store, *runs(24))
 
@@ -101,7 +101,7 @@ def test_runs_are_judged_several_at_once(store: Store, server: Server):
 def test_a_missing_key_or_server_is_an_error_per_run(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In one line each; other evaluators' results stand."""
+    """Each error is one line; the scores of other evaluators are kept."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     keep(store, *runs(2))
@@ -125,7 +125,7 @@ def test_a_missing_key_or_server_is_an_error_per_run(
 def test_the_key_comes_from_the_environment(
     store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    """By the name that the rule gives, and never into the store."""
+    """The rule names the environment variable; the store never has its value."""
     monkeypatch.setenv("JUDGE_KEY", "s3cret")
     keep(store, *runs(1))
 
@@ -136,7 +136,7 @@ def test_the_key_comes_from_the_environment(
 
 
 def test_what_was_judged_is_not_asked_about_again(store: Store, server: Server):
-    """A second scoring yields the same scores without a request; `again` asks anew."""
+    """A second scoring yields the same scores without a request; `again` asks again."""
     keep(store, *runs(5))
     first = scored(store, rule(server))
     second_run = ScoreRun()
@@ -153,7 +153,7 @@ def test_what_was_judged_is_not_asked_about_again(store: Store, server: Server):
 
 
 def test_failures_and_changed_rules_are_asked_about_again(store: Store, server: Server):
-    """Only verdicts of the very same version stand."""
+    """Only verdicts of exactly the same version are reused."""
     keep(store, *runs(2))
     server.script = lambda _body, number: error(400, "no") if number <= 4 else verdict()
     broken = rule(server, max_retries=0, max_concurrency=1)
@@ -185,14 +185,14 @@ def test_answers_are_kept_beyond_the_scores(tmp_path: Path, server: Server):
 
 
 def interrupted(scores: Iterator[Score], after: int) -> None:
-    """Take some scores, and be interrupted."""
+    """Take some scores, then interrupt the scoring."""
     for _ in zip(range(after), scores, strict=False):
         pass
     raise KeyboardInterrupt
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, server: Server):
-    """Verdicts stand, and answers that had no score yet come from the cache."""
+    """Verdicts are kept, and answers without a score yet come from the cache."""
     path = tmp_path / "x.duckdb"
     server.script = lambda _body, _number: verdict(delay=0.01)
     judge = rule(server, max_concurrency=4)
@@ -303,7 +303,7 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
 def test_rules_that_are_wrong_are_refused_in_one_line(
     store: Store, tmp_path: Path, fields: dict[str, Any], reason: str
 ):
-    """Before anything is asked."""
+    """The error is raised before any request."""
     (tmp_path / "r.json").write_text("[]")
     known = {key: value for key, value in rule(None, **fields).items() if value is not None}
 
@@ -347,7 +347,7 @@ def test_a_run_without_a_graph_is_not_judged_by_its_path(store: Store, server: S
 
 
 def test_variables_are_data_unless_declared(store: Store, server: Server):
-    """Also those of the configuration; a rubric is an instruction."""
+    """So do those of the configuration; a rubric is an instruction."""
     keep(store, *runs(1))
     known = {"prompt": "{rubric}\n{tone}\n{outputs}", "variables": {"rubric": "r", "tone": "kind"}}
 

@@ -126,7 +126,7 @@ def test_references_are_tied_to_questions(kept: Store, tmp_path: Path):
 
 
 def test_a_question_asked_twice_in_a_dataset_is_an_error(kept: Store, tmp_path: Path):
-    """Which reference counts would be a matter of chance."""
+    """Two references for one question would be chosen by chance."""
     lines = [{"question": text, "messages": reference("f")} for text in ("a b", "a  b\n")]
     written(tmp_path, *lines)
 
@@ -135,7 +135,7 @@ def test_a_question_asked_twice_in_a_dataset_is_an_error(kept: Store, tmp_path: 
 
 
 def test_a_dataset_without_questions_says_so(kept: Store, tmp_path: Path):
-    """A line that lacks the key is named."""
+    """The error names a line that lacks the key."""
     written(tmp_path, {"messages": reference("f")})
 
     with pytest.raises(ConfigError, match=r"d.jsonl:1: a case needs 'question' and 'messages'"):

@@ -163,6 +163,11 @@ class ConcurrencyLimit:
         finally:
             self._release()
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether every caller gets a slot at once."""
+        return self._free is None
+
     def _acquire(self) -> Future[None] | None:
         """Take a free slot and return None, or return the future of the next one."""
         if self._free is None:

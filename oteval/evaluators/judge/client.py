@@ -111,6 +111,9 @@ class JudgeClient:
                 return shared
         answer: JudgeAnswer | None = None
         try:
+            if self.limits.concurrency.is_unlimited and not self._is_cost_unknown:
+                answer = await self._find_answer(key, prompt, schema)
+                return answer
             async with AsyncExitStack() as stack:
                 # Calls run serially until the first cost is known.
                 if self._is_cost_unknown:
@@ -118,9 +121,7 @@ class JudgeClient:
                     if not self._is_cost_unknown:
                         await stack.aclose()
                 await stack.enter_async_context(self.limits.concurrency.slot())
-                answer = self._cached_answer(key, schema)
-                if answer is None:
-                    answer = await self._ask_model(key, prompt, schema)
+                answer = await self._find_answer(key, prompt, schema)
             return answer
         finally:
             if is_shared:
@@ -142,6 +143,13 @@ class JudgeClient:
             "sample": sample,
         }
         return make_cache_key(request, prompt.nonce)
+
+    async def _find_answer(
+        self, key: str, prompt: RenderedPrompt, schema: AnswerSchema
+    ) -> JudgeAnswer:
+        """Return the cached answer to a question, or ask the model."""
+        answer = self._cached_answer(key, schema)
+        return await self._ask_model(key, prompt, schema) if answer is None else answer
 
     def _cached_answer(self, key: str, schema: AnswerSchema) -> JudgeAnswer | None:
         if not key or self.limits.cache is None:
@@ -186,8 +194,7 @@ class JudgeClient:
             )
         except JudgeError as failure:
             error = failure
-        call = self._record(key, usage, time.monotonic() - start)
-        call = replace(call, answer=json, error=str(error) if error else "")
+        call = self._record(key, usage, json, error, time.monotonic() - start)
         if self.limits.cache is not None and usage.requests:
             self.limits.cache.put(call)
         return JudgeAnswer(value, error, call)
@@ -214,6 +221,8 @@ class JudgeClient:
     def _cost(self, request: CompletionRequest, reply: ModelReply, usage: AnswerUsage) -> float:
         """Return the cost of a reply and add it to `usage`."""
         price = self.limits.prices.of(self.backend.model, reply.model)
+        if price is None and self.limits.budget is None:
+            return 0.0  # nothing needs an estimate
         input_tokens, output_tokens = self._estimator.learn(request, reply)
         if price is None:
             return 0.0
@@ -222,11 +231,15 @@ class JudgeClient:
         usage.is_estimate |= reply.input_tokens is None or reply.output_tokens is None
         return cost
 
-    def _record(self, key: str, usage: AnswerUsage, latency: float) -> JudgeCall:
+    def _record(
+        self, key: str, usage: AnswerUsage, json: Any, error: JudgeError | None, latency: float
+    ) -> JudgeCall:
         return JudgeCall(
             key,
             self.backend.model,
             self.backend.endpoint[0],
+            answer=json,
+            error=str(error) if error else "",
             rung=usage.mode,
             raw=usage.raw,
             requests=usage.requests,

@@ -88,9 +88,12 @@ class Prices:
 
         A name also matches without its provider prefix ("openai/") and its date suffix.
         """
+        names = dict.fromkeys(
+            name for model in models for name in (model, model.rpartition("/")[2])
+        )
         for table in (self.own, _bundled_prices()):
-            for model in models:
-                for name in (model, model.rpartition("/")[2]):
+            if table:
+                for name in names:
                     found = table.get(name) or table.get(_DATE_SUFFIX.sub("", name))
                     if found is not None:
                         return found

@@ -37,11 +37,19 @@ __all__ = [
 # Escaped in the JSON: in terms of Unicode 15, control characters (Cc), format characters (Cf), line
 # and paragraph separators, surrogates, private use, and default ignorables (fillers, variation
 # selectors, tags). Also the brackets of markup and of Kimi's tokens.
-_HIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
+_HIDDEN_16_BIT = (
+    "\x00-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
     "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u25b7\u25c1\u3164\ud800-\udfff"
-    "\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000110bd\U000110cd\U00013430-\U00013455"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff<>]"
+    "\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff<>"
+)
+_HIDDEN_32_BIT = (
+    "\U000110bd\U000110cd\U00013430-\U00013455\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
+)
+# Python searches a class with many ranges above U+FFFF five times slower than one with a single
+# range, so the first class is wider and the lookbehind has the exact one.
+_HIDDEN = re.compile(
+    f"[{_HIDDEN_16_BIT}\U00010000-\U0010ffff](?<=[{_HIDDEN_16_BIT}{_HIDDEN_32_BIT}])"
 )
 # A word in square brackets, the form of chat templates' tokens. JSON syntax itself only has the
 # excluded words there, so every match is inside a string.
@@ -105,8 +113,9 @@ def encode_data(value: Any, variable: str = "", left_out: list[OmittedData] | No
         return f"{found['head']}... ({len(found['body'])} characters left out)"
 
     text = _BLOB.sub(shortened, dumps(value))
-    text = _BRACKETED.sub(r"\\u005b", _HIDDEN.sub(_escape, text))
-    text = _TILDES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = _BRACKETED.sub(r"\\u005b", _escape_hidden(text))
+    if "~" in text:
+        text = _TILDES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return _DELIMITERS.sub(r"\\u005b\\u005b", text)
 
 
@@ -119,6 +128,14 @@ def _is_binary(body: str) -> bool:
         return False
     is_media = data.startswith(_SIGNATURES) or data[4:8] == b"ftyp"
     return is_media or data.count(0) > _MAX_ZEROS * len(data)
+
+
+def _escape_hidden(text: str) -> str:
+    """Return JSON text with the characters escaped that `_HIDDEN` matches."""
+    # The only such characters that are common, and the only ones in ASCII: JSON text has no
+    # control characters below U+0020.
+    text = text.replace("<", r"\u003c").replace(">", r"\u003e").replace("\x7f", r"\u007f")
+    return text if text.isascii() else _HIDDEN.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -203,7 +220,9 @@ def _omitted_line(left_out: Sequence[OmittedData]) -> str:
 
 def shorten_task(text: str) -> str:
     """Return a prompt without data, short enough to be repeated."""
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    if "\n\n\n" in text:
+        text = re.sub(r"\n{3,}", "\n\n", text)
+    text = text.strip()
     if len(text) <= _MAX_TASK_LENGTH:
         return text
     cut = text.rfind("\n", 0, _MAX_TASK_LENGTH)

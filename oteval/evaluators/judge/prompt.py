@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from ...errors import ConfigError, VariableMissing
@@ -113,7 +113,7 @@ class Prompt:
         examples = data.examples()
         if examples:
             _append_parts(messages, [_text_part(examples)])
-        if data.nonce_mark in dumps(messages):
+        if _contains(messages, data.nonce_mark):
             named = FEW_SHOT_EXAMPLES if examples and data.are_examples_data else ""
             closing = closing_instructions(data.nonce, task, examples=named, left_out=data.left_out)
             _append_parts(messages, [_text_part(closing)])
@@ -123,18 +123,9 @@ class Prompt:
         given = {name for name, value in values.items() if value is not None}
         if attachments is not None:
             given.add("attachments")
-        optional = optional_variables(self.template)
-        problem = template_problem(self.template, given, optional)
+        problem = _variable_problem(self.template, frozenset(given))
         if problem:
             raise VariableMissing(problem)
-        # A misspelt keyword for an optional variable would be ignored silently.
-        shown = template_variables(self.template)
-        for name in sorted(given - shown):
-            meant = closest_name(name, (optional & shown) - given)
-            if meant:
-                raise VariableMissing(
-                    f"the prompt does not show {{{name}}}: did you mean {{{meant}}}?"
-                )
 
     def _render_string(
         self,
@@ -202,17 +193,24 @@ class _DataBlocks:
 
     def lazy_text(self, name: str, value: Any) -> Callable[[], str]:
         """Return a function that makes a variable's text once; most values are in no prompt."""
+        made: str | None = None
 
-        def make() -> str:
-            if value is None:
-                return ""
-            if name in self.prompt.instructions:
-                return _default_text(value)
-            if self.prompt.harden:
-                return data_block(name, to_json(value), self.nonce, self.left_out)
-            return (self.prompt.to_text or _default_text)(value)
+        def text() -> str:
+            nonlocal made
+            if made is None:
+                made = self._text(name, value)
+            return made
 
-        return cache(make)
+        return text
+
+    def _text(self, name: str, value: Any) -> str:
+        if value is None:
+            return ""
+        if name in self.prompt.instructions:
+            return _default_text(value)
+        if self.prompt.harden:
+            return data_block(name, to_json(value), self.nonce, self.left_out)
+        return (self.prompt.to_text or _default_text)(value)
 
     def attachment(self, part: dict[str, Any]) -> dict[str, Any]:
         """Return an attached part; text becomes a block of data."""
@@ -263,6 +261,27 @@ def check_prompt(prompt: Any, system: Any, few_shot: Any) -> None:
     for index, example in enumerate(few_shot or ()):
         if not isinstance(example, Mapping) or "outputs" not in example:
             raise ConfigError(f"few_shot_examples[{index}]: a dict with 'outputs' is needed")
+
+
+@lru_cache
+def _variable_problem(template: str, given: frozenset[str]) -> str:
+    """Return a message about a missing or misspelt variable, or "".
+
+    Args:
+        template: The prompt.
+        given: The variables that have a value.
+    """
+    optional = optional_variables(template)
+    problem = template_problem(template, given, optional)
+    if problem:
+        return problem
+    # A misspelt keyword for an optional variable would be ignored silently.
+    shown = template_variables(template)
+    for name in sorted(given - shown):
+        meant = closest_name(name, (optional & shown) - given)
+        if meant:
+            return f"the prompt does not show {{{name}}}: did you mean {{{meant}}}?"
+    return ""
 
 
 def _is_langchain_prompt(prompt: Any) -> bool:
@@ -320,14 +339,17 @@ def _message_text(message: Any) -> str:
 
 def to_json(value: Any) -> Any:
     """Return a value as JSON values; messages of any framework become OpenAI's dicts."""
-    if isinstance(value, Message):
-        return value.as_dict()
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+    # The common types come first.
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, (dict, Mapping)):
+        return {
+            str(key): item if type(item) is str else to_json(item) for key, item in value.items()
+        }
+    if isinstance(value, Message):
+        return value.as_dict()
     name = field(value, "role") or field(value, "type")
     if isinstance(name, str) and name in ROLES and hasattr(value, "content"):
         found = [message.as_dict() for message in convert(value, "a message")]
@@ -350,6 +372,15 @@ def _message_dicts(value: Any) -> ChatMessages:
 
 def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+def _contains(messages: ChatMessages, mark: str) -> bool:
+    """Return whether a text in some messages contains a mark."""
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str) and mark in content:
+            return True
+    return mark in dumps(messages)
 
 
 def _append_parts(messages: ChatMessages, parts: Sequence[dict[str, Any]]) -> None:

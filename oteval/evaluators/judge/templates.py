@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from string import Formatter
 
 __all__ = [
@@ -131,10 +132,11 @@ def _formatted(text: str, conversion: str | None, spec: str) -> str:
     return format(converted, spec)
 
 
-def _parse(template: str) -> list[tuple[str, str | None, str | None, str | None]] | None:
+@lru_cache
+def _parse(template: str) -> tuple[tuple[str, str | None, str | None, str | None], ...] | None:
     """Return the parts of a `str.format` template with plain names; None for any other."""
     try:
-        parts = list(Formatter().parse(template))
+        parts = tuple(Formatter().parse(template))
     except ValueError:
         return None
     plain = all(

@@ -8,7 +8,7 @@ Each prompt shows ``{inputs}``, ``{outputs}`` (graphs: ``{thread}``) and ``{rubr
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 __all__ = [
@@ -72,6 +72,7 @@ PROMPTS = {
 _OPTIONAL = re.compile(r"\bif (?:it|that|there) is\b[^\n]*:\n\n\{(\w+)\}")
 
 
+@lru_cache
 def optional_variables(prompt: str) -> frozenset[str]:
     """Return the variables of a prompt that need no value.
 

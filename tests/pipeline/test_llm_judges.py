@@ -125,7 +125,7 @@ def test_a_missing_key_or_server_is_an_error_per_run(
 def test_the_key_comes_from_the_environment(
     store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    """The rule names the environment variable; the store never has its value."""
+    """The rule names the environment variable; the score never has its value."""
     monkeypatch.setenv("JUDGE_KEY", "s3cret")
     keep(store, *runs(1))
 
@@ -347,7 +347,7 @@ def test_a_run_without_a_graph_is_not_judged_by_its_path(store: Store, server: S
 
 
 def test_variables_are_data_unless_declared(store: Store, server: Server):
-    """So do those of the configuration; a rubric is an instruction."""
+    """Variables of the configuration are data as well; a rubric is an instruction."""
     keep(store, *runs(1))
     known = {"prompt": "{rubric}\n{tone}\n{outputs}", "variables": {"rubric": "r", "tone": "kind"}}
 

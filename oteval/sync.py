@@ -1,9 +1,9 @@
 """Run asynchronous code from blocking code, and write code once for both.
 
-`run_sync` blocks until any coroutine has run on a background event loop (`BackgroundLoop`), which
-keeps connections open from one call to the next. `run_on_new_loop` starts an event loop that ends
-with the coroutine. `blocking_form` turns a whole asynchronous function into a blocking
-one with the same signature and docstring.
+`BackgroundLoop.run` blocks until a coroutine has run on a background event loop, which keeps
+connections open from one call to the next. `run_on_new_loop` starts an event loop that ends with
+the coroutine. `blocking_form` turns a whole asynchronous function into a blocking one with the same
+signature and docstring.
 
 A function that users call both ways is written once, as an ``async def`` that awaits only
 `IoCall`: an I/O call with a blocking and an asynchronous form. `drive` runs such a coroutine in the
@@ -32,7 +32,6 @@ __all__ = [
     "drive_async",
     "gather",
     "run_on_new_loop",
-    "run_sync",
     "wait_for",
 ]
 
@@ -243,14 +242,6 @@ class BackgroundLoop:
                 )
                 self._thread.start()
             return self._loop
-
-
-_default = BackgroundLoop("oteval event loop")
-
-
-def run_sync(coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """Run any coroutine from blocking code, on a background event loop, and return its result."""
-    return _default.run(coroutine)
 
 
 def run_on_new_loop(coroutine: Coroutine[Any, Any, Value]) -> Value:

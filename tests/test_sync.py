@@ -22,7 +22,6 @@ from oteval.sync import (
     drive_async,
     gather,
     run_on_new_loop,
-    run_sync,
     wait_for,
 )
 
@@ -105,6 +104,7 @@ def test_a_future_of_another_thread_is_awaited_in_both_forms():
 
 def test_a_coroutine_runs_in_the_callers_context():
     """Errors are the caller's, and running event loops are left alone."""
+    loop = BackgroundLoop("test")
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(3)
 
@@ -116,12 +116,12 @@ def test_a_coroutine_runs_in_the_callers_context():
         raise ValueError("no")
 
     async def main() -> int:
-        return run_sync(work())
+        return loop.run(work())
 
-    assert run_sync(work()) == 3
+    assert loop.run(work()) == 3
     assert asyncio.run(main()) == 3
     with pytest.raises(ValueError, match="no"):
-        run_sync(fails())
+        loop.run(fails())
 
 
 def test_a_background_loop_does_not_wait_for_itself():

@@ -170,13 +170,8 @@ class Forwarder:
         with self._lock:
             return [name for name in traces if name in self._held]
 
-    def release(self, scores: Mapping[str, Sequence[Score]], now: int) -> None:  # noqa: ARG002
-        """Send traces with their scores.
-
-        Args:
-            scores: The scores of each trace to send.
-            now: The time (ns).
-        """
+    def release(self, scores: Mapping[str, Sequence[Score]]) -> None:
+        """Send traces with their scores, which are given by trace."""
         with self._lock:
             for trace_id, found in scores.items():
                 held = self._held.pop(trace_id, None)

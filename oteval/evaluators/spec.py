@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ..errors import ConfigError
+from ..model import ERROR_WORDS
 from ..patterns import Pattern, PatternError, compile_pattern
 from .args import ArgsMatch, make_overrides, make_rule
 from .rules import Exact, Rule
@@ -24,7 +25,9 @@ View = Literal["all", "writes", "effects"]
 MODES: tuple[Mode, ...] = ("strict", "unordered", "subset", "superset", "in_order")
 VIEWS: tuple[View, ...] = ("all", "writes", "effects")
 
-ERROR_PATTERN = re.compile(r"\A\s*(?:Error|Exception|Traceback|Unknown action)")
+# Unlike in `oteval.reconstruct.tool_results`, the beginning of a word is enough ("ErrorResponse").
+# The pattern is part of the versions of evaluators: changing it evaluates every run again.
+ERROR_PATTERN = re.compile(rf"\A\s*(?:{ERROR_WORDS})")
 """The default pattern for the text of a failed call's result."""
 
 

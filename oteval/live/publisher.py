@@ -52,13 +52,13 @@ class ScorePublisher:
         except OSError as error:
             _log.error("the events of %d scores are lost: %s", len(finished), error)
 
-    def release(self, traces: Sequence[str], now: int) -> None:
+    def release(self, traces: Sequence[str]) -> None:
         """Let the forwarder send traces, with the scores that they have."""
         forward = self._attach.forward if self._attach is not None else None
         if forward is not None and traces:
             held = forward.held(traces)
             if held:
-                forward.release(self._store.scores.on_traces(held), now)
+                forward.release(self._store.scores.on_traces(held))
 
     def release_expiring(self, now: int) -> None:
         """Let the forwarder send the traces whose deadline is near, with the scores they have."""

@@ -119,7 +119,7 @@ class ScoringLoop:
         has_more = self._run_due() or self._reconstructor.has_more
         self._collect()
         self._write(now)
-        self._publisher.release(self._scheduler.take_releasable(), now)
+        self._publisher.release(self._scheduler.take_releasable())
         self._publisher.release_expiring(now)
         if self._publisher.are_metrics_due(now):
             self._update_metrics(now)
@@ -169,7 +169,7 @@ class ScoringLoop:
         now = self._clock()
         self._collect()
         self._write(now)
-        self._publisher.release(self._scheduler.take_releasable(), now)
+        self._publisher.release(self._scheduler.take_releasable())
         self._record_progress(now)
         for runner in self._runners.values():
             runner.close()

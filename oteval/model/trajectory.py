@@ -14,6 +14,7 @@ from .telemetry import Attributes
 __all__ = [
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
+    "ERROR_WORDS",
     "FAILURE_GAPS",
     "Gap",
     "Message",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+ERROR_WORDS = "Error|Exception|Traceback|Unknown action"
+"""How the text of a failed call's result begins, as alternatives of a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)

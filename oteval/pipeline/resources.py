@@ -14,11 +14,10 @@ from ..config import EvaluatorSettings
 from ..errors import ConfigError
 from ..evaluators.evaluator import Resources
 from ..evaluators.functions import load_function
+from ..runner import day_of, start_of_day_ns
 from ..store import Store
 
 __all__ = ["read_text", "resources_of"]
-
-_DAY_NS = 86_400 * 10**9
 
 
 def resources_of(
@@ -42,6 +41,10 @@ def resources_of(
     def stored_calls(kind: type[Any]) -> Any:
         return store.judge_calls.of(settings.name, kind, again=again)
 
+    def spent_today() -> float:
+        today = start_of_day_ns(day_of(time.time_ns()))
+        return store.judge_calls.spent(settings.name, today)
+
     def load(reference: str) -> Callable[..., Any]:
         with _importable(base):
             return load_function(reference)
@@ -53,7 +56,7 @@ def resources_of(
         load_function=load,
         environment=os.environ,
         stored_calls=stored_calls,
-        spent_today=lambda: store.judge_calls.spent(settings.name, _midnight()),
+        spent_today=spent_today,
         is_budgeted=is_budgeted,
     )
 
@@ -70,12 +73,6 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-
-
-def _midnight() -> int:
-    """Return when today began, in UTC."""
-    now = time.time_ns()
-    return now - now % _DAY_NS
 
 
 @contextmanager

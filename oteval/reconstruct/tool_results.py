@@ -16,15 +16,17 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..jsontext import canonical
-from ..model import Gap, Message, ToolCall
+from ..model import ERROR_WORDS, Gap, Message, ToolCall
 from .gaps import gap
 from .message_thread import Entry, key_of
 from .operations import ToolRun
 
 __all__ = ["Completed", "complete", "made_result"]
 
-# How a failed call's result begins, where no span of the tool says whether it failed.
-_ERROR_TEXT = re.compile(r"\s*(Error|Exception|Traceback|Unknown action)\b")
+# The text of a failed call's result, where no span of the tool says whether it failed. Only whole
+# words count, because the finding is stored as `Message.is_error` and no option can correct it:
+# "Errors: 0" is no failure. Evaluators have an option instead, see `oteval.evaluators.spec`.
+_ERROR_TEXT = re.compile(rf"\s*({ERROR_WORDS})\b")
 
 
 @dataclass(slots=True)

@@ -229,10 +229,6 @@ class EvaluatorCalls(Generic[CallT]):
         """Link a question to the trajectory it is about."""
         self._calls.link(key, trajectory_id)
 
-    def spent(self, since_ns: int) -> float:
-        """Return the cost of this evaluator's calls since a time (ns), in US dollars."""
-        return self._calls.spent(self._evaluator, since_ns)
-
 
 def _key_prefix(key: str) -> int:
     """Return the first 16 hexadecimal digits of a key as a number."""

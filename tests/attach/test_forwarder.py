@@ -91,7 +91,7 @@ def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream
     bench.pump()
     before = len(downstream.requests)
 
-    bench.forwarder.release({trace(1): [score(1, comment="fine")]}, bench.now)
+    bench.forwarder.release({trace(1): [score(1, comment="fine")]})
     bench.pump()
 
     assert before == 0
@@ -117,7 +117,7 @@ def test_nothing_is_held_past_the_deadline(bench: Bench, downstream: Downstream)
     bench.now += SECOND
     bench.pump()
     assert [s.span_id[-1] for s in downstream.spans()] == [1]
-    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.forwarder.release({trace(1): []})
     bench.pump()
     assert [s.span_id[-1] for s in downstream.spans()] == [1, 2]
 
@@ -139,7 +139,7 @@ def test_errors_and_missing_scores_add_nothing(bench: Bench, downstream: Downstr
     payload = request((1, 1))
     bench.take(payload)
     found = [score(1, status="error", comment="x"), score(1, status="not_evaluated")]
-    bench.forwarder.release({trace(1): found}, bench.now)
+    bench.forwarder.release({trace(1): found})
     bench.pump()
 
     assert downstream.bodies() == [payload]
@@ -151,7 +151,7 @@ def test_a_request_of_one_trace_is_forwarded_byte_for_byte(
     """Without scores, the body is the one that was received, including unknown fields."""
     payload = request((1, 1), (1, 2)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
     bench.take(payload)
-    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.forwarder.release({trace(1): []})
     bench.pump()
 
     assert downstream.bodies() == [payload]
@@ -162,7 +162,7 @@ def test_json_is_forwarded_as_json(bench: Bench, downstream: Downstream) -> None
     span = {"traceId": trace(1), "spanId": f"{1:016x}", "name": "s", "later": {"x": 1}}
     payload = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
     bench.take(payload, encoding="json")
-    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.forwarder.release({trace(1): [score(1)]})
     bench.pump()
 
     path, headers, body = downstream.requests[0]
@@ -189,7 +189,7 @@ def test_failed_requests_are_retried_in_order(
     downstream.answers = [(503, {"Retry-After": "7"}), (429, {})]
     bench.take(request((1, 1)))
     bench.take(request((2, 1)))
-    bench.forwarder.release({trace(1): [], trace(2): []}, bench.now)
+    bench.forwarder.release({trace(1): [], trace(2): []})
 
     bench.pump()
     moment[0] = 6.9
@@ -213,7 +213,7 @@ def test_a_refused_request_does_not_block_the_others(bench: Bench, downstream: D
     for number in range(1, 9):
         name = "poison" if number == 5 else "fine"
         bench.take(request((number, 1), name=name))
-    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)})
     bench.pump()
 
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3, 4, 6, 7, 8]
@@ -242,13 +242,13 @@ def test_an_endpoint_that_one_request_breaks(
     for number in range(1, 9):
         name = "poison" if number == poisoned else "fine"
         bench.take(request((number, 1), name=name))
-    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)})
     until = time.monotonic() + 20
     while time.monotonic() < until and len(downstream.spans()) < 7:
         bench.pump()
     alone = bench.forwarder.state()
     bench.take(request((9, 1)))
-    bench.forwarder.release({trace(9): []}, bench.now)
+    bench.forwarder.release({trace(9): []})
     while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
         bench.pump()
 
@@ -271,7 +271,7 @@ def test_an_endpoint_that_some_of_many_requests_break(
     poisoned = {77, 190}
     for number in range(1, 201):
         bench.take(request((number, 1), name="poison" if number in poisoned else "fine"))
-    bench.forwarder.release({trace(n): [] for n in range(1, 201)}, bench.now)
+    bench.forwarder.release({trace(n): [] for n in range(1, 201)})
     until = time.monotonic() + 8
     while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
         bench.pump()
@@ -290,7 +290,7 @@ def test_an_endpoint_that_answers_500_to_all_is_waited_for(
     downstream.poison, downstream.poison_status = b"fine", 500
     for number in range(1, 9):
         bench.take(request((number, 1), name="fine"))
-    bench.forwarder.release({trace(n): [] for n in range(1, 9)}, bench.now)
+    bench.forwarder.release({trace(n): [] for n in range(1, 9)})
     while bench.forwarder.state()["failures"].get("500", 0) < 20:
         bench.pump()
     during = bench.forwarder.state()
@@ -331,7 +331,7 @@ def test_rejected_spans_are_counted(
         spans = [{**span, "spanId": f"{number:016x}"} for number in range(1, 4)]
         payload = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
     bench.take(payload, encoding=encoding)
-    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.forwarder.release({trace(1): []})
     bench.pump()
 
     assert bench.forwarder.state()["sent"] == 1
@@ -351,7 +351,7 @@ def test_refused_requests_are_resent_on_demand(bench: Bench, downstream: Downstr
     downstream.answers = [(400, {}), (400, {})]
     bench.take(request((1, 1)))
     bench.take(b'{"resourceLogs": []}', kind="logs", encoding="json")
-    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.forwarder.release({trace(1): [score(1)]})
     bench.pump()
     folder = bench.folder / "refused"
     poster = HttpClient(downstream.url)
@@ -376,7 +376,7 @@ def test_refused_requests_count_against_the_quota(bench: Bench, downstream: Down
     downstream.poison = b"poison"
     for number in range(1, 6):
         bench.take(request((number, 1), name="poison" * 150))
-    bench.forwarder.release({trace(n): [] for n in range(1, 6)}, bench.now)
+    bench.forwarder.release({trace(n): [] for n in range(1, 6)})
     bench.pump()
 
     assert bench.forwarder.has_room() is False
@@ -387,7 +387,7 @@ def test_a_restart_sends_the_held_traces(bench: Bench, downstream: Downstream) -
     """Unsent parts are sent, sent parts are not, and no position is taken twice."""
     bench.take(request((1, 1), (2, 1)))
     bench.take(request((3, 1)))
-    bench.forwarder.release({trace(1): []}, bench.now)
+    bench.forwarder.release({trace(1): []})
     bench.pump()
     bench.forwarder.close()
 
@@ -446,7 +446,7 @@ def test_a_trace_scored_before_a_restart_keeps_its_scores(
     """After a start, live scoring has some seconds to attach scores to overdue traces."""
     downstream.answers = [(503, {})]
     bench.take(request((1, 1)))
-    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.forwarder.release({trace(1): [score(1)]})
     bench.pump()
     for _ in range(40):  # the server runs, and the endpoint is busy
         bench.now += SECOND
@@ -484,7 +484,7 @@ def test_an_incomplete_record_is_cut_off(bench: Bench, downstream: Downstream) -
 def test_spans_that_come_back_are_not_forwarded_again(bench: Bench, downstream: Downstream) -> None:
     """Spans sent back to oteval are recognised, including the one with scores."""
     bench.take(request((1, 1), (1, 2)))
-    bench.forwarder.release({trace(1): [score(1)]}, bench.now)
+    bench.forwarder.release({trace(1): [score(1)]})
     bench.pump()
 
     for body in list(downstream.bodies()):

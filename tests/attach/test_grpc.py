@@ -221,7 +221,7 @@ def test_forwarding_over_grpc_attaches_scores(collector: Collector, tmp_path: Pa
     forwarder = Forwarder(tmp_path, GrpcClient(collector.url), deadline=30)
     now = time.time_ns()
     forwarder.take("traces", "protobuf", request((1, 1), (1, 2)), (1, 1), now)
-    forwarder.release({trace(1): [score(1)]}, now)
+    forwarder.release({trace(1): [score(1)]})
     until = time.monotonic() + 10
     while not collector.requests and time.monotonic() < until:
         time.sleep(0.02)

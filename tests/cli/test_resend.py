@@ -32,7 +32,7 @@ def refused(tmp_path: Path, downstream: Downstream) -> list[Path]:
     downstream.answers = [(400, {})] * 3
     for number in (1, 2):
         forwarder.take("traces", "protobuf", request((number, 1)), (1, number), 1)
-    forwarder.release({trace(number): [score(1)] for number in (1, 2)}, 1)
+    forwarder.release({trace(number): [score(1)] for number in (1, 2)})
     while forwarder.pump():
         pass
     forwarder.close()

@@ -208,3 +208,8 @@ def test_a_view_that_knows_no_writes_is_refused():
     for out in (flat("f"), trajectory(), trajectory({"name": "read"})):
         with pytest.raises(ValueError, match=r"pass effect_tools=\[\.\.\.\]"):
             passes(out, flat("f"), "unordered", view="effects")
+
+
+def test_the_default_error_pattern_stays_the_same():
+    """The pattern is part of the versions of evaluators, which a change would evaluate again."""
+    assert ERROR_PATTERN.pattern == r"\A\s*(?:Error|Exception|Traceback|Unknown action)"

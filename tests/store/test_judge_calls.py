@@ -54,8 +54,8 @@ def test_the_cost_of_an_evaluator_includes_failures(store: Store):
     mine.put(made(30, cost=None))
     other.put(made(40))
 
-    assert mine.spent(0) == 0.5
-    assert mine.spent(15) == 0.25
+    assert store.judge_calls.spent("e", 0) == 0.5
+    assert store.judge_calls.spent("e", 15) == 0.25
     assert [row["errors"] for row in store.judge_calls.totals()] == [1, 0]
 
 

@@ -58,14 +58,14 @@ _MOST_BACKLOG = 1024
 
 
 class SpoolFull(OtevalError):
-    """A request cannot be spooled now; the message says why. Retrying later is right."""
+    """A request cannot be spooled now; the message says why. The sender may retry."""
 
 
 class Backlog:
     """The age of acknowledged requests that are not stored yet.
 
-    Acknowledgements within a short time share an entry that has the time of the first. So an age
-    is never too low, and too high by that time at most.
+    Acknowledgements within a short time share an entry, which has the time of the first. Ages may be
+    too high by up to that time, never too low.
 
     Args:
         clock: Monotonic seconds.

@@ -3,12 +3,12 @@
 Traces are related if they share a conversation id, if a stored run has spans of both, or if two
 instrumentations recorded the same model call in them. Chats without a conversation id are related
 by their messages: the first input of a run repeats all messages of the run that it follows, so the
-`follows` of the later run equals the `chain` of the earlier one. Of several runs with the same
-chain, it follows the last that began before it. Many chats begin alike, so only that one is looked
-for, and only runs for which it is that one.
+`follows` of the later run equals the `chain` of the earlier one. Many chats begin with the same
+messages, so several runs may have the same chain. A run follows only the last of those that began
+before it.
 
-Nothing is written. Read are ``trajectories``, ``superseded`` and the views ``all_conversations``
-and ``noted_conversations``.
+This module writes nothing. It reads the tables ``trajectories`` and ``superseded``, and the views
+``all_conversations`` and ``noted_conversations``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RelatedTraces:
         Args:
             trace_ids: The traces.
             noted: Use the conversations that live scoring noted, which is faster; see
-                `LiveState.note`.
+                `LiveState.note_conversations`.
         """
         view = "noted_conversations" if noted else "all_conversations"
         found, new = set(trace_ids), set(trace_ids)

@@ -64,8 +64,8 @@ class SpoolFull(OtevalError):
 class Backlog:
     """The age of acknowledged requests that are not stored yet.
 
-    Acknowledgements within a short time share an entry, which has the time of the first. Ages may be
-    too high by up to that time, never too low.
+    Acknowledgements within a short time share an entry, which has the time of the first. Ages may
+    be too high by up to that time, never too low.
 
     Args:
         clock: Monotonic seconds.

@@ -94,8 +94,10 @@ class EvaluationContext:
     Attributes:
         messages: The messages.
         trajectory: The run that they belong to, or None where only messages are known.
-        reference_outputs: The expected outputs in the caller's form, or None.
-        reference: The reference that oteval.yaml names, or None.
+        reference_outputs: The expected outputs, or None: those that a caller passed, or the
+            messages of the configured reference.
+        reference: The configured reference, which also has a name and the steps of a graph; None
+            in a direct call.
         scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
         given_tools: Definitions of tools that came with the messages.
     """

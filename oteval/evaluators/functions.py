@@ -60,8 +60,8 @@ class FunctionEvaluator(Evaluator):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Return the function's result for a run."""
-        reference = context.reference
-        wanted = to_messages(list(reference.messages)) if reference else None
+        expected = context.reference_outputs
+        wanted = None if expected is None else to_messages(expected)
         available = {
             "outputs": [message.as_dict() for message in context.messages],
             "reference_outputs": wanted and [message.as_dict() for message in wanted],

@@ -164,11 +164,11 @@ class TrajectoryMatch(Evaluator):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare a run with its reference."""
-        run, reference = context.trajectory, context.reference
-        if run is None or reference is None:
+        run, expected = context.trajectory, context.reference_outputs
+        if run is None or expected is None:
             raise NotEvaluated("there is no reference")
         refuse_unseen(run, context.messages)
-        wanted = to_messages(list(reference.messages), "reference_outputs")
+        wanted = to_messages(expected, "reference_outputs")
         found = self._compare_run(run, context.messages, wanted, self.spec)
         if not found.passed:
             self._refuse_unknown(run, context.messages, wanted)

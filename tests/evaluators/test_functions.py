@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from oteval.errors import ConfigError
-from oteval.evaluators.functions import call_with, code_version, load_function
+from oteval.evaluators.functions import (
+    FunctionEvaluator,
+    call_with,
+    code_version,
+    load_function,
+)
 
 AVAILABLE = {"outputs": 1, "inputs": 2, "reference_outputs": 3}
 
@@ -109,3 +114,14 @@ def test_code_has_a_version():
     assert code_version(Checker()) == code_version(Checker())
     assert code_version(len) == code_version(len) != code_version(max)
     assert code_version(functools.partial(one)) == code_version(functools.partial(one))
+
+
+def test_a_direct_call_passes_the_reference() -> None:
+    """The function gets the expected messages, whoever calls the evaluator."""
+    evaluator = FunctionEvaluator(
+        call="m:f", function=lambda outputs, reference_outputs: outputs == reference_outputs
+    )
+    messages = [{"role": "assistant", "content": "yes"}]
+
+    assert evaluator(outputs=messages, reference_outputs=messages)["score"] is True
+    assert evaluator(outputs=messages, reference_outputs=[])["score"] is False

@@ -335,10 +335,9 @@ class LlmJudge(Evaluator):
             VerdictMissing: The model gave no verdict.
         """
         _require_content(context)
-        reference = context.reference
         variables = {
             "outputs": list(context.messages),
-            "reference_outputs": list(reference.messages) if reference else None,
+            "reference_outputs": context.reference_outputs,
             **self._variables_of(context),
             **self.variables,
         }

@@ -65,8 +65,8 @@ class RedactionRules:
         """Reload the file if it has changed; return whether other rules are in force."""
         with self._lock:
             stamp = file_stamp(Path(self._path))
-            has_settled, self._last_stamp = stamp == self._last_stamp, stamp
-            return stamp != self._stamp and has_settled and self._reload()
+            is_stable, self._last_stamp = stamp == self._last_stamp, stamp
+            return stamp != self._stamp and is_stable and self._reload()
 
     def reload(self) -> bool:
         """Reload the file; return whether other rules are in force."""

@@ -13,6 +13,7 @@ import pytest
 
 from oteval.evaluators.scorer import is_drawn
 from oteval.live import pending_evaluations, reconstructor, scheduler
+from oteval.live.reconstructor import ReconstructedTraces
 from oteval.model import Span
 from oteval.pipeline import RefreshResult, TraceLocator
 from oteval.store import Store
@@ -160,7 +161,7 @@ def test_one_that_hangs_is_given_up_and_holds_up_no_other(
     assert [s.status for s in driver.scores("hangs")] == ["ok", "ok"]
 
 
-def test_over_its_budget_it_is_put_off_until_the_next_day(
+def test_over_its_budget_it_is_postponed_until_the_next_day(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
     """What a day's budget does not pay is recorded with the reason, once, and done the next day."""
@@ -361,6 +362,55 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     assert driver.scoring is not None
     assert driver.scoring.open_traces == 0
     assert tries.count(1) == 3
+
+
+def test_a_trace_that_cannot_be_admitted_holds_up_no_other(
+    driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch is split, and after some attempts it is scored as the store has it."""
+    driver.rules(rules(module(COUNT), "ok"))
+    driver.start()
+    driver.came(*[said(number) for number in range(1, 6)])
+    real, tries = scheduler.Scheduler.admit, []
+
+    def fails(self: scheduler.Scheduler, batch: ReconstructedTraces, now: int) -> None:
+        if batch.refreshed and f"{3:032x}" in [trace.trace_id for trace in batch.traces]:
+            tries.append(len(batch.traces))
+            raise ValueError("unexpected")
+        real(self, batch, now)
+
+    monkeypatch.setattr(scheduler.Scheduler, "admit", fails)
+    driver.run(6)
+    assert len(driver.scores()) == 4
+    driver.run(1)
+    driver.run(1)
+
+    assert len(driver.scores()) == 5
+    assert driver.scoring is not None
+    assert driver.scoring.open_traces == 0
+    assert tries.count(1) == 3
+
+
+def test_traces_whose_end_cannot_be_recorded_stay_open(
+    driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the store fails while the ends of traces are recorded, no trace is lost or left out."""
+    driver.rules(rules(module(COUNT), "ok"))
+    scoring = driver.start()
+    driver.came(*[said(number) for number in range(1, 6)])
+
+    def fails(*_: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler.Scheduler, "admit", fails)
+        with pytest.raises(OSError, match="disk full"):
+            driver.run(6)
+        assert scoring.open_traces == 5
+    driver.run(1)
+
+    assert scoring.open_traces == 0
+    assert len(driver.scores()) == 5
 
 
 @pytest.mark.parametrize("most", [1, 5])

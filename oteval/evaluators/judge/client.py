@@ -221,8 +221,8 @@ class JudgeClient:
     def _cost(self, request: CompletionRequest, reply: ModelReply, usage: AnswerUsage) -> float:
         """Return the cost of a reply and add it to `usage`."""
         price = self.limits.prices.of(self.backend.model, reply.model)
-        if price is None and self.limits.budget is None:
-            return 0.0  # nothing needs an estimate
+        if price is None and self.limits.budget is None and not reply.input_tokens:
+            return 0.0  # nothing to learn, and nothing needs an estimate
         input_tokens, output_tokens = self._estimator.learn(request, reply)
         if price is None:
             return 0.0

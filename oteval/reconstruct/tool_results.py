@@ -25,7 +25,7 @@ __all__ = ["Completed", "complete", "made_result"]
 
 # The text of a failed call's result, where no span of the tool says whether it failed. Only whole
 # words count, because the finding is stored as `Message.is_error` and no option can correct it:
-# "Errors: 0" is no failure. Evaluators have an option instead, see `oteval.evaluators.spec`.
+# "Errors: 0" is not a failure. Evaluators have an option instead, see `oteval.evaluators.spec`.
 _ERROR_TEXT = re.compile(rf"\s*({ERROR_WORDS})\b")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,17 @@ TYPES: dict[str, Any] = {
     "boolean": bool,
     "null": type(None),
 }
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("type: cost", "'max_cost' is missing"),
+        ("type: forbidden_tools, forbidden: true", "forbidden: input should be a list"),
+        ("type: cost, max_cost: 1, prices: {m: 3}", "prices.m: input should be a mapping"),
+    ],
+)
+def test_messages_speak_of_yaml_not_of_python(entry: str, message: str) -> None:
+    """Required keys are named, and types are those of the file."""
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_config(f"evaluators:\n  - {{name: c, {entry}}}\n")

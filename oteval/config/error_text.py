@@ -43,8 +43,18 @@ def explain_error(
         return f"{place}: unknown key {str(path[-1])!r}{remedy}"
     if fault["type"] == "missing":
         return f"{place}: {fault['loc'][-1]!r} is missing in {key}"
-    message = fault["msg"].removeprefix("Value error, ")
+    message = _plain(fault)
     return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
+
+
+def _plain(fault: Any) -> str:
+    """Return pydantic's message without the names of Python's types."""
+    if fault["type"] == "dataclass_type":
+        return "input should be a mapping"
+    if fault["type"] == "is_instance_of" and fault["ctx"]["class"] == "Sequence":
+        return "input should be a list"
+    message: str = fault["msg"]
+    return message.removeprefix("Value error, ")
 
 
 def _first(faults: Sequence[Any]) -> Any:

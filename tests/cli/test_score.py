@@ -75,8 +75,8 @@ def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
 
     assert (nobody.status, few.status, enough.status, none.status) == (3, 3, 0, 3)
     assert nobody.err == ("oteval: no trajectories to score; oteval trajectories lists them\n")
-    assert "3 verdicts on 3 trajectories, at least 4 wanted" in few.err
-    assert "0 verdicts on 3 trajectories, at least 1 wanted" in none.err
+    assert "3 verdicts on 3 trajectories; expected at least 4" in few.err
+    assert "0 verdicts on 3 trajectories; expected at least 1" in none.err
     assert "the run has no attribute 'test.case.id' that names its case" in none.out
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Annotated, Any, ClassVar
 
@@ -144,7 +144,7 @@ class Cost(Budget):
     max_input_tokens: Annotated[None, PYTHON_ONLY] = None
     max_output_tokens: Annotated[None, PYTHON_ONLY] = None
     max_total_tokens: Annotated[None, PYTHON_ONLY] = None
-    max_cost: NonNegativeFloat
+    max_cost: NonNegativeFloat = field()  # required, in spite of the default in Budget
 
 
 def _is_limit(option: str) -> bool:

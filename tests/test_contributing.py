@@ -46,6 +46,7 @@ def run(folder: Path, *command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_evaluator_and_a_dialect_are_one_file_each(copy: Path) -> None:
     """The page's files pass their tests and the linter; `make docs` does the rest."""
     names = [name for name, _ in FILES]

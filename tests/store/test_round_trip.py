@@ -95,7 +95,7 @@ def test_captures_survive_the_store(name: str):
     assert back == (spans, records)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(spans, max_size=3, unique_by=lambda span: span.span_id))
 def test_any_span_survives_the_store(given_spans: list[Span]):
     """Odd values, and promoted attributes of every type, survive the store."""
@@ -104,7 +104,7 @@ def test_any_span_survives_the_store(given_spans: list[Span]):
     assert back == given_spans
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(records)
 def test_any_log_record_survives_the_store(record: LogRecord):
     """A record's body and attributes survive the store, whatever their JSON value."""

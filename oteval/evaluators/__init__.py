@@ -2,8 +2,8 @@
 
 Users call `create_trajectory_match_evaluator` and the other ``create_*`` functions; `compare` with
 a `MatchSpec` gives the same verdict without the result dict. An evaluator of your own is a
-subclass of `Evaluator`. Everything here is pure: nothing reads files, the network, the clock or the
-environment, and importing it is cheap.
+subclass of `Evaluator`. Importing this package is cheap. All of it is pure, except for `judge`
+and `answers.embeddings`, which call models.
 """
 
 from __future__ import annotations

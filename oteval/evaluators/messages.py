@@ -1,4 +1,6 @@
-"""Every form in which people hold messages, read into `oteval.model.Message`.
+"""Messages that callers pass to evaluators, in any form, read into `oteval.model.Message`.
+
+For messages in spans, see `oteval.reconstruct.readers`.
 
 A **form** is recognised by an object's fields, never by its class, so that no framework is
 imported: OpenAI dicts and objects, LangChain messages and chunks (and their dumped and

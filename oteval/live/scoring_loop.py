@@ -54,8 +54,8 @@ _Key = tuple[str, str]
 class ScoringLoop:
     """Scores trajectories as their traces end.
 
-    All methods but `notify` and `reload` are called by one thread, which owns the store's
-    connection.
+    All methods but `notify`, `reload`, `state` and `progress` are called by one thread, which owns
+    the store's connection.
 
     Args:
         store: The store; best a `Store.sibling` of the one that spans are written with.

@@ -1,8 +1,8 @@
-"""Move requests from the spool to the store.
+"""Move requests from the spool to the forwarder and, decoded, to the store.
 
 Rows and the position in the spool are committed in one transaction; after it, the segments of the
 spool are deleted. So every acknowledged request is stored, and stored once, whenever the process
-is killed.
+is killed. Requests go to the forwarder before the commit, and a full forwarder delays storing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The declaration of a dialect: which spans it reads, and how.
 
 A dialect is one way of writing agents, model calls and tool calls in spans. Each is one module of
-`oteval.reconstruct.dialects` with a `Dialect` named ``DIALECT``. No other file names it.
+`oteval.reconstruct.dialects` with a `Dialect` named ``DIALECT``. No list names the modules; a
+dialect may use functions of another one.
 """
 
 from __future__ import annotations

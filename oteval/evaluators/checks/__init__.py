@@ -1,6 +1,8 @@
-"""Checks: evaluators that need no model, one module for each type; `base` has the base class.
+"""Checks: evaluators that need no model.
 
-The modules are imported when they are needed: `budget` takes longer than all the others.
+Most types have a separate module; `budget` also has `cost`. `base` has the base class, and
+`definitions` reads the definitions of tools. Importing this package imports none of them:
+`oteval.evaluators.registry` imports one by its type, or all to list the types.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The way of a request from its body to the spool, shared by HTTP and gRPC.
 
 `Intake.accept` runs the steps in order: count its parts, parse it, check every span, set the
-resource attributes of the sender's token, redact it, and append it to the spool. Nothing is
-decoded into spans here; the spool holds the request as it came, unless it had to be changed.
+resource attributes of the sender's token, redact it, and append it to the spool. The
+spool holds the request as it came, unless it had to be changed. Decoded spans are not kept: JSON is
+decoded only to check it.
 """
 
 from __future__ import annotations

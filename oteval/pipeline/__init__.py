@@ -8,7 +8,7 @@
 - `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `archive_due` apply the
   retention periods of a configuration.
 
-Each stage owns its logic; this package decides only what connects them, such as which stored
+Each stage owns its logic; this package only connects them, and decides which stored
 verdicts are used again. The classes and functions of `oteval.evaluators`
 and `oteval.reconstruct` in `__all__` are part of the results of these functions, or of the views on
 them.

@@ -17,7 +17,8 @@ from typing import Any
 from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
 from ..files import file_stamp
-from ..ingest.receiver.redaction import RedactionRule, Redactor
+from ..ingest.receiver.redaction import Redactor
+from ..redaction import RedactionRule
 
 __all__ = ["RedactionRules"]
 

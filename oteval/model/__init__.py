@@ -10,6 +10,7 @@
   a person's verdict (`score`).
 - A **dataset** has **examples**, an **experiment** runs a system on them, and **feedback** is one
   evaluator's verdict on a **run** of an experiment (`experiment`).
+- A **recording** has the answers of models and tools in one session, for its replay (`recording`).
 
 Times are nanoseconds since the Unix epoch, durations nanoseconds. Ids are lower-case hex, as in
 OTLP/JSON.

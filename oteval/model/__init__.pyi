@@ -24,6 +24,27 @@ from .experiment import (
 from .experiment import (
     question_of as question_of,
 )
+from .recording import (
+    Chunk as Chunk,
+)
+from .recording import (
+    Exchange as Exchange,
+)
+from .recording import (
+    Fidelity as Fidelity,
+)
+from .recording import (
+    RecordedModelCall as RecordedModelCall,
+)
+from .recording import (
+    RecordedRequest as RecordedRequest,
+)
+from .recording import (
+    RecordedToolCall as RecordedToolCall,
+)
+from .recording import (
+    Recording as Recording,
+)
 from .score import (
     EvaluationResult as EvaluationResult,
 )

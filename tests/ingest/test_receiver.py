@@ -31,8 +31,9 @@ from oteval.ingest.receiver.grpc import GrpcReceiver
 from oteval.ingest.receiver.http import HttpReceiver
 from oteval.ingest.receiver.http_server import HttpServer
 from oteval.ingest.receiver.intake import Intake
-from oteval.ingest.receiver.redaction import RedactionRule, Redactor
+from oteval.ingest.receiver.redaction import Redactor
 from oteval.ingest.spool import Position, Record, Spool
+from oteval.redaction import RedactionRule
 
 PROTOBUF = "application/x-protobuf"
 LIMIT = 1 << 20

@@ -6,6 +6,6 @@ The way of a request, file by file:
 - `auth` checks the sender's token and its rate.
 - `limits` bounds the bytes, parts and duration of requests.
 - `intake` parses and checks the request, sets the token's resource attributes, and spools it.
-- `redaction` and `text_redaction` remove secrets before anything is written to disk.
+- `redaction` removes secrets before anything is written to disk.
 - `responses` encodes the answer. Success is sent only once the request is durable.
 """

@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -20,13 +19,13 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ...patterns import Pattern, PatternError
+from ...patterns import Pattern
+from ...redaction import RedactionRule, TextRedactor, key_pattern
 from ..otlp.from_json import KEY_ALIASES
 from ..otlp.json_fields import as_span_id, as_trace_id
 from ..otlp.json_values import from_base64
-from .text_redaction import TextRedactor
 
-__all__ = ["RedactionRule", "Redactor", "json_bytes"]
+__all__ = ["Redactor", "json_bytes"]
 
 # Levels of nesting that are serialised at once. orjson refuses more than 254.
 _LEVELS = 100
@@ -34,22 +33,6 @@ _MAX_CACHED_KEYS = 10_000
 _MESSAGE_TYPE = FieldDescriptor.TYPE_MESSAGE
 _STRING_TYPE = FieldDescriptor.TYPE_STRING
 _BYTES_TYPE = FieldDescriptor.TYPE_BYTES
-# A set of characters in a glob, after `re.escape`.
-_SET = re.compile(r"\\\[((?:[^\[\]\\]|\\[-.^])+)\\\]")
-
-
-class RedactionRule(NamedTuple):
-    """A rule of redaction.
-
-    Attributes:
-        keys: Globs for the names of attributes whose values are replaced.
-        pattern: A regular expression whose matches are replaced.
-        replace: The replacement.
-    """
-
-    keys: tuple[str, ...] = ()
-    pattern: str | None = None
-    replace: str = "[redacted]"
 
 
 class Redactor:
@@ -64,7 +47,7 @@ class Redactor:
         self._globs: list[tuple[Pattern, str]] = []
         patterns: list[tuple[Pattern, str]] = []
         for rule in rules:
-            self._globs += [(_glob(key), rule.replace) for key in rule.keys]
+            self._globs += [(key_pattern(key), rule.replace) for key in rule.keys]
             if rule.pattern is not None:
                 patterns.append((Pattern(rule.pattern), rule.replace))
         self._text = TextRedactor(patterns)
@@ -215,24 +198,6 @@ class Redactor:
             if len(self._keys) < _MAX_CACHED_KEYS:
                 self._keys[key] = known
         return known
-
-
-def _glob(text: str) -> Pattern:
-    """Return a glob such as ``*.password`` as a pattern for whole keys.
-
-    Brackets match both as a set of characters and literally.
-    """
-    literal = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
-    try:
-        return Pattern(f"(?s)(?:{literal}|{_SET.sub(_set, literal)})")
-    except PatternError:
-        return Pattern(f"(?s){literal}")
-
-
-def _set(found: re.Match[str]) -> str:
-    members = found[1].replace(r"\-", "-")
-    sign = "^" if members.startswith("!") else ""
-    return f"[{sign}{members[len(sign) :]}]"
 
 
 def json_bytes(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...patterns import Pattern
+from ..patterns import Pattern
 
 __all__ = ["TextRedactor"]
 

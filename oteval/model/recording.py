@@ -1,0 +1,190 @@
+"""Recordings of a session: the requests of an agent to models and tools, with their answers.
+
+- An **exchange** is one HTTP request with its response, as the agent's HTTP client saw them.
+- A **recorded model call** is a model's answer to one request; it has an exchange if the request
+  itself was recorded, and otherwise only the messages that the trace contains.
+- A **recorded tool call** is one execution of a tool.
+- A **recording** has all of these for one session, in the order in which they began. Its
+  **fidelity** is ``wire`` if every model call has its exchange, and ``semconv`` if the requests
+  and responses are rebuilt from the messages in the spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .trajectory import Message
+
+__all__ = [
+    "Chunk",
+    "Exchange",
+    "Fidelity",
+    "RecordedModelCall",
+    "RecordedRequest",
+    "RecordedToolCall",
+    "Recording",
+]
+
+Fidelity = Literal["wire", "semconv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a response body, as it arrived.
+
+    Attributes:
+        data: The bytes, after content decoding.
+        offset_ns: The time since the request was sent (ns).
+    """
+
+    data: bytes
+    offset_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One HTTP request and its response, without secrets.
+
+    Attributes:
+        method: The request's method.
+        url: The request's URL; secret query values are replaced.
+        request_headers: The request's headers that are safe to keep, with lower-case names.
+        request_body: The request's body.
+        status: The response's status; 0 if no response came.
+        response_headers: The response's headers that are safe to keep, with lower-case names.
+        chunks: The response's body, piece by piece.
+        error: The transport's error as ``ReadTimeout: text``, or "".
+        is_complete: Whether the agent read the response to its end.
+        start_ns: The time at which the request was sent.
+        end_ns: The time at which the last chunk, or the error, arrived.
+        trace_id: The id of the trace that the request belongs to, or "".
+        span_id: The id of the span in which the request was made, or "".
+    """
+
+    method: str
+    url: str
+    request_headers: Mapping[str, str] = field(default_factory=dict)
+    request_body: bytes = b""
+    status: int = 0
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
+    error: str = ""
+    is_complete: bool = True
+    start_ns: int = 0
+    end_ns: int = 0
+    trace_id: str = ""
+    span_id: str = ""
+
+    @property
+    def response_body(self) -> bytes:
+        """The response's whole body."""
+        return b"".join(chunk.data for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """A request to a model, in the form that all APIs share.
+
+    Attributes:
+        api: The API's name, such as ``chat_completions``, ``responses`` or ``anthropic_messages``;
+            "" if the trace does not say.
+        model: The model's name.
+        messages: The conversation, with the system instructions first.
+        tools: The definitions of the tools, in OpenAI's format.
+        response_format: The requested format of the answer as plain JSON, or None.
+        settings: Other options, such as ``temperature``.
+        is_stream: Whether the answer is requested as a stream.
+    """
+
+    api: str = ""
+    model: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    response_format: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedModelCall:
+    """A model's recorded answer to one request.
+
+    Attributes:
+        request: The request.
+        answer: The answer; None if the call failed or the trace does not contain it.
+        exchange: The HTTP exchange, or None if it was not recorded.
+        error: The error of a failed call, or "".
+        finish_reason: Why the model stopped, or "".
+        input_tokens: The input tokens that the model reported.
+        output_tokens: The output tokens that the model reported.
+        start_ns: The start of the call.
+        end_ns: The end of the call.
+        trace_id: The id of the trace of the call.
+        span_id: The id of the span of the call.
+    """
+
+    request: RecordedRequest
+    answer: Message | None = None
+    exchange: Exchange | None = None
+    error: str = ""
+    finish_reason: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    trace_id: str = ""
+    span_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedToolCall:
+    """One recorded execution of a tool.
+
+    Attributes:
+        name: The tool's name.
+        arguments: The parsed arguments.
+        result: The result as the model received it; None if the trace does not contain it.
+        is_error: Whether the tool failed.
+        call_id: The provider's call id, or "".
+        start_ns: The start of the execution; 0 if it has no span.
+        end_ns: The end of the execution; 0 if it has no span.
+        trace_id: The id of the trace of the execution.
+        span_id: The id of the span of the execution, or "".
+    """
+
+    name: str
+    arguments: Any = None
+    result: str | None = None
+    is_error: bool = False
+    call_id: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    trace_id: str = ""
+    span_id: str = ""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All recorded answers of one session.
+
+    Attributes:
+        session: The id of the session: of a trajectory, a trace or a conversation.
+        fidelity: ``wire`` or ``semconv``.
+        reasons: Why the fidelity is not ``wire``, and other missing information: one line each.
+        inputs: The user's messages that started each turn, in order.
+        model_calls: The model calls, by their start.
+        tool_calls: The executions of tools, by their start.
+        exchanges: Other HTTP exchanges, such as those of tools, by their start.
+        trajectory_ids: The ids of the session's trajectories.
+    """
+
+    session: str
+    fidelity: Fidelity
+    reasons: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    model_calls: tuple[RecordedModelCall, ...] = ()
+    tool_calls: tuple[RecordedToolCall, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    trajectory_ids: tuple[str, ...] = ()

@@ -1,0 +1,5 @@
+"""Replays: the recorded answers of a session, given back to the agent.
+
+A recording is read from the store; a player answers the agent's requests from it, and reports
+where the agent diverges from it.
+"""

@@ -1,0 +1,158 @@
+"""Hooks of tools: how a replay answers an agent's tools, or watches them run.
+
+`@oteval.tool` and the adapters of frameworks ask `current_tool_hook` before they run a tool. A hook
+belongs to the context in which it was set (`contextvars`), so that several replays can run in one
+process. A thread that was started without that context uses the only hook that is set.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..errors import ConfigError
+
+__all__ = [
+    "ToolAnswer",
+    "ToolHook",
+    "current_tool_hook",
+    "reset_tool_hook",
+    "set_tool_hook",
+    "tool_hook",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """An answer that is given instead of running a tool.
+
+    Attributes:
+        result: The result. Text is converted to the return type that the tool declares.
+        error: The error of a tool that failed, or None.
+        error_type: The type of the error, such as ``ValueError``, if it is known. Exceptions of
+            Python's builtins are raised as such, others as a `RuntimeError`.
+    """
+
+    result: Any = None
+    error: str | None = None
+    error_type: str = ""
+
+
+class ToolHook(Protocol):
+    """Answers tools, or watches them. Called from the thread or task that runs the tool."""
+
+    def answer(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | None:
+        """Return the answer of a call, or None to run the tool.
+
+        An exception raised here reaches the agent in place of the tool's.
+
+        Args:
+            name: The tool's name.
+            arguments: The arguments by name, as plain JSON.
+        """
+
+    def observe(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        result: Any,
+        error: str | None,
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
+        """Take note of a call that ran.
+
+        Args:
+            name: The tool's name.
+            arguments: The arguments by name, as plain JSON.
+            result: The result as plain JSON; None if the tool failed.
+            error: The error's text, or None.
+            start_ns: The start, in ns since the epoch.
+            end_ns: The end, in ns since the epoch.
+        """
+
+
+class SetHook:
+    """A hook that was set; `reset_tool_hook` takes it back."""
+
+    __slots__ = ("hook", "previous")
+
+    def __init__(self, hook: ToolHook, previous: SetHook | None) -> None:
+        self.hook = hook
+        self.previous = previous
+
+
+_current: ContextVar[SetHook | None] = ContextVar("oteval_tool_hook", default=None)
+_set: list[SetHook] = []
+_lock = threading.Lock()
+
+
+def set_tool_hook(hook: ToolHook) -> SetHook:
+    """Let a hook answer the tools that are called from this context.
+
+    Args:
+        hook: The hook.
+
+    Returns:
+        A token for `reset_tool_hook`.
+    """
+    token = SetHook(hook, _current.get())
+    with _lock:
+        _set.append(token)
+    _current.set(token)
+    return token
+
+
+def reset_tool_hook(token: SetHook) -> None:
+    """Remove a hook; the one before it in this context is back in force. Safe to repeat.
+
+    Args:
+        token: The token that `set_tool_hook` returned.
+    """
+    with _lock:
+        if token in _set:
+            _set.remove(token)
+    if _current.get() is token:
+        _current.set(token.previous)
+
+
+@contextmanager
+def tool_hook(hook: ToolHook) -> Iterator[None]:
+    """Let a hook answer the tools that are called in a ``with`` block.
+
+    Args:
+        hook: The hook.
+    """
+    token = set_tool_hook(hook)
+    try:
+        yield
+    finally:
+        reset_tool_hook(token)
+
+
+def current_tool_hook() -> ToolHook | None:
+    """Return the hook of this context, else the only one that is set, or None.
+
+    Raises:
+        ConfigError: Several hooks are set, and this thread has the context of none of them. The
+            tool must not run then: it may act for real in the middle of a replay.
+    """
+    active = _set
+    if not active:
+        return None
+    token = _current.get()
+    with _lock:
+        while token is not None and token not in active:
+            token = token.previous
+        if token is None and len(active) == 1:
+            token = active[0]
+    if token is not None:
+        return token.hook
+    raise ConfigError(
+        "a tool was called in a thread that belongs to none of the replays in progress: start the "
+        "thread with contextvars.copy_context().run, or replay one session at a time"
+    )

@@ -29,7 +29,7 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["FREEZABLE", "FrozenSources", "freeze", "freezable"]
+__all__ = ["FREEZABLE", "FrozenSources", "freezable", "freeze"]
 
 FREEZABLE = ("clock", "random", "uuid")
 

@@ -82,10 +82,14 @@ def test_generators_are_restored() -> None:
     random.seed(1)
     np.random.seed(1)
 
-    with pytest.raises(ZeroDivisionError), freeze(FREEZABLE, session="s", start_ns=START):
-        random.random()
-        np.random.rand()
-        raise ZeroDivisionError
+    def fail() -> None:
+        with freeze(FREEZABLE, session="s", start_ns=START):
+            random.random()
+            np.random.rand()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
 
     assert [random.random(), np.random.rand()] == expected
     assert uuid.uuid4() != uuid.uuid4()

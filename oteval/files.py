@@ -1,4 +1,4 @@
-"""Files on disk: durable writes, exclusive locks, private folders, and stamps that show changes."""
+"""Files on disk: durable writes, locks, private folders, shared files, stamps that show changes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["exclusive_lock", "file_stamp", "private_folder", "sync", "sync_folder"]
+__all__ = [
+    "append_shared",
+    "exclusive_lock",
+    "file_stamp",
+    "is_complete",
+    "private_folder",
+    "sync",
+    "sync_folder",
+    "take_shared",
+]
+
+# Seconds to wait for a process that appends to a file which is taken away.
+_PATIENCE = 2.0
 
 
 def sync(descriptor: int) -> None:
@@ -88,3 +101,76 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def append_shared(path: Path, data: bytes) -> None:
+    """Append bytes to a file that other processes append to, and that `take_shared` may take away.
+
+    The bytes are all in one file and follow each other, or none of them is written. The file is
+    created, readable by its owner only, if it is missing.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(path, descriptor):
+                return _write_all(descriptor, data)
+        finally:
+            # Closing is not enough: a process that was forked meanwhile shares the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+def take_shared(path: Path, target: Path) -> bool:
+    """Move a file to which `append_shared` writes, so that nobody writes to it any more.
+
+    Args:
+        path: The file. Later data goes to a new file of this name.
+        target: The new name, in the same folder.
+
+    Returns:
+        Whether the file is complete; False if a process holds it, because it was stopped in the
+        middle of a write.
+
+    Raises:
+        OSError: The file cannot be moved, or was taken by another process.
+    """
+    path.rename(target)
+    return is_complete(target)
+
+
+def is_complete(taken: Path) -> bool:
+    """Return whether nobody writes to a file any more that `take_shared` moved."""
+    until = time.monotonic() + _PATIENCE
+    with taken.open("r+b") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    return False
+            time.sleep(0.01)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether an open file is still the one at a path."""
+    try:
+        there, ours = path.stat(), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise

@@ -116,7 +116,11 @@ class RecordedModelCall:
         answer: The answer; None if the call failed or the trace does not contain it.
         exchange: The HTTP exchange, or None if it was not recorded.
         error: The error of a failed call, or "".
+        status: The HTTP status of a failed call, or 0 if it is unknown.
+        choices: The answers besides `answer`, if the request asked for several.
         finish_reason: Why the model stopped, or "".
+        model: The name of the model that answered, or "".
+        response_id: The provider's id of the answer, or "".
         input_tokens: The input tokens that the model reported.
         output_tokens: The output tokens that the model reported.
         start_ns: The start of the call.
@@ -129,7 +133,11 @@ class RecordedModelCall:
     answer: Message | None = None
     exchange: Exchange | None = None
     error: str = ""
+    status: int = 0
+    choices: tuple[Message, ...] = ()
     finish_reason: str = ""
+    model: str = ""
+    response_id: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     start_ns: int = 0

@@ -1,0 +1,303 @@
+"""OpenAI's chat completions, which most other providers and gateways offer as well.
+
+Facts from OpenAI's API reference and from the types of its Python client. Azure's deployments and
+gateways have the same path after a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ...jsontext import dumps, dumps_exact
+from ...model import Message, ToolCall, Usage
+from ...model.recording import RecordedModelCall, RecordedRequest
+from ...reconstruct.readers.messages import from_messages
+from ...reconstruct.readers.parts import is_reasoning
+from .event_stream import DONE, event
+from .model_api import (
+    NO_SPAN,
+    ApiAnswer,
+    ModelApi,
+    call_id,
+    created,
+    json_object,
+    pieces,
+    reasoning_of,
+    response_id,
+    without,
+)
+
+__all__ = ["ChatCompletions"]
+
+_OWN_FIELDS = ("functions", "messages", "model", "response_format", "stream", "tools")
+# In other providers' words for the same reasons.
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "completed": "stop",
+    "tool_use": "tool_calls",
+    "tool_call": "tool_calls",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "incomplete": "length",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+}
+_KNOWN_REASONS = frozenset({"content_filter", "function_call", "length", "stop", "tool_calls"})
+
+
+class ChatCompletions(ModelApi):
+    """The API ``POST .../chat/completions``."""
+
+    name = "chat_completions"
+
+    def has_path(self, path: str) -> bool:
+        """Return whether a path is that of chat completions, after any prefix."""
+        return path.endswith("/chat/completions")
+
+    def parse_request(self, body: bytes, url: str = "") -> RecordedRequest:
+        """Return the request in a body; a deployment in the URL is the model."""
+        fields = json_object(body)
+        functions = [
+            {"type": "function", "function": function} for function in fields.get("functions") or ()
+        ]
+        return RecordedRequest(
+            api=self.name,
+            model=str(fields.get("model") or _deployment(url)),
+            messages=tuple(_messages(fields.get("messages") or ())),
+            tools=(*(fields.get("tools") or ()), *functions),
+            response_format=fields.get("response_format"),
+            settings=without(fields, *_OWN_FIELDS),
+            is_stream=fields.get("stream") is True,
+        )
+
+    def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        response: dict[str, Any] = {}
+        choices: dict[int, dict[str, Any]] = {}
+        for chunk in events:
+            response.update(without(chunk, "choices"))
+            for item in chunk.get("choices") or ():
+                index = item.get("index") or 0
+                choice = choices.setdefault(index, {"message": {"role": "assistant"}})
+                choice.update(without(item, "delta"))
+                _merge(choice["message"], item.get("delta") or {})
+        return {**response, "choices": [choices[index] for index in sorted(choices)]}
+
+    def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
+        choices = [choice for choice in response.get("choices") or () if choice.get("message")]
+        messages = [_answer_of(choice["message"]) for choice in choices]
+        return ApiAnswer(
+            message=messages[0] if messages else None,
+            choices=tuple(messages[1:]),
+            finish_reason=str(choices[0].get("finish_reason") or "") if choices else "",
+            usage=_usage(response.get("usage") or {}),
+            model=str(response.get("model") or ""),
+            response_id=str(response.get("id") or ""),
+        )
+
+    def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
+        """Return the body of the answer to a request that is not for a stream."""
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", **_written(call, message, request, index)},
+                "logprobs": None,
+                "finish_reason": _finish_reason(call, message),
+            }
+            for index, message in enumerate(_answers(call))
+        ]
+        head = _head(call, request, "chat.completion")
+        return dumps({**head, "choices": choices, "usage": _written_usage(call)}).encode()
+
+    def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
+        """Return the body of the answer to a request for a stream, one event after another."""
+        head = _head(call, request, "chat.completion.chunk")
+        options = request.settings.get("stream_options")
+        has_usage = isinstance(options, Mapping) and options.get("include_usage") is True
+        if has_usage:
+            head["usage"] = None
+        events: list[bytes] = []
+        for index, message in enumerate(_answers(call)):
+            reason = _finish_reason(call, message)
+            deltas = _deltas(_written(call, message, request, index))
+            for delta, end in [*((delta, None) for delta in deltas), ({}, reason)]:
+                choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": end}
+                events.append(event({**head, "choices": [choice]}))
+        if has_usage:
+            events.append(event({**head, "choices": [], "usage": _written_usage(call)}))
+        return [*events, DONE]
+
+
+def _deployment(url: str) -> str:
+    """Return the name of the deployment in an Azure URL, or ""."""
+    _, found, rest = urlsplit(url).path.partition("/deployments/")
+    return unquote(rest.partition("/")[0]) if found else ""
+
+
+def _messages(items: Sequence[Mapping[str, Any]]) -> list[Message]:
+    return from_messages(list(items), NO_SPAN)
+
+
+def _answer_of(fields: Mapping[str, Any]) -> Message:
+    """Return the message of a choice; audio and calls of custom tools become parts and calls."""
+    calls = [_call_fields(call) for call in fields.get("tool_calls") or ()]
+    found = _messages([{**fields, "role": "assistant", "tool_calls": calls}])
+    message = found[0] if found else Message("assistant")
+    audio = fields.get("audio")
+    if isinstance(audio, Mapping):
+        message = replace(message, parts=(*message.parts, {"type": "audio", **audio}))
+    return message
+
+
+def _call_fields(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    custom = call.get("custom")
+    if not isinstance(custom, Mapping):
+        return call
+    function = {"name": custom.get("name"), "arguments": custom.get("input")}
+    return {"id": call.get("id"), "type": "function", "function": function}
+
+
+def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a delta of a streamed message to the message: texts grow, lists merge by index."""
+    for key, value in delta.items():
+        known = message.get(key)
+        if isinstance(value, list):
+            items = message.setdefault(key, []) if known is None else known
+            _merge_list(items, value)
+        elif isinstance(value, dict):
+            inner = known if isinstance(known, dict) else {}
+            _merge(inner, value)
+            message[key] = inner
+        elif isinstance(value, str) and isinstance(known, str) and key in _GROWING:
+            message[key] = known + value
+        elif value is not None:
+            message[key] = value
+
+
+_GROWING = frozenset(
+    {"arguments", "content", "data", "input", "reasoning", "reasoning_content", "refusal"}
+    | {"text", "transcript"}
+)
+
+
+def _merge_list(items: list[Any], deltas: list[Any]) -> None:
+    places = {item.get("index"): item for item in items if isinstance(item, dict)}
+    for delta in deltas:
+        index = delta.get("index") if isinstance(delta, dict) else None
+        if index is None:
+            items.append(delta)
+            continue
+        if index not in places:
+            places[index] = {}
+            items.append(places[index])
+        _merge(places[index], delta)
+
+
+def _usage(fields: Mapping[str, Any]) -> Usage:
+    details = fields.get("prompt_tokens_details") or {}
+    return Usage(
+        fields.get("prompt_tokens") or 0,
+        fields.get("completion_tokens") or 0,
+        details.get("cached_tokens") or 0,
+        1,
+    )
+
+
+def _head(call: RecordedModelCall, request: RecordedRequest, kind: str) -> dict[str, Any]:
+    return {
+        "id": response_id(call, "chatcmpl-"),
+        "object": kind,
+        "created": created(call),
+        "model": call.model or call.request.model or request.model,
+        "service_tier": "default",
+        "system_fingerprint": None,
+    }
+
+
+def _answers(call: RecordedModelCall) -> list[Message]:
+    return [call.answer or Message("assistant"), *call.choices]
+
+
+def _written(
+    call: RecordedModelCall, message: Message, request: RecordedRequest, choice: int
+) -> dict[str, Any]:
+    """Return the fields of an answer besides its role.
+
+    Args:
+        call: The recorded call.
+        message: The answer.
+        request: The request to answer.
+        choice: The index of the choice.
+    """
+    fields: dict[str, Any] = {"content": message.content, "refusal": None}
+    for part in message.parts:
+        if part.get("type") == "refusal":
+            fields["refusal"] = part.get("content") or part.get("refusal")
+        elif part.get("type") == "audio" and "data" in part:
+            fields["audio"] = {key: value for key, value in part.items() if key != "type"}
+        elif is_reasoning(part) and (text := reasoning_of(part)):
+            fields["reasoning_content"] = fields.get("reasoning_content", "") + text
+    if message.content is None and not message.tool_calls and fields["refusal"] is None:
+        fields["content"] = ""
+    if message.tool_calls:
+        custom = _custom_tools(request)
+        owner = replace(call, answer=message, span_id=f"{call.span_id}{'+' * choice}")
+        fields["tool_calls"] = [
+            _written_call(asked, call_id(owner, index), asked.name in custom)
+            for index, asked in enumerate(message.tool_calls)
+        ]
+    return fields
+
+
+def _custom_tools(request: RecordedRequest) -> set[str]:
+    tools = (tool.get("custom") for tool in request.tools if tool.get("type") == "custom")
+    return {str(tool.get("name")) for tool in tools if isinstance(tool, Mapping)}
+
+
+def _written_call(asked: ToolCall, name: str, is_custom: bool) -> dict[str, Any]:
+    text = asked.arguments if isinstance(asked.arguments, str) else dumps_exact(asked.arguments)
+    if asked.arguments is None:
+        text = "{}"
+    if is_custom:
+        return {"id": name, "type": "custom", "custom": {"name": asked.name, "input": text}}
+    return {"id": name, "type": "function", "function": {"name": asked.name, "arguments": text}}
+
+
+def _deltas(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the deltas of one choice's message: the role, its texts, its calls."""
+    first = "" if fields["content"] is not None else None
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": first, "refusal": None}]
+    for key in ("reasoning_content", "content", "refusal"):
+        deltas += [{key: piece} for piece in pieces(fields.get(key) or "")]
+    if "audio" in fields:
+        deltas.append({"audio": fields["audio"]})
+    for index, call in enumerate(fields.get("tool_calls") or ()):
+        kind, key = call["type"], "input" if call["type"] == "custom" else "arguments"
+        begun = {**call[kind], key: ""}
+        deltas.append({"tool_calls": [{"index": index, **call, kind: begun}]})
+        deltas += [
+            {"tool_calls": [{"index": index, kind: {key: piece}}]}
+            for piece in pieces(call[kind][key])
+        ]
+    return deltas
+
+
+def _finish_reason(call: RecordedModelCall, message: Message) -> str:
+    known = call.finish_reason.lower()
+    known = known if known in _KNOWN_REASONS else _REASONS.get(known, "")
+    if message.tool_calls and known in ("", "stop"):
+        return "tool_calls"
+    return known or "stop"
+
+
+def _written_usage(call: RecordedModelCall) -> dict[str, Any]:
+    return {
+        "prompt_tokens": call.input_tokens,
+        "completion_tokens": call.output_tokens,
+        "total_tokens": call.input_tokens + call.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
+    }

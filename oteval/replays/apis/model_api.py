@@ -1,0 +1,268 @@
+"""A model's HTTP API: reads its requests and answers, and writes answers.
+
+Requests and answers are read by the readers of the reconstruction, so that the messages of a
+recorded request equal those of the trace. Rebuilt answers are complete: they have every field that
+clients of the API read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ...errors import InputError
+from ...jsontext import dumps, loads
+from ...model import Message, Span, Usage
+from ...model.recording import RecordedModelCall, RecordedRequest
+from .event_stream import is_event_stream, read_events
+
+__all__ = [
+    "NO_SPAN",
+    "ApiAnswer",
+    "ErrorAnswer",
+    "ModelApi",
+    "call_id",
+    "created",
+    "json_object",
+    "pieces",
+    "reasoning_of",
+    "response_id",
+    "text_of_error",
+    "without",
+]
+
+NO_SPAN = Span("", "")
+"""The span of messages that were not read from a span."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswer:
+    """A model's answer as an API returned it.
+
+    Attributes:
+        message: The answer; None if the call failed.
+        choices: Other answers to the same request.
+        finish_reason: Why the model stopped, in the API's words, or "".
+        usage: The tokens that the API reported.
+        model: The name of the model that answered, or "".
+        response_id: The API's id of the answer, or "".
+        error: The message of an error, or "".
+    """
+
+    message: Message | None = None
+    choices: tuple[Message, ...] = ()
+    finish_reason: str = ""
+    usage: Usage = Usage()
+    model: str = ""
+    response_id: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """The HTTP response of a failed call.
+
+    Attributes:
+        status: The HTTP status.
+        body: The body.
+        headers: The headers.
+    """
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ModelApi(ABC):
+    """One API of models.
+
+    Attributes:
+        name: The name in `RecordedRequest.api`.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def has_path(self, path: str) -> bool:
+        """Return whether POST requests to a path ask a model for an answer."""
+
+    @abstractmethod
+    def parse_request(self, body: bytes, url: str = "") -> RecordedRequest:
+        """Return the request in a body.
+
+        Args:
+            body: The body.
+            url: The URL, which names the model in some APIs.
+
+        Raises:
+            InputError: The body is not a JSON object.
+        """
+
+    def parse_response(self, body: bytes, is_stream: bool | None = None) -> ApiAnswer:
+        """Return the answer in a body.
+
+        Args:
+            body: The body: JSON, or the events of a stream.
+            is_stream: Whether it is a stream; None to recognise that by the body.
+
+        Raises:
+            InputError: The body is neither.
+        """
+        if is_event_stream(body) if is_stream is None else is_stream:
+            response = self._assembled(list(read_events(body)))
+        else:
+            response = json_object(body)
+        error = text_of_error(response)
+        return ApiAnswer(error=error) if error else self._answer(response)
+
+    @abstractmethod
+    def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
+        """Return the body of the answer to a request that is not for a stream.
+
+        Args:
+            call: The recorded call with its answer.
+            request: The request to answer.
+        """
+
+    @abstractmethod
+    def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
+        """Return the body of the answer to a request for a stream, one event after another.
+
+        Args:
+            call: The recorded call with its answer.
+            request: The request to answer.
+        """
+
+    def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
+        """Return the response of a failed call, as recorded or rebuilt from its error.
+
+        A rebuilt error asks clients not to try again: the trace has one span for all attempts.
+        """
+        exchange = call.exchange
+        if exchange is not None and exchange.status:
+            return ErrorAnswer(exchange.status, exchange.response_body, exchange.response_headers)
+        status = call.status or _status_of(call.error)
+        headers = {"content-type": "application/json", "x-should-retry": "false"}
+        return ErrorAnswer(status, self._error_body(call.error, status), headers)
+
+    @abstractmethod
+    def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the response that the events of a stream make up."""
+
+    @abstractmethod
+    def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
+        """Return the answer in a response."""
+
+    def _error_body(self, error: str, status: int) -> bytes:
+        """Return the body of an error in the API's form."""
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        fields = {"message": error, "type": kind, "param": None, "code": None}
+        return dumps({"error": fields}).encode()
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body.
+
+    Raises:
+        InputError: The body is anything else.
+    """
+    try:
+        value = loads(body)
+    except ValueError as error:
+        raise InputError(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError("the body is not a JSON object")
+    return value
+
+
+def without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the fields that have a value and none of some names."""
+    return {name: v for name, v in fields.items() if name not in names and v is not None}
+
+
+def text_of_error(response: Mapping[str, Any]) -> str:
+    """Return the message of the error that a response reports, or ""."""
+    error = response.get("error")
+    if not error:
+        return ""
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return message if isinstance(message, str) and message else dumps(error)
+
+
+_STATUSES = {
+    "badrequest": 400,
+    "authentication": 401,
+    "permissiondenied": 403,
+    "notfound": 404,
+    "conflict": 409,
+    "unprocessableentity": 422,
+    "ratelimit": 429,
+    "internalserver": 500,
+    "overloaded": 529,
+}
+_STATUS = re.compile(r"\b(?:[Ee]rror code: |[Ss]tatus(?: code)?:? )?([45]\d\d)\b")
+
+
+def _status_of(error: str) -> int:
+    """Return the HTTP status that the text of an error names; 500 if it names none."""
+    words = error.lower().replace("_", "").replace(" ", "")
+    named = next((status for word, status in _STATUSES.items() if word in words), 0)
+    found = _STATUS.search(error)
+    return named or (int(found[1]) if found else 500)
+
+
+_WORDS = re.compile(r"(?:\s*\S+){1,4}\s*|\s+")
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces of a few words, as models stream it."""
+    return (found[0] for found in _WORDS.finditer(text))
+
+
+def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
+    """Return the id of a tool call in an answer; one that was not recorded is made up.
+
+    Args:
+        call: The recorded model call.
+        index: The index of the tool call in its answer.
+        prefix: The beginning of ids that are made up.
+    """
+    known = call.answer.tool_calls[index].id if call.answer else ""
+    return known or prefix + _digest(f"{_identity(call)}:{index}")
+
+
+def response_id(call: RecordedModelCall, prefix: str) -> str:
+    """Return the id of an answer; one that was not recorded, or of another API, is made up."""
+    known = call.response_id
+    return known if known.startswith(prefix) else prefix + _digest(known or _identity(call))
+
+
+def created(call: RecordedModelCall) -> int:
+    """Return the time of an answer in seconds."""
+    return (call.end_ns or call.start_ns) // 10**9
+
+
+def _identity(call: RecordedModelCall) -> str:
+    return f"{call.trace_id}:{call.span_id}:{call.start_ns}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def reasoning_of(part: Mapping[str, Any]) -> str:
+    """Return the text of a reasoning part in any provider's form."""
+    for key in ("content", "thinking", "text", "reasoning", "summary"):
+        value = part.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list):
+            texts = [item.get("text") for item in value if isinstance(item, Mapping)]
+            found = "\n\n".join(text for text in texts if isinstance(text, str))
+            if found:
+                return found
+    return ""

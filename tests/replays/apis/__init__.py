@@ -1,0 +1,1 @@
+"""Tests of the model APIs, with the real clients of each API."""

@@ -58,7 +58,8 @@ def test_the_path_decides_the_api(method: str, url: str, name: str | None) -> No
     """Any host and prefix; other methods and paths ask no model for an answer."""
     api = api_of(method, url)
     assert (api.name if api else None) == name
-    assert api_named("chat_completions") is not None and api_named("other") is None
+    assert api_named("chat_completions") is not None
+    assert api_named("other") is None
 
 
 def test_the_client_reads_a_rebuilt_answer() -> None:
@@ -72,9 +73,11 @@ def test_the_client_reads_a_rebuilt_answer() -> None:
     assert answer.choices[0].message.content == LONG
     assert answer.choices[0].finish_reason == "stop"
     assert (answer.id, answer.model) == ("chatcmpl-9", "gpt-5-2026")
-    assert answer.usage.prompt_tokens == 11 and answer.usage.total_tokens == 18
+    assert answer.usage.prompt_tokens == 11
+    assert answer.usage.total_tokens == 18
     (request,) = rebuilt.requests
-    assert request.model == "gpt-5" and not request.is_stream
+    assert request.model == "gpt-5"
+    assert not request.is_stream
     assert request.messages[0].content == USER[0]["content"]
     assert request.settings == {"temperature": 0.5}
     assert [tool["function"]["name"] for tool in request.tools] == ["weather", "time"]
@@ -92,8 +95,10 @@ def test_a_stream_has_the_same_answer() -> None:
     plain = list(rebuilt.client.chat.completions.create(model="m", messages=USER, stream=True))
 
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
-    assert "".join(texts) == LONG and len(texts) > 3
-    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 7
+    assert "".join(texts) == LONG
+    assert len(texts) > 3
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.completion_tokens == 7
     assert all(chunk.usage is None for chunk in plain)
     assert plain[-1].choices[0].finish_reason == "stop"
 
@@ -143,7 +148,8 @@ def test_ids_that_the_trace_lacks_are_made_up() -> None:
     for _ in range(2):
         answer = Rebuilt([call]).client.chat.completions.create(model="m", messages=USER)
         ids.append([asked.id for asked in answer.choices[0].message.tool_calls])
-    assert ids[0] == ids[1] and len(set(ids[0])) == 2
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 2
 
 
 def test_other_choices_refusals_and_reasoning() -> None:
@@ -162,7 +168,8 @@ def test_other_choices_refusals_and_reasoning() -> None:
         first, second, third = (choice.message for choice in found.choices)
         assert (first.content, first.refusal) == (None if found is answer else first.content, "No.")
         assert (second.content, second.reasoning_content) == ("Yes.", "Hm.")
-        assert third.audio.data == "AAAA" and third.audio.transcript == "Hi"
+        assert third.audio.data == "AAAA"
+        assert third.audio.transcript == "Hi"
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -184,8 +191,10 @@ def test_what_was_written_is_read_again(is_stream: bool) -> None:
         body = b"".join(API.write_stream(call, request))
     answer = API.parse_response(body)
 
-    assert answer.message == message and answer.choices == (other,)
-    assert answer.finish_reason == "tool_calls" and answer.model == "m1"
+    assert answer.message == message
+    assert answer.choices == (other,)
+    assert answer.finish_reason == "tool_calls"
+    assert answer.model == "m1"
     assert answer.usage == Usage(11, 7, 0, 1)
 
 

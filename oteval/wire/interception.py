@@ -1,0 +1,319 @@
+"""Interception of the HTTP requests that httpx and httpx2 send.
+
+An `Interceptor` gets every request at the transport, where it is about to be sent, and decides how
+to answer it. The hooks are set on the classes ``HTTPTransport`` and ``AsyncHTTPTransport``. They
+therefore also apply to clients that exist already, to subclasses, and to transports that wrap
+others: such a transport is passed by, and the request is intercepted once, where it would reach
+the network. Retries are separate requests.
+
+Libraries that are not imported yet are hooked when they are imported. The hooks lie below the
+wrappers of wrapt, which OpenTelemetry's instrumentation uses: the current span is then the span of
+the HTTP request, and either of them can be removed first.
+
+``ASGITransport`` and ``WSGITransport`` call an application in the same process, usually the agent
+under test, and are never hooked. ``MockTransport`` is hooked only for interceptors that ask for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Protocol, Self
+
+__all__ = ["LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
+
+LIBRARIES = ("httpx", "httpx2")
+"""The libraries whose requests can be intercepted."""
+
+Send = Callable[[Any], Any]
+SendAsync = Callable[[Any], Awaitable[Any]]
+
+_METHODS = (
+    ("HTTPTransport", "handle_request"),
+    ("AsyncHTTPTransport", "handle_async_request"),
+    ("MockTransport", "handle_request"),
+    ("MockTransport", "handle_async_request"),
+)
+_MARK = "_oteval_original"
+
+
+class Interceptor(Protocol):
+    """Answers requests: by sending them, or in another way.
+
+    Requests and responses are objects of the client's library, see `library_of`. Calls may come
+    from several threads at once. Exceptions reach the agent.
+    """
+
+    def handle(self, request: Any, send: Send) -> Any:
+        """Return the response of a synchronous client's request.
+
+        Args:
+            request: The request.
+            send: Gives a request to the next interceptor, or to the network.
+        """
+
+    async def handle_async(self, request: Any, send: SendAsync) -> Any:
+        """Return the response of an asynchronous client's request.
+
+        Args:
+            request: The request.
+            send: Gives a request to the next interceptor, or to the network.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Interception:
+    """An interceptor that was added; as a context manager, until the end of the block.
+
+    Attributes:
+        interceptor: The interceptor.
+        mocks: Whether it also gets the requests that a ``MockTransport`` answers.
+    """
+
+    interceptor: Interceptor
+    mocks: bool = False
+
+    def remove(self) -> None:
+        """Remove the interceptor. Requests that it already has run to their end."""
+        _hooks.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.remove()
+
+
+def add(interceptor: Interceptor, *, mocks: bool = False) -> Interception:
+    """Intercept all requests from now on, also those of libraries that are imported later.
+
+    Of several interceptors, the last one added gets a request first.
+
+    Args:
+        interceptor: The interceptor.
+        mocks: Whether it also gets the requests that a ``MockTransport`` answers.
+    """
+    interception = Interception(interceptor, mocks)
+    _hooks.add(interception)
+    return interception
+
+
+def library_of(request: Any) -> ModuleType:
+    """Return the module, httpx or httpx2, of a request or response."""
+    for base in type(request).__mro__:
+        name = base.__module__.partition(".")[0]
+        if name in LIBRARIES:
+            return sys.modules[name]
+    raise TypeError(f"{type(request).__name__} is not a request of {' or '.join(LIBRARIES)}")
+
+
+_handled: ContextVar[Any] = ContextVar("oteval_handled_request", default=None)
+
+
+class _Handling:
+    """Marks a request as given to the interceptors while the block runs.
+
+    A mock transport may pass it on to a real one, and another library's function may lie between
+    two hooks: the interceptors must not get it again.
+    """
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def __enter__(self) -> None:
+        self._token = _handled.set(self._request)
+
+    def __exit__(self, *_exception: object) -> None:
+        # A coroutine that nobody awaits any more is closed in another context.
+        with contextlib.suppress(ValueError):
+            _handled.reset(self._token)
+
+
+class _Hooks:
+    """The interceptors, the hooked classes, and the hook for later imports."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active: tuple[Interception, ...] = ()
+        self._importer = _Importer(self.hook)
+
+    def chain(self, *, is_mock: bool) -> tuple[Interceptor, ...]:
+        """Return the interceptors for a request, the first added first."""
+        active = self._active
+        if not active:
+            return ()
+        return tuple(each.interceptor for each in active if each.mocks or not is_mock)
+
+    def add(self, interception: Interception) -> None:
+        with self._lock:
+            self._active = (*self._active, interception)
+            if self._importer not in sys.meta_path:
+                sys.meta_path.insert(0, self._importer)
+        for name in LIBRARIES:
+            module = sys.modules.get(name)
+            # Another thread may be importing it now: importing it here waits for that.
+            if module is not None and getattr(module.__spec__, "_initializing", False):
+                __import__(name)
+            if module is not None:
+                self.hook(module)
+
+    def remove(self, interception: Interception) -> None:
+        with self._lock:
+            self._active = tuple(each for each in self._active if each is not interception)
+            if self._active:
+                return
+            if self._importer in sys.meta_path:
+                sys.meta_path.remove(self._importer)
+            for name in LIBRARIES:
+                for owner, method in _owners(sys.modules.get(name)):
+                    _unhook(owner, method)
+
+    def hook(self, module: ModuleType) -> None:
+        """Hook the transports of a library, unless they are hooked or nobody listens."""
+        with self._lock:
+            if self._active:
+                for owner, method in _owners(module):
+                    _hook(owner, method)
+
+
+def _owners(module: ModuleType | None) -> Iterator[tuple[type, str]]:
+    """Return the transport classes of a library that have a method, and its name."""
+    for name, method in _METHODS:
+        owner = getattr(module, name, None)
+        if isinstance(owner, type) and method in vars(owner):
+            yield owner, method
+
+
+def _innermost(owner: type, method: str) -> tuple[Any, Any]:
+    """Return the function below all wrappers of wrapt, and the wrapper around it or None."""
+    outer, function = None, vars(owner)[method]
+    while _is_wrapper(function):
+        outer, function = function, function.__wrapped__
+    return outer, function
+
+
+def _replace(owner: type, method: str, outer: Any, function: Any) -> None:
+    if outer is None:
+        setattr(owner, method, function)
+    else:
+        outer.__wrapped__ = function
+
+
+def _hook(owner: type, method: str) -> None:
+    outer, function = _innermost(owner, method)
+    below = function
+    while below is not None:
+        if _is_hook(below):
+            return
+        below = getattr(below, "__wrapped__", None)
+    is_mock = owner.__name__ == "MockTransport"
+    hooked = (_async_hook if "async" in method else _sync_hook)(function, is_mock)
+    setattr(hooked, _MARK, function)
+    _replace(owner, method, outer, hooked)
+
+
+def _unhook(owner: type, method: str) -> None:
+    """Restore a method. A hook below another library's function stays, and does nothing."""
+    outer, function = _innermost(owner, method)
+    if _is_hook(function):
+        _replace(owner, method, outer, getattr(function, _MARK))
+
+
+def _is_wrapper(function: Any) -> bool:
+    """Return whether a function is a wrapper of wrapt, in Python or in C."""
+    return any(base.__name__ == "FunctionWrapper" for base in type(function).__mro__)
+
+
+def _is_hook(function: Any) -> bool:
+    # Wrappers of wrapt show the attributes of their function as their own.
+    return hasattr(function, _MARK) and not _is_wrapper(function)
+
+
+def _sync_hook(original: Callable[[Any, Any], Any], is_mock: bool) -> Callable[[Any, Any], Any]:
+    @functools.wraps(original)
+    def handle_request(self: Any, request: Any) -> Any:
+        chain = _hooks.chain(is_mock=is_mock)
+        if not chain or _handled.get() is request:
+            return original(self, request)
+
+        def sender(index: int) -> Send:
+            if index < 0:
+                return functools.partial(original, self)
+            return lambda sent: chain[index].handle(sent, sender(index - 1))
+
+        with _Handling(request):
+            return sender(len(chain) - 1)(request)
+
+    return handle_request
+
+
+def _async_hook(
+    original: Callable[[Any, Any], Awaitable[Any]], is_mock: bool
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    @functools.wraps(original)
+    async def handle_async_request(self: Any, request: Any) -> Any:
+        chain = _hooks.chain(is_mock=is_mock)
+        if not chain or _handled.get() is request:
+            return await original(self, request)
+
+        def sender(index: int) -> SendAsync:
+            if index < 0:
+                return functools.partial(original, self)
+            return lambda sent: chain[index].handle_async(sent, sender(index - 1))
+
+        with _Handling(request):
+            return await sender(len(chain) - 1)(request)
+
+    return handle_async_request
+
+
+class _Importer:
+    """A finder on ``sys.meta_path`` that calls a function after a library is imported."""
+
+    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
+        self._imported = imported
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec that the other finders give, its loader changed for this one import."""
+        if name not in LIBRARIES:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None:
+                spec: ModuleSpec | None = find(name, path, target)
+                if spec is not None:
+                    self._watch(spec)
+                    return spec
+        return None
+
+    def _watch(self, spec: ModuleSpec) -> None:
+        """Make the loader of a spec call the function once it has run the module."""
+        loader: Any = spec.loader
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def exec_module(module: ModuleType) -> None:
+            if module.__name__ in LIBRARIES:
+                vars(loader).pop("exec_module", None)
+            execute(module)
+            if module.__name__ in LIBRARIES:
+                self._imported(module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:
+            # A loader that cannot be changed: the library is hooked by the next `add`.
+            return
+
+
+_hooks = _Hooks()

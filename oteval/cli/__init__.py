@@ -28,6 +28,7 @@ from .judge import judge
 from .maintain import archive, backup, compact
 from .reference import reference
 from .report import report
+from .rescore import rescore
 from .resend import resend
 from .score import score, scores
 from .serve import serve
@@ -49,7 +50,7 @@ def cli(debug: bool) -> None:
 
 
 for _command in (
-    *(demo, ingest, trajectories, show, explain, score, scores, diff),
+    *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),
     *(eval_, compare, pairwise, experiments, dataset, judge),
     *(archive, compact, backup, delete, audit, resend),

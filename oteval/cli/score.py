@@ -44,7 +44,7 @@ from .common import (
 )
 from .ingest import load_files
 
-__all__ = ["score", "scores"]
+__all__ = ["exit_status", "score", "scores"]
 
 _SHOWN = 20
 _PAGE = 500
@@ -119,7 +119,7 @@ def score(
             warn(note)
         if judge_summary(run):
             warn(f"judges: {judge_summary(run)}")
-    return _verdict(run, gates, min_evaluated)
+    return exit_status(run, gates, min_evaluated)
 
 
 def _run(
@@ -177,7 +177,12 @@ def _is_bad(score: Score) -> bool:
     return score.status != "ok" or score.passed is False
 
 
-def _verdict(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
+def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:
+    """Print the gates, and return the exit status of a scoring.
+
+    Raises:
+        NothingEvaluated: There are fewer verdicts than `min_evaluated`.
+    """
     if not run.trajectories:
         raise NothingEvaluated("no trajectories to score; oteval trajectories lists them")
     if run.evaluated < min_evaluated:

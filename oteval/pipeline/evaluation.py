@@ -142,10 +142,11 @@ class ScoreRun:
         tallies: The counts by evaluator, in the configuration's order.
         trajectories: The number of trajectories.
         asked: The number of scores by language models, including cached answers.
-        reused: The number of scores by language models that the store had already.
+        reused: The number of scores that the store had already.
         cache_hits: The number of scores from cached answers.
         cost: The cost of the answers in US dollars, as far as prices are known.
         list_order: The failed matches with calls that differ only in the order of a list.
+        versions: The versions of the evaluators, by name.
     """
 
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -155,6 +156,7 @@ class ScoreRun:
     cache_hits: int = 0
     cost: float = 0.0
     list_order: dict[str, ListOrder] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def evaluated(self) -> int:
@@ -193,6 +195,7 @@ def score(
     on_progress: Callable[[int], None] | None = None,
     *,
     again: bool = False,
+    reuse_all: bool = False,
 ) -> Generator[Score, None, None]:
     """Score trajectories, keep the scores in the store, and yield them.
 
@@ -207,6 +210,7 @@ def score(
         run: The counts to update.
         on_progress: Called with the number of trajectories done.
         again: Whether to ask language models again, ignoring earlier verdicts.
+        reuse_all: Whether stored verdicts of evaluators that ask no model are used again too.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
@@ -215,7 +219,9 @@ def score(
     run = ScoreRun() if run is None else run
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     found_now = store.trajectories.read(selection)
-    trajectories = _with_verdicts(store, prepared, found_now, again=again)
+    used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
+    trajectories = _with_verdicts(store, [] if again else used_again, found_now)
+    run.versions.update({one.scorer.name: one.scorer.version for one in prepared})
     writer, runner = _ScoreWriter(store), _runner_of(prepared)
 
     def counted(found: Score, *, reused: bool = False) -> Score:
@@ -301,22 +307,16 @@ class _ScoreWriter:
 
 
 def _with_verdicts(
-    store: Store,
-    prepared: Sequence[PreparedEvaluator],
-    trajectories: Iterable[Trajectory],
-    *,
-    again: bool,
+    store: Store, versions: Sequence[str], trajectories: Iterable[Trajectory]
 ) -> Iterator[tuple[Trajectory, Given]]:
-    """Yield trajectories with the stored verdicts of language models.
+    """Yield trajectories with the stored verdicts that are used again.
 
     Args:
         store: The store.
-        prepared: The evaluators.
+        versions: The versions of the evaluators whose verdicts are used again.
         trajectories: The trajectories.
-        again: Whether to ignore stored verdicts.
     """
-    versions = [one.scorer.version for one in prepared if one.is_asked]
-    if again or not versions:
+    if not versions:
         yield from ((trajectory, {}) for trajectory in trajectories)
         return
     for page in _pages(trajectories, _GIVEN_PAGE):

@@ -35,6 +35,29 @@ _SCHEMA = pa.schema(
         ("seq", pa.int64()),
     ]
 )
+# The score of a version of an evaluator on each run, beside the newest one of other versions.
+_PAIRS = """
+    WITH now AS (SELECT * FROM current_scores WHERE evaluator = ? AND version = ?),
+    before AS (
+        SELECT * FROM current_scores WHERE evaluator = ? AND version <> ?
+        QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY seq DESC) = 1
+    )
+"""
+_OUTCOME = """row(
+    {0}.status, {0}.passed,
+    CASE WHEN {0}.passed IS NULL THEN {0}.score END,
+    CASE WHEN {0}.passed IS NULL THEN {0}.label END
+)"""
+_CHANGES = (
+    f"{_PAIRS} SELECT now, before FROM now JOIN before USING (trajectory_id) "  # noqa: S608
+    f"WHERE {_OUTCOME.format('now')} IS DISTINCT FROM {_OUTCOME.format('before')} "
+    "ORDER BY now.trajectory_id"
+)
+_COMPARED = (
+    f"{_PAIRS} SELECT count(*), "  # noqa: S608
+    "list(DISTINCT before.version ORDER BY before.version) "
+    "FROM now JOIN before USING (trajectory_id)"
+)
 _COLUMNS = [name for name in _SCHEMA.names if name not in ("seq", "metadata")]
 
 
@@ -147,6 +170,31 @@ class Scores:
         ).to_arrow_table()
         found = map(score_of, rows_of(table))
         return {(one.trajectory_id, one.evaluator, one.version): one for one in found}
+
+    def changes(self, evaluator: str, version: str) -> Iterator[tuple[Score, Score]]:
+        """Yield the runs on which a version of an evaluator has another outcome than before.
+
+        A run's earlier score is its newest one by any other version of the evaluator. An outcome is
+        the status and whether the run passed; for verdicts that neither pass nor fail, the score
+        and the label.
+
+        Args:
+            evaluator: The evaluator's name.
+            version: The version to compare with earlier ones.
+
+        Yields:
+            The earlier score and the one of `version`, by the run's id.
+        """
+        batches = reader(self._connection, _CHANGES, [evaluator, version] * 2)
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield score_of(row["before"]), score_of(row["now"])
+
+    def compared(self, evaluator: str, version: str) -> tuple[int, tuple[str, ...]]:
+        """Return how many runs `changes` compares, and the earlier versions that scored them."""
+        row = self._connection.execute(_COMPARED, [evaluator, version] * 2).fetchone()
+        assert row is not None
+        return row[0], tuple(row[1] or ())
 
 
 class HumanLabels:

@@ -1,0 +1,165 @@
+"""``oteval rescore``: run new evaluators over stored sessions, and compare with earlier scores."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from ..config import DEFAULT_PATH, load_config
+from ..errors import NotFound
+from ..model import Score
+from ..pipeline import ScoreRun, check_gates, refresh
+from ..pipeline import score as score_all
+from ..selection import Selection
+from ..show import judge_summary, scores_table, tallies_table
+from ..store import Store
+from ..text import counted
+from .common import (
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    select,
+    warn,
+)
+from .score import exit_status
+
+__all__ = ["rescore"]
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration.",
+)
+@db_option
+@filters
+@click.option(
+    "--min-evaluated",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Exit 3 if there are fewer verdicts than this.",
+)
+@click.option("--again", is_flag=True, help="Run every evaluator again, ignoring stored verdicts.")
+@json_option
+def rescore(
+    sessions: tuple[str, ...],
+    config_path: str,
+    db: str,
+    min_evaluated: int,
+    again: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Run new evaluators over stored sessions, and compare with their earlier scores.
+
+    SESSION is the id of a trajectory or trace, or a prefix of one; without any, all that the
+    filters select. A verdict that the store has of the same version of an evaluator is used again,
+    so an interrupted command continues where it stopped. For each evaluator that an earlier version
+    scored, this lists the runs whose outcome changed. With --json, prints a score per line, and
+    `previous` in those whose outcome changed. Exit status: as of oteval score.
+    """
+    config = load_config(config_path)
+    selection = select(**given)
+    run = ScoreRun()
+    with open_store(db) as store:
+        refresh(store)
+        selection = _named(store, sessions, selection)
+        scores = _scored(store, config, Path(config_path).parent, selection, run, again=again)
+        changed = _changes(store, run, {one.trajectory_id for one in scores})
+        if as_json:
+            previous = {(now.trajectory_id, now.evaluator): before for before, now in changed}
+            for one in scores:
+                print_json(_line(one, previous.get((one.trajectory_id, one.evaluator))))
+        else:
+            _print(store, run, changed)
+    gates = check_gates(config.gates, run.tallies)
+    return exit_status(run, gates, min_evaluated)
+
+
+def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Selection:
+    """Return a selection that is limited to the named sessions."""
+    ids: list[str] = []
+    for name in sessions:
+        found = store.trajectories.ids_with_prefix(name)
+        if not found:
+            raise NotFound(f"{name}: no such session; oteval trajectories lists them")
+        ids += found
+    return replace(selection, ids=tuple(dict.fromkeys(ids))) if ids else selection
+
+
+def _scored(
+    store: Store, config: Any, base: Path, selection: Selection, run: ScoreRun, *, again: bool
+) -> list[Score]:
+    total = None if selection.needs_python else store.trajectories.count(selection)
+    with (
+        progress("scoring", " trajectories") as update,
+        closing(
+            score_all(
+                *(store, config, base, selection, run),
+                lambda done: update(done, total, judge_summary(run)),
+                again=again,
+                reuse_all=True,
+            )
+        ) as found,
+    ):
+        return list(found)
+
+
+def _changes(store: Store, run: ScoreRun, ids: set[str]) -> list[tuple[Score, Score]]:
+    """Return the earlier and the current scores of the scored runs whose outcome changed."""
+    return [
+        (before, now)
+        for evaluator, version in run.versions.items()
+        for before, now in store.scores.changes(evaluator, version)
+        if now.trajectory_id in ids
+    ]
+
+
+def _line(score: Score, previous: Score | None) -> dict[str, Any]:
+    line = score.as_dict()
+    if previous is not None:
+        kept = ("version", "score", "label", "passed", "status", "comment")
+        line["previous"] = {name: getattr(previous, name) for name in kept}
+    return line
+
+
+def _print(store: Store, run: ScoreRun, changed: list[tuple[Score, Score]]) -> None:
+    out().print(tallies_table(run.tallies.values()))
+    table = Table("evaluator", "runs compared", "now pass", "now fail", "other changes", box=None)
+    for evaluator, version in run.versions.items():
+        compared, _ = store.scores.compared(evaluator, version)
+        if compared:
+            mine = [pair for pair in changed if pair[1].evaluator == evaluator]
+            fixed = sum(now.passed is True for _, now in mine)
+            broken = sum(now.passed is False for _, now in mine)
+            counts = (compared, fixed, broken, len(mine) - fixed - broken)
+            table.add_row(evaluator, *map(str, counts))
+    if table.row_count:
+        out().print()
+        out().print(table)
+    shown = [now for _, now in islice(changed, _SHOWN)]
+    if shown:
+        out().print()
+        out().print(scores_table(shown, wraps=True))
+        if len(changed) > len(shown):
+            warn(f"{counted(len(changed) - len(shown), 'more change')}; --json lists all")
+    if run.reused:
+        warn(f"{counted(run.reused, 'stored verdict')} used again (--again runs them anew)")

@@ -1,0 +1,232 @@
+"""The canonical form of the messages of a request to a model.
+
+Ids of tool calls become numbers in the order in which the calls appear. Results of the calls of one
+message are sorted by these numbers, and the order in which they came is kept separately. Arguments,
+and tool results that are JSON, become canonical JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..jsontext import canonical
+from ..model import Message, ToolCall
+from ..patterns import Pattern
+from ..reconstruct.readers.parts import is_reasoning
+from ..reconstruct.readers.values import parse
+
+__all__ = [
+    "PLACEHOLDER",
+    "CanonicalCall",
+    "CanonicalMessage",
+    "CanonicalMessages",
+    "ResultOrder",
+    "canonical_messages",
+    "without_variable_parts",
+]
+
+PLACEHOLDER = "<*>"
+"""The replacement of texts that match a pattern of ``normalize``."""
+
+
+class CanonicalCall(NamedTuple):
+    """A tool call in a request.
+
+    Attributes:
+        number: Its number among the calls of the request, from 1.
+        name: The tool's name.
+        arguments: The canonical JSON of the arguments; None if they are unknown.
+    """
+
+    number: int
+    name: str
+    arguments: str | None
+
+
+class CanonicalMessage(NamedTuple):
+    """A message of a request.
+
+    Attributes:
+        role: The role; ``system`` for ``developer``.
+        text: The text; canonical JSON for a tool result that is JSON.
+        calls: The tool calls.
+        answers: The number of the call that a tool message answers, or 0.
+        name: The name of a participant, or "".
+        parts: The canonical JSON of other content, without reasoning.
+    """
+
+    role: str
+    text: str
+    calls: tuple[CanonicalCall, ...] = ()
+    answers: int = 0
+    name: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether only the role is known."""
+        return not (self.text or self.calls or self.parts)
+
+
+class ResultOrder(NamedTuple):
+    """The order in which a request has the results of the calls of one message.
+
+    Attributes:
+        numbers: The numbers of the calls.
+        call_ids: The ids of the calls.
+        names: The names of the tools.
+    """
+
+    numbers: tuple[int, ...]
+    call_ids: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalMessages:
+    """The messages of a request in canonical form.
+
+    Attributes:
+        messages: The messages.
+        indexes: The index of each of them in the request.
+        result_orders: The order of the results of each message with several calls.
+    """
+
+    messages: tuple[CanonicalMessage, ...]
+    indexes: tuple[int, ...]
+    result_orders: tuple[ResultOrder, ...]
+
+
+def canonical_messages(
+    messages: Sequence[Message], normalize: Sequence[Pattern] = ()
+) -> CanonicalMessages:
+    """Return the messages of a request in canonical form.
+
+    Args:
+        messages: The messages.
+        normalize: Patterns of texts that do not count.
+    """
+    builder = _MessageBuilder(normalize)
+    for index, message in enumerate(messages):
+        builder.add(index, message)
+    return builder.finished()
+
+
+def without_variable_parts(text: str, normalize: Sequence[Pattern]) -> str:
+    """Return a text with the matches of patterns replaced by `PLACEHOLDER`."""
+    for pattern in normalize:
+        text = pattern.replace(text, PLACEHOLDER)
+    return text
+
+
+class _Result(NamedTuple):
+    """A tool's result, with the call that it answers.
+
+    Attributes:
+        number: The number of the call.
+        call_id: The id of the call.
+        tool: The name of the tool.
+        place: The index of the message.
+        message: The message.
+    """
+
+    number: int
+    call_id: str
+    tool: str
+    place: int
+    message: CanonicalMessage
+
+
+class _OpenCall(NamedTuple):
+    """A call without a result yet."""
+
+    call_id: str
+    tool: str
+    number: int
+
+
+class _MessageBuilder:
+    """Makes canonical messages one after the other; knows the numbers of the calls."""
+
+    def __init__(self, normalize: Sequence[Pattern]) -> None:
+        self._normalize = normalize
+        self._messages: list[CanonicalMessage] = []
+        self._indexes: list[int] = []
+        self._orders: list[ResultOrder] = []
+        self._count = 0
+        self._open: list[_OpenCall] = []
+        self._results: list[_Result] = []
+
+    def add(self, index: int, message: Message) -> None:
+        """Add the message with an index."""
+        if message.role == "tool":
+            self._results.append(self._result(index, message))
+            return
+        self._end_results()
+        if message.role == "assistant":
+            self._open = []
+        role = "system" if message.role == "developer" else message.role
+        self._indexes.append(index)
+        self._messages.append(
+            CanonicalMessage(
+                role,
+                self._text(message.content or ""),
+                calls=tuple(map(self._call, message.tool_calls)),
+                name=message.name if role == "user" else "",
+                parts=self._parts(message),
+            )
+        )
+
+    def finished(self) -> CanonicalMessages:
+        """Return the messages."""
+        self._end_results()
+        return CanonicalMessages(tuple(self._messages), tuple(self._indexes), tuple(self._orders))
+
+    def _text(self, text: str) -> str:
+        return without_variable_parts(text, self._normalize) if self._normalize else text
+
+    def _parts(self, message: Message) -> tuple[str, ...]:
+        if not message.parts:
+            return ()
+        shown = (part for part in message.parts if not is_reasoning(part))
+        return tuple(self._text(canonical(part)) for part in shown)
+
+    def _call(self, call: ToolCall) -> CanonicalCall:
+        self._count += 1
+        self._open.append(_OpenCall(call.id, call.name, self._count))
+        arguments = None if call.arguments is None else self._text(canonical(call.arguments))
+        return CanonicalCall(self._count, call.name, arguments)
+
+    def _result(self, index: int, message: Message) -> _Result:
+        call = self._answered(message)
+        value = parse(message.content).value if message.content is not None else ""
+        text = value if isinstance(value, str) else canonical(value)
+        parts = self._parts(message)
+        result = CanonicalMessage("tool", self._text(text), answers=call.number, parts=parts)
+        return _Result(call.number, message.tool_call_id or call.call_id, call.tool, index, result)
+
+    def _answered(self, message: Message) -> _OpenCall:
+        """Return the call that a result answers: by its id, else by its tool, else by its place."""
+        wanted = message.tool_call_id
+        found = next((call for call in self._open if wanted and call.call_id == wanted), None)
+        if found is None:
+            open_calls = [call for call in self._open if not (wanted and call.call_id)]
+            named = (call for call in open_calls if call.tool == message.name)
+            found = next(named, open_calls[0] if open_calls else None)
+        if found is None:  # The provider keeps the message that asked for it.
+            self._count += 1
+            return _OpenCall(wanted, message.name, self._count)
+        self._open.remove(found)
+        return found
+
+    def _end_results(self) -> None:
+        results = self._results
+        if len(results) > 1:
+            numbers, ids, tools, _, _ = zip(*results, strict=True)
+            self._orders.append(ResultOrder(numbers, ids, tools))
+            results.sort(key=lambda result: result.number)
+        self._messages += [result.message for result in results]
+        self._indexes += [result.place for result in results]
+        self._results = []

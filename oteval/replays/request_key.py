@@ -1,0 +1,409 @@
+"""The canonical form of a request to a model, by which a replay finds the recorded answer.
+
+Two requests are equal if they mean the same to the model:
+
+- Ids of tool calls count by the order in which they appear. Results of the calls of one message are
+  equal in any order; `RequestKey.result_orders` keeps it.
+- Arguments, and tool results that are JSON, are equal as JSON. Other texts are equal exactly.
+- ``developer`` is ``system``; a list with one text is that text; reasoning does not count.
+- Tools are equal in any order, with equal descriptions and schemas.
+- Settings that identify the user or the request, or change only the transport, do not count.
+
+A request that was rebuilt from a trace is *partial*: only what the trace contains is compared. Text
+that was redacted when it was recorded equals any text. Patterns (``--normalize``) replace variable
+parts of texts on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any, Literal
+
+from ..evaluators.checks.definitions import schemas_of
+from ..jsontext import canonical, restore
+from ..model import Message
+from ..model.recording import RecordedRequest
+from ..patterns import Pattern
+from .canonical_messages import (
+    CanonicalCall,
+    CanonicalMessage,
+    ResultOrder,
+    canonical_messages,
+    without_variable_parts,
+)
+from .normalization import suggest_normalization
+
+__all__ = ["Difference", "DifferenceKind", "RequestKey", "difference", "differences", "key_of"]
+
+DifferenceKind = Literal["prompt", "tool_call", "tool_result", "tool_schema", "model", "settings"]
+
+# Settings that say who asks, how the answer is sent, or where the provider keeps state. The history
+# of a request that continues a stored one is compared, not the id of that.
+_IGNORED_SETTINGS = frozenset(
+    {
+        *("background", "conversation", "include", "metadata", "previous_response_id"),
+        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+        *("safety_identifier", "service_tier", "store", "stream", "stream_options", "user"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class RequestKey:
+    """A request in canonical form. Equal keys are equal requests.
+
+    Attributes:
+        api: The API; "" for a partial request.
+        model: The model.
+        messages: The messages.
+        tools: The canonical JSON of the definitions of the tools, by name; None where the
+            definition has no schema.
+        response_format: The canonical JSON of the requested format, or "".
+        settings: The canonical JSON of the settings that count, by name.
+        result_orders: The order of the results of each message with several calls. It does not
+            count when keys are compared.
+        indexes: The index of each message in the request. It does not count either.
+        request: The request itself. It does not count either.
+    """
+
+    api: str
+    model: str
+    messages: tuple[CanonicalMessage, ...]
+    tools: tuple[tuple[str, str | None], ...] = ()
+    response_format: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    result_orders: tuple[ResultOrder, ...] = field(default=(), compare=False)
+    indexes: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    request: RecordedRequest = field(default_factory=RecordedRequest, compare=False, repr=False)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the request was rebuilt from a trace."""
+        return not self.api
+
+    @cached_property
+    def rough(self) -> RequestKey:
+        """The key as it is compared with a partial one: one system message, no names, no parts."""
+        texts = [one.text.strip() for one in self.messages if one.role == "system"]
+        system = [CanonicalMessage("system", "\n".join(filter(None, texts)))] if texts else []
+        places = [i for i, one in enumerate(self.messages) if one.role != "system"]
+        others = [self.messages[i] for i in places]
+        first = next((i for i, one in enumerate(self.messages) if one.role == "system"), 0)
+        indexes = [self.indexes[i] for i in ([first] if texts else []) + places]
+        plain = [one._replace(text=one.text.strip(), name="", parts=()) for one in others]
+        return replace(self, messages=(*system, *plain), indexes=tuple(indexes))
+
+    def message(self, place: int) -> Message:
+        """Return the message of the request that is at a place in `messages`."""
+        return self.request.messages[self.indexes[place]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two requests.
+
+    Attributes:
+        kind: The kind.
+        summary: One line for people.
+        path: The part that differs, such as ``messages[1].content`` or ``settings.temperature``.
+        message: The index of the message that differs, or None.
+        recorded: The recorded part: a `Message`, a text or plain JSON; None if there is none.
+        actual: The actual part, likewise.
+        suggestion: How to allow the difference, or "".
+    """
+
+    kind: DifferenceKind
+    summary: str
+    path: str
+    message: int | None = None
+    recorded: Any = None
+    actual: Any = None
+    suggestion: str = ""
+
+
+def key_of(request: RecordedRequest, normalize: Sequence[Pattern] = ()) -> RequestKey:
+    """Return the canonical form of a request.
+
+    Args:
+        request: The request.
+        normalize: Patterns of texts that do not count.
+    """
+    found = canonical_messages(request.messages, normalize)
+    settings = {k: v for k, v in request.settings.items() if k not in _IGNORED_SETTINGS}
+    answer_format = request.response_format
+    return RequestKey(
+        api=request.api,
+        model=request.model,
+        messages=found.messages,
+        tools=_tools(request.tools, normalize),
+        response_format="" if answer_format is None else canonical(answer_format),
+        settings=tuple((name, canonical(settings[name])) for name in sorted(settings)),
+        result_orders=found.result_orders,
+        indexes=found.indexes,
+        request=request,
+    )
+
+
+def _tools(
+    tools: Sequence[Mapping[str, Any]], normalize: Sequence[Pattern]
+) -> tuple[tuple[str, str | None], ...]:
+    schemas = schemas_of(tools)
+    found: dict[str, str | None] = {}
+    for tool in tools:
+        inner = tool.get("function") or tool.get("custom")
+        fields = inner if isinstance(inner, Mapping) else tool
+        name, kind = str(fields.get("name") or ""), str(fields.get("type") or "")
+        schema = schemas.get(name) if name else None
+        if name and schema is None and "description" not in fields and "custom" not in tool:
+            found[name] = None
+        elif name:
+            shown = {"description": fields.get("description") or "", "schema": schema}
+            found[name] = without_variable_parts(canonical(shown), normalize)
+        else:  # A tool that the provider runs.
+            found[kind] = without_variable_parts(canonical(tool), normalize)
+    return tuple(sorted(found.items()))
+
+
+def difference(recorded: RequestKey, actual: RequestKey) -> Difference | None:
+    """Return the first difference of an actual request from a recorded one, or None."""
+    return next(_differences(recorded, actual), None)
+
+
+def differences(recorded: RequestKey, actual: RequestKey) -> list[Difference]:
+    """Return all differences of an actual request from a recorded one.
+
+    Messages that follow a missing or an additional message are not compared.
+    """
+    return list(_differences(recorded, actual))
+
+
+def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+    if recorded == actual:
+        return
+    yield from _of_messages(recorded, actual)
+    yield from _of_tools(recorded, actual)
+    yield from _of_settings(recorded, actual)
+
+
+def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+    if recorded.is_partial:
+        if not recorded.messages:
+            return
+        recorded, actual = recorded.rough, actual.rough
+        if recorded.messages[0].role != "system" and actual.messages[:1]:
+            actual = _without_system(actual)
+    pairs = zip_longest(recorded.messages, actual.messages)
+    for place, (one, other) in enumerate(pairs):
+        if one == other:
+            continue
+        if one is None or other is None or one.role != other.role:
+            yield _moved(recorded, actual, place)
+            return
+        if not _is_same(one, other, recorded.is_partial):
+            if _is_shifted(recorded.messages, actual.messages, place):
+                yield _moved(recorded, actual, place)
+                return
+            yield _changed(recorded, actual, place)
+
+
+def _is_shifted(
+    recorded: Sequence[CanonicalMessage], actual: Sequence[CanonicalMessage], place: int
+) -> bool:
+    """Return whether one request has a message more at a place, and then goes on as the other."""
+    if len(recorded) == len(actual):
+        return False
+    shorter, longer = sorted((recorded, actual), key=len)
+    return longer[place + 1 : place + 2] == shorter[place : place + 1]
+
+
+def _without_system(key: RequestKey) -> RequestKey:
+    if key.messages[0].role != "system":
+        return key
+    return replace(key, messages=key.messages[1:], indexes=key.indexes[1:])
+
+
+def _is_same(recorded: CanonicalMessage, actual: CanonicalMessage, is_partial: bool) -> bool:
+    """Return whether messages of one role are equal as far as the recorded one is known."""
+    if is_partial and recorded.is_unknown:
+        return True
+    if recorded[3:] != actual[3:] or len(recorded.calls) != len(actual.calls):
+        return False
+    calls = zip(recorded.calls, actual.calls, strict=True)
+    return _is_text(recorded.text, actual.text) and all(
+        _is_call(one, other, is_partial) for one, other in calls
+    )
+
+
+def _is_call(recorded: CanonicalCall, actual: CanonicalCall, is_partial: bool) -> bool:
+    if recorded[:2] != actual[:2]:
+        return False
+    if recorded.arguments is None:
+        return is_partial or actual.arguments is None
+    return _is_text(recorded.arguments, actual.arguments or "")
+
+
+_REDACTED = re.compile(r"\[redacted[^\]\n]{0,80}\]", re.IGNORECASE)
+
+
+def _is_text(recorded: str, actual: str) -> bool:
+    """Return whether texts are equal; what was redacted equals any text."""
+    if recorded == actual:
+        return True
+    parts = _REDACTED.split(recorded)
+    if len(parts) == 1 or not actual.startswith(parts[0]) or not actual.endswith(parts[-1]):
+        return False
+    at, end = len(parts[0]), len(actual) - len(parts[-1])
+    for part in parts[1:-1]:
+        found = actual.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return at <= end
+
+
+def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> Difference:
+    """Return the difference of the messages at a place, which have the same role."""
+    one, other = recorded.messages[place], actual.messages[place]
+    index = actual.indexes[place]
+    before, after = recorded.message(place), actual.message(place)
+    if other.role == "tool":
+        tool = _tool_of(actual, place)
+        return _text_difference(
+            "tool_result", f"the result of tool {tool!r} differs", index, one.text, other.text
+        )
+    if one.calls != other.calls:
+        return Difference(
+            "tool_call",
+            f"message {index} ({other.role}): the tool calls differ",
+            f"messages[{index}].tool_calls",
+            index,
+            before,
+            after,
+            _suggestion(canonical(one.calls), canonical(other.calls)),
+        )
+    if one.text != other.text:
+        text = f"message {index} ({after.role}): the text differs"
+        return _text_difference("prompt", text, index, one.text, other.text)
+    what = "name" if one.name != other.name else "content"
+    summary = f"message {index} ({after.role}): the {what} differs"
+    return Difference("prompt", summary, f"messages[{index}].{what}", index, before, after)
+
+
+def _tool_of(key: RequestKey, place: int) -> str:
+    """Return the name of the tool whose result is at a place."""
+    number = key.messages[place].answers
+    calls = (call for message in key.messages for call in message.calls)
+    named = next((call.name for call in calls if call.number == number), "")
+    return named or key.message(place).name
+
+
+def _text_difference(
+    kind: DifferenceKind, summary: str, index: int, recorded: str, actual: str
+) -> Difference:
+    path = f"messages[{index}].content"
+    suggestion = _suggestion(recorded, actual)
+    return Difference(kind, summary, path, index, recorded, actual, suggestion)
+
+
+def _moved(recorded: RequestKey, actual: RequestKey, place: int) -> Difference:
+    """Return the difference at a place where one request has another message, or none."""
+    one, other = _at(recorded, place), _at(actual, place)
+    here = recorded.messages[place : place + 1], actual.messages[place : place + 1]
+    after = recorded.messages[place + 1 : place + 2], actual.messages[place + 1 : place + 2]
+    if one is not None and (other is None or after[0] == here[1]):
+        other, summary = None, "is missing"
+    elif other is not None and (one is None or after[1] == here[0]):
+        one, summary = None, "is additional"
+    else:
+        summary = f"is recorded as {one.role if one else 'nothing'}"
+    message = other or one
+    assert message is not None
+    kind: DifferenceKind = "tool_call" if message.tool_calls else "prompt"
+    index = actual.indexes[place] if place < len(actual.indexes) else len(actual.request.messages)
+    return Difference(
+        "tool_result" if message.role == "tool" else kind,
+        f"message {index} ({message.role}) {summary}",
+        f"messages[{index}]",
+        index,
+        one,
+        other,
+    )
+
+
+def _at(key: RequestKey, place: int) -> Message | None:
+    return key.message(place) if place < len(key.messages) else None
+
+
+def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+    known, offered = dict(recorded.tools), dict(actual.tools)
+    if recorded.is_partial and not known:
+        return
+    for name in sorted(known.keys() | offered.keys()):
+        one, other = known.get(name), offered.get(name)
+        path = f"tools.{name}"
+        if name not in offered:
+            yield Difference("tool_schema", f"tool {name!r} is not offered", path, recorded=name)
+        elif name not in known:
+            yield Difference("tool_schema", f"tool {name!r} is not recorded", path, actual=name)
+        elif one != other and not (recorded.is_partial and _is_definition(one, other)):
+            summary = f"the definition of tool {name!r} differs"
+            before, after = (None if text is None else restore(text) for text in (one, other))
+            hint = _suggestion(one, other)
+            yield Difference("tool_schema", summary, path, None, before, after, hint)
+
+
+def _is_definition(recorded: str | None, actual: str | None) -> bool:
+    """Return whether a definition is equal as far as a trace has it: often not its schema."""
+    if recorded is None or actual is None:
+        return True
+    one, other = restore(recorded), restore(actual)
+    same_text = not one["description"] or one["description"] == other["description"]
+    return same_text and (one["schema"] is None or one["schema"] == other["schema"])
+
+
+def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+    if not _is_model(recorded, actual):
+        summary = f"the model is {actual.model!r} instead of {recorded.model!r}"
+        yield Difference("model", summary, "model", None, recorded.model, actual.model)
+    if recorded.api and recorded.api != actual.api:
+        summary = f"the API is {actual.api} instead of {recorded.api}"
+        yield Difference("settings", summary, "api", None, recorded.api, actual.api)
+        return
+    known, used = dict(recorded.settings), dict(actual.settings)
+    pairs = [
+        (f"settings.{name}", known.get(name, ""), used.get(name, ""))
+        for name in sorted(known.keys() | used.keys())
+        if name in known or not recorded.is_partial
+    ]
+    if recorded.response_format or not recorded.is_partial:
+        pairs.append(("response_format", recorded.response_format, actual.response_format))
+    for path, one, other in pairs:
+        if one == other or (recorded.is_partial and not other):
+            continue
+        before, after = (restore(text) if text else None for text in (one, other))
+        name = path.removeprefix("settings.")
+        summary = f"{name} is {other or 'not set'} instead of {one or 'not set'}"
+        yield Difference("settings", _cut(summary), path, None, before, after)
+
+
+def _cut(summary: str) -> str:
+    return summary if len(summary) <= 200 else f"{summary[:199]}…"
+
+
+def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
+    """Return whether the model is the same; a trace may have its dated name, or a provider's."""
+    if recorded.model == actual.model or not recorded.model:
+        return True
+    if not recorded.is_partial:
+        return False
+    one, other = (name.rpartition("/")[2] for name in (recorded.model, actual.model))
+    return one.startswith(other) or other.startswith(one)
+
+
+def _suggestion(recorded: str | None, actual: str | None) -> str:
+    pattern = suggest_normalization(recorded or "", actual or "")
+    return f"--normalize '{pattern}' allows this difference" if pattern else ""

@@ -9,9 +9,9 @@ Two requests are equal if they mean the same to the model:
 - Tools are equal in any order, with equal descriptions and schemas.
 - Settings that identify the user or the request, or change only the transport, do not count.
 
-A request that was rebuilt from a trace is *partial*: only what the trace contains is compared. Text
-that was redacted when it was recorded equals any text. Patterns (``--normalize``) replace variable
-parts of texts on both sides.
+A request that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
+Text that was redacted when it was recorded equals any text. Patterns (``--normalize``) replace
+variable parts of texts on both sides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ from .canonical_messages import (
 )
 from .normalization import suggest_normalization
 
-__all__ = ["Difference", "DifferenceKind", "RequestKey", "difference", "differences", "key_of"]
+__all__ = [
+    "DifferenceKind",
+    "RequestDifference",
+    "RequestKey",
+    "difference",
+    "differences",
+    "key_of",
+]
 
 DifferenceKind = Literal["prompt", "tool_call", "tool_result", "tool_schema", "model", "settings"]
 
@@ -103,7 +110,7 @@ class RequestKey:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RequestDifference:
     """A difference of two requests.
 
     Attributes:
@@ -168,12 +175,12 @@ def _tools(
     return tuple(sorted(found.items()))
 
 
-def difference(recorded: RequestKey, actual: RequestKey) -> Difference | None:
+def difference(recorded: RequestKey, actual: RequestKey) -> RequestDifference | None:
     """Return the first difference of an actual request from a recorded one, or None."""
     return next(_differences(recorded, actual), None)
 
 
-def differences(recorded: RequestKey, actual: RequestKey) -> list[Difference]:
+def differences(recorded: RequestKey, actual: RequestKey) -> list[RequestDifference]:
     """Return all differences of an actual request from a recorded one.
 
     Messages that follow a missing or an additional message are not compared.
@@ -181,7 +188,7 @@ def differences(recorded: RequestKey, actual: RequestKey) -> list[Difference]:
     return list(_differences(recorded, actual))
 
 
-def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
     if recorded == actual:
         return
     yield from _of_messages(recorded, actual)
@@ -189,7 +196,7 @@ def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[Differenc
     yield from _of_settings(recorded, actual)
 
 
-def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
     if recorded.is_partial:
         if not recorded.messages:
             return
@@ -250,7 +257,7 @@ _REDACTED = re.compile(r"\[redacted[^\]\n]{0,80}\]", re.IGNORECASE)
 
 
 def _is_text(recorded: str, actual: str) -> bool:
-    """Return whether texts are equal; what was redacted equals any text."""
+    """Return whether texts are equal; a redacted part equals any text."""
     if recorded == actual:
         return True
     parts = _REDACTED.split(recorded)
@@ -265,7 +272,7 @@ def _is_text(recorded: str, actual: str) -> bool:
     return at <= end
 
 
-def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> Difference:
+def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDifference:
     """Return the difference of the messages at a place, which have the same role."""
     one, other = recorded.messages[place], actual.messages[place]
     index = actual.indexes[place]
@@ -276,7 +283,7 @@ def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> Difference
             "tool_result", f"the result of tool {tool!r} differs", index, one.text, other.text
         )
     if one.calls != other.calls:
-        return Difference(
+        return RequestDifference(
             "tool_call",
             f"message {index} ({other.role}): the tool calls differ",
             f"messages[{index}].tool_calls",
@@ -290,7 +297,7 @@ def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> Difference
         return _text_difference("prompt", text, index, one.text, other.text)
     what = "name" if one.name != other.name else "content"
     summary = f"message {index} ({after.role}): the {what} differs"
-    return Difference("prompt", summary, f"messages[{index}].{what}", index, before, after)
+    return RequestDifference("prompt", summary, f"messages[{index}].{what}", index, before, after)
 
 
 def _tool_of(key: RequestKey, place: int) -> str:
@@ -303,13 +310,13 @@ def _tool_of(key: RequestKey, place: int) -> str:
 
 def _text_difference(
     kind: DifferenceKind, summary: str, index: int, recorded: str, actual: str
-) -> Difference:
+) -> RequestDifference:
     path = f"messages[{index}].content"
     suggestion = _suggestion(recorded, actual)
-    return Difference(kind, summary, path, index, recorded, actual, suggestion)
+    return RequestDifference(kind, summary, path, index, recorded, actual, suggestion)
 
 
-def _moved(recorded: RequestKey, actual: RequestKey, place: int) -> Difference:
+def _moved(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDifference:
     """Return the difference at a place where one request has another message, or none."""
     one, other = _at(recorded, place), _at(actual, place)
     here = recorded.messages[place : place + 1], actual.messages[place : place + 1]
@@ -324,7 +331,7 @@ def _moved(recorded: RequestKey, actual: RequestKey, place: int) -> Difference:
     assert message is not None
     kind: DifferenceKind = "tool_call" if message.tool_calls else "prompt"
     index = actual.indexes[place] if place < len(actual.indexes) else len(actual.request.messages)
-    return Difference(
+    return RequestDifference(
         "tool_result" if message.role == "tool" else kind,
         f"message {index} ({message.role}) {summary}",
         f"messages[{index}]",
@@ -338,7 +345,7 @@ def _at(key: RequestKey, place: int) -> Message | None:
     return key.message(place) if place < len(key.messages) else None
 
 
-def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
     known, offered = dict(recorded.tools), dict(actual.tools)
     if recorded.is_partial and not known:
         return
@@ -346,14 +353,18 @@ def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
         one, other = known.get(name), offered.get(name)
         path = f"tools.{name}"
         if name not in offered:
-            yield Difference("tool_schema", f"tool {name!r} is not offered", path, recorded=name)
+            yield RequestDifference(
+                "tool_schema", f"tool {name!r} is not offered", path, recorded=name
+            )
         elif name not in known:
-            yield Difference("tool_schema", f"tool {name!r} is not recorded", path, actual=name)
+            yield RequestDifference(
+                "tool_schema", f"tool {name!r} is not recorded", path, actual=name
+            )
         elif one != other and not (recorded.is_partial and _is_definition(one, other)):
             summary = f"the definition of tool {name!r} differs"
             before, after = (None if text is None else restore(text) for text in (one, other))
             hint = _suggestion(one, other)
-            yield Difference("tool_schema", summary, path, None, before, after, hint)
+            yield RequestDifference("tool_schema", summary, path, None, before, after, hint)
 
 
 def _is_definition(recorded: str | None, actual: str | None) -> bool:
@@ -365,13 +376,13 @@ def _is_definition(recorded: str | None, actual: str | None) -> bool:
     return same_text and (one["schema"] is None or one["schema"] == other["schema"])
 
 
-def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[Difference]:
+def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
     if not _is_model(recorded, actual):
         summary = f"the model is {actual.model!r} instead of {recorded.model!r}"
-        yield Difference("model", summary, "model", None, recorded.model, actual.model)
+        yield RequestDifference("model", summary, "model", None, recorded.model, actual.model)
     if recorded.api and recorded.api != actual.api:
         summary = f"the API is {actual.api} instead of {recorded.api}"
-        yield Difference("settings", summary, "api", None, recorded.api, actual.api)
+        yield RequestDifference("settings", summary, "api", None, recorded.api, actual.api)
         return
     known, used = dict(recorded.settings), dict(actual.settings)
     pairs = [
@@ -387,7 +398,7 @@ def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[Differenc
         before, after = (restore(text) if text else None for text in (one, other))
         name = path.removeprefix("settings.")
         summary = f"{name} is {other or 'not set'} instead of {one or 'not set'}"
-        yield Difference("settings", _cut(summary), path, None, before, after)
+        yield RequestDifference("settings", _cut(summary), path, None, before, after)
 
 
 def _cut(summary: str) -> str:

@@ -1,0 +1,90 @@
+"""Call a function when a module has been imported, without importing it.
+
+A hook is a finder on ``sys.meta_path``. It lets the other finders find the module, and changes the
+loader of this one import so that the function is called once the module has run. For a module that
+is loaded already, the function is called at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Collection, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ImportHook"]
+
+
+class ImportHook:
+    """Calls a function once for each of some modules, when it is imported or if it is loaded.
+
+    Args:
+        names: The full names of the modules.
+        imported: The function. Exceptions that it raises end the import.
+    """
+
+    def __init__(self, names: Collection[str], imported: Callable[[ModuleType], None]) -> None:
+        self._names = frozenset(names)
+        self._imported = imported
+        self._done: set[str] = set()
+        self._lock = threading.Lock()
+
+    def install(self) -> None:
+        """Call the function for loaded modules now, and for others when they are imported."""
+        with self._lock:
+            if self not in sys.meta_path:
+                sys.meta_path.insert(0, self)
+        for name in sorted(self._names):
+            module = sys.modules.get(name)
+            if module is None:
+                continue
+            # Another thread may be importing it now: importing it here waits for that.
+            if getattr(module.__spec__, "_initializing", False):
+                __import__(name)
+            self._call(module)
+
+    def remove(self) -> None:
+        """Watch imports no longer."""
+        with self._lock:
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+
+    def _call(self, module: ModuleType) -> None:
+        with self._lock:
+            if module.__name__ in self._done:
+                return
+            self._done.add(module.__name__)
+        self._imported(module)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a watched module as the other finders give it."""
+        if name not in self._names:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = (
+                find(name, path, target) if finder is not self and find else None
+            )
+            if spec is not None:
+                self._watch(spec)
+                return spec
+        return None
+
+    def _watch(self, spec: ModuleSpec) -> None:
+        """Make the loader of a spec call the function once it has run the module."""
+        loader: Any = spec.loader
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if module.__name__ == spec.name:
+                vars(loader).pop("exec_module", None)
+                self._call(module)
+
+        loader.exec_module = exec_module

@@ -75,7 +75,7 @@ class ImportHook:
         return None
 
     def _watch(self, spec: ModuleSpec) -> None:
-        """Make the loader of a spec call the function once it has run the module."""
+        """Let the loader of a spec report the module after it has run."""
         loader: Any = spec.loader
         execute = getattr(loader, "exec_module", None)
         if execute is None:

@@ -310,7 +310,7 @@ def _pydantic_ai(class_name: str) -> Callable[[ModuleType], None]:
             self: Any, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any
         ) -> Any:
             call = _call_of(name, tool_args) if tool.tool_def.kind == "function" else None
-            # A tool may run another agent, whose tools have names of their own.
+            # A tool may run another agent, which names its tools itself.
             token = _model_name.set("")
             try:
                 if call is None:

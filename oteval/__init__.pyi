@@ -309,6 +309,12 @@ from .experiments.simulation import (
 from .experiments.simulation import (
     run_multiturn_simulation_async as run_multiturn_simulation_async,
 )
+from .instrumentation.instrument import (
+    Instrumentation as Instrumentation,
+)
+from .instrumentation.instrument import (
+    instrument as instrument,
+)
 from .live.capture import (
     capture as capture,
 )

@@ -103,21 +103,28 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def append_shared(path: Path, data: bytes) -> None:
+def append_shared(path: Path, data: bytes, *, are_lines: bool = False) -> None:
     """Append bytes to a file that other processes append to, and that `take_shared` may take away.
 
     The bytes are all in one file and follow each other, or none of them is written. The file is
     created, readable by its owner only, if it is missing.
 
+    Args:
+        path: The file.
+        data: The bytes.
+        are_lines: Whether the bytes are lines. Then they begin on a new line, even if another
+            process was killed in the middle of its last one.
+
     Raises:
         OSError: The file cannot be written.
     """
     while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_at(path, descriptor):
-                return _write_all(descriptor, data)
+                is_torn = are_lines and _last_byte(descriptor) not in (b"", b"\n")
+                return _write_all(descriptor, b"\n" + data if is_torn else data)
         finally:
             # Closing is not enough: a process that was forked meanwhile shares the lock.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -163,6 +170,11 @@ def _is_at(path: Path, descriptor: int) -> bool:
     except FileNotFoundError:
         return False
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def _last_byte(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, 1, size - 1) if size else b""
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

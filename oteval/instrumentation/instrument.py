@@ -1,0 +1,256 @@
+"""`oteval.instrument`: record an agent's runs, with two lines in its program.
+
+    import oteval
+    oteval.instrument()
+
+A wrong argument is a `ConfigError`. Anything else that goes wrong, now or later, is logged once and
+counted: an agent must not fail, and not wait, because it is observed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, OtevalError
+from ..patterns import PatternError
+from ..redaction import RedactionRule, ValueRedactor
+from .export_pipeline import MAX_BYTES, ExportPipeline, ExportStats
+
+if TYPE_CHECKING:
+    from .providers import Providers
+
+__all__ = ["Instrumentation", "instrument"]
+
+_LOG = logging.getLogger("oteval")
+_RULE_KEYS = {"keys", "pattern", "replace"}
+
+
+class Instrumentation:
+    """The recording of this process, into one destination.
+
+    Attributes:
+        destination: The URL or the path of the destination.
+        problem: Why nothing is recorded, "" if something is.
+    """
+
+    def __init__(self, destination: str, problem: str = "") -> None:
+        self.destination = destination
+        self.problem = problem
+        self._rules: tuple[RedactionRule, ...] = ()
+        self._pipeline: ExportPipeline | None = None
+        self._redacting: Any = None
+
+    @property
+    def stats(self) -> ExportStats:
+        """Counts of the spans and log records that were exported, and of those that were lost."""
+        return self._pipeline.stats if self._pipeline is not None else ExportStats()
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Export everything that has been recorded up to now.
+
+        Call it before ``os._exit``, and where a function is frozen after it returns.
+
+        Args:
+            timeout: The seconds to wait.
+
+        Returns:
+            Whether the queue was emptied in time. `stats` says whether the destination took it.
+        """
+        return self._pipeline.flush(timeout) if self._pipeline is not None else True
+
+    def shutdown(self) -> None:
+        """Export everything that has been recorded, and stop recording."""
+        with _LOCK:
+            if _ACTIVE.get(self.destination) is self:
+                del _ACTIVE[self.destination]
+        if self._pipeline is not None:
+            self._pipeline.shutdown()
+
+    def __repr__(self) -> str:
+        state = f"problem={self.problem!r}" if self.problem else repr(self.stats)
+        return f"Instrumentation({self.destination!r}, {state})"
+
+
+_LOCK = threading.RLock()
+_ACTIVE: dict[str, Instrumentation] = {}
+_PROVIDERS: Providers | None = None
+
+
+def instrument(
+    to: str | Path | None = None,
+    *,
+    service: str | None = None,
+    capture_content: bool = True,
+    record_http: bool = True,
+    redact: Iterable[RedactionRule | Mapping[str, Any]] = (),
+    libraries: Sequence[str] | None = None,
+    tracer_provider: Any = None,
+    logger_provider: Any = None,
+    max_queue_bytes: int = MAX_BYTES,
+    exit_timeout: float = 5.0,
+) -> Instrumentation:
+    """Record the agents of this process, and export their spans and log records.
+
+    Call it once, before the agent is created. Without `to`, a process that is recorded already
+    keeps its destination. Another destination is added to those that the process has.
+
+    Args:
+        to: The URL of an OTLP endpoint, a file (``traces.jsonl``, ``traces.jsonl.gz``) or a
+            database (``oteval.duckdb``). By default the endpoint of the environment variables
+            OTEL_EXPORTER_OTLP_*, else ``http://127.0.0.1:4318``, where `oteval serve` listens.
+        service: The name of the service, if the environment has none; by default that of the
+            program.
+        capture_content: Whether messages, tool arguments and results are recorded.
+        record_http: Whether whole requests to models and their responses are recorded, for
+            replays.
+        redact: Rules that remove secrets before anything is exported: `RedactionRule`, or mappings
+            with the keys of `redact` in oteval.yaml. For a destination that the process has
+            already, they are added to its rules.
+        libraries: The libraries to instrument; by default all that are installed.
+        tracer_provider: The tracer provider to join; by default the global one, which is set up
+            if the process has none.
+        logger_provider: The same for log records.
+        max_queue_bytes: The memory of spans that wait for their export. Further ones are dropped.
+        exit_timeout: The seconds that the end of the process waits for the last export.
+
+    Raises:
+        ConfigError: An argument is invalid.
+    """
+    rules = _rules(redact)
+    if max_queue_bytes <= 0 or exit_timeout < 0:
+        raise ConfigError("max_queue_bytes must be above 0, and exit_timeout not below 0")
+    if (problem := _missing()) != "":
+        return _inactive(str(to or ""), problem)
+    from .destinations import parse_destination
+
+    with _LOCK:
+        if to is None and _ACTIVE:
+            found = next(iter(_ACTIVE.values()))
+            _add_rules(found, rules)
+            return found
+        destination = parse_destination(to)
+        if (known := _ACTIVE.get(destination.name)) is not None:
+            _add_rules(known, rules)
+            return known
+        try:
+            pipeline_options = {"max_bytes": max_queue_bytes, "exit_timeout": exit_timeout}
+            exporter = destination.open()
+            providers = _providers(service, tracer_provider, logger_provider)
+            handle = _start(destination.name, exporter, rules, providers, **pipeline_options)
+            _turn_on(providers, libraries, capture_content, record_http)
+        except (ImportError, OtevalError, OSError) as error:
+            return _inactive(destination.name, _reason(error))
+        except Exception as error:  # the agent must not fail because it is observed
+            _LOG.debug("oteval.instrument failed", exc_info=True)
+            return _inactive(destination.name, f"{type(error).__name__}: {error}")
+        _ACTIVE[destination.name] = handle
+    return handle
+
+
+def _start(
+    name: str, exporter: Any, rules: tuple[RedactionRule, ...], providers: Any, **options: Any
+) -> Instrumentation:
+    from .process_end import watch_process
+    from .processors import LogExportProcessor, RedactingExporter, SpanExportProcessor
+
+    handle = Instrumentation(name)
+    handle._redacting = RedactingExporter(exporter, ValueRedactor(rules))
+    handle._rules = rules
+    handle._pipeline = pipeline = ExportPipeline(handle._redacting, name, **options)
+    providers.add(SpanExportProcessor(pipeline), LogExportProcessor(pipeline))
+    watch_process(pipeline)
+    return handle
+
+
+def _turn_on(
+    providers: Any, libraries: Sequence[str] | None, capture_content: bool, record_http: bool
+) -> None:
+    """Turn on the instrumentations of libraries, and the recording of HTTP exchanges."""
+    # Pending: discovery.instrument_libraries and wire.recorder.
+    _LOG.debug("%s %s %s %s", providers, libraries, capture_content, record_http)
+
+
+def _providers(service: str | None, tracer: Any, logger: Any) -> Any:
+    """Return the providers of the process, set up by the first call."""
+    global _PROVIDERS
+    from .providers import Providers
+
+    if tracer is not None or logger is not None:
+        return _announced(Providers(service, tracer, logger))
+    if _PROVIDERS is None:
+        _PROVIDERS = _announced(Providers(service))
+    return _PROVIDERS
+
+
+def _announced(providers: Any) -> Any:
+    for note in providers.notes:
+        _LOG.warning("oteval.instrument: %s", note)
+    return providers
+
+
+def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> None:
+    """Add rules to a destination: nothing is exported less redacted than any caller asked for."""
+    new = tuple(rule for rule in rules if rule not in handle._rules)
+    if new:
+        handle._rules += new
+        handle._redacting.use(ValueRedactor(handle._rules))
+
+
+def _rules(given: Iterable[RedactionRule | Mapping[str, Any]]) -> tuple[RedactionRule, ...]:
+    if isinstance(given, (str, bytes, Mapping, RedactionRule)):
+        raise ConfigError("redact: give a list of rules, such as [{'keys': ['*.password']}]")
+    rules = tuple(_rule(number, one) for number, one in enumerate(given))
+    for number, rule in enumerate(rules):
+        try:
+            ValueRedactor([rule])
+        except PatternError as error:
+            raise ConfigError(f"redact[{number}].pattern: {error}") from None
+    return rules
+
+
+def _rule(number: int, given: RedactionRule | Mapping[str, Any]) -> RedactionRule:
+    if isinstance(given, RedactionRule):
+        return given
+    place = f"redact[{number}]"
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{place}: give a RedactionRule or a mapping with keys or pattern")
+    if unknown := sorted(set(given) - _RULE_KEYS):
+        raise ConfigError(f"{place}: unknown key {unknown[0]!r}; use keys, pattern and replace")
+    keys, pattern = given.get("keys", ()), given.get("pattern")
+    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+        raise ConfigError(f"{place}.keys: give a list of names of attributes")
+    if pattern is not None and not isinstance(pattern, str):
+        raise ConfigError(f"{place}.pattern: give a regular expression as text")
+    if not keys and pattern is None:
+        raise ConfigError(f"{place}: give keys, or a pattern")
+    return RedactionRule(tuple(keys), pattern, str(given.get("replace", "[redacted]")))
+
+
+def _missing() -> str:
+    """Return why OpenTelemetry cannot be used, "" if it can."""
+    try:
+        has_sdk = find_spec("opentelemetry.sdk.trace") is not None
+    except ImportError:
+        has_sdk = False
+    if not has_sdk:
+        return "OpenTelemetry's SDK is not installed: pip install 'oteval[instrument]'"
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED is true"
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"{error}: pip install 'oteval[instrument]'"
+    return str(error)
+
+
+def _inactive(destination: str, problem: str) -> Instrumentation:
+    _LOG.warning("oteval.instrument records nothing: %s", problem)
+    return Instrumentation(destination, problem)

@@ -1,0 +1,184 @@
+"""Export to an OTLP endpoint with OpenTelemetry's exporters, over HTTP or gRPC.
+
+The exporters read the environment variables OTEL_EXPORTER_OTLP_* for headers, certificates,
+compression and timeouts, and retry for up to their timeout. They report errors by logging each of
+them. Here, the messages of exports by oteval are kept as the reason of the failure instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from .export_pipeline import Exportable, ExportFailed
+
+__all__ = ["OtlpExporter", "is_grpc", "otlp_endpoint"]
+
+_GRPC_SCHEMES = ("grpc", "grpcs")
+_SIGNALS = ("traces", "logs")
+# Refused for its size: HTTP's status, gRPC's, and the exporters' own check.
+_TOO_LARGE = ("413", "RESOURCE_EXHAUSTED", "exceeds max_request_size")
+_DEFAULT = "http://127.0.0.1:4318"
+_LOGGERS = (
+    "opentelemetry.exporter.otlp.common.http",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+    "opentelemetry.exporter.otlp.proto.http._log_exporter",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+)
+
+
+def is_grpc(url: str | None) -> bool:
+    """Return whether to export over gRPC: by the URL's scheme, else by the environment."""
+    if url is not None and urlsplit(url).scheme in _GRPC_SCHEMES:
+        return True
+    names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    chosen = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return chosen.strip().lower() == "grpc"
+
+
+def otlp_endpoint(url: str | None) -> str | None:
+    """Return the base URL to export to; None when the environment has one.
+
+    Args:
+        url: The URL that was given; None for that of the environment, or oteval's default.
+    """
+    if url is not None:
+        for signal in _SIGNALS:
+            url = url.removesuffix(f"/v1/{signal}")
+        return url.rstrip("/")
+    names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    if any(os.environ.get(name) for name in names):
+        return None
+    return "http://127.0.0.1:4317" if is_grpc(None) else _DEFAULT
+
+
+class OtlpExporter:
+    """Sends batches to an OTLP endpoint."""
+
+    def __init__(self, url: str | None) -> None:
+        """Create the exporters.
+
+        Args:
+            url: The base URL; None for that of the environment variables.
+
+        Raises:
+            ImportError: The package of OpenTelemetry's exporters is not installed.
+        """
+        self._url = url
+        self._messages = _ExporterMessages()
+        self._exporters: tuple[Any, Any] | None = self._create()
+
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt failed, "" if it did not."""
+        return self._messages.reason
+
+    def export(self, batch: list[Exportable]) -> None:
+        """Send a batch: its spans, then its log records.
+
+        Raises:
+            ExportFailed: The endpoint refused some, or could not be reached in time.
+        """
+        if self._exporters is None:
+            self._exporters = self._create()
+        spans, logs = self._exporters
+        failed = 0
+        reason = ""
+        with self._messages.kept():
+            for exporter, is_log in ((spans, False), (logs, True)):
+                items = [one.item for one in batch if one.is_log is is_log]
+                lost = self._send(exporter, items)
+                if lost:
+                    failed, reason = failed + lost, self._messages.reason or "the exporter failed"
+        if failed:
+            raise ExportFailed(reason, failed)
+
+    def close(self) -> None:
+        """Shut the exporters down, which aborts their retries."""
+        with self._messages.kept():
+            for exporter in self._exporters or ():
+                exporter.shutdown()
+
+    def after_fork(self) -> None:
+        """Forget the parent's connections; new ones are opened by the first export."""
+        self._messages = _ExporterMessages()
+        self._exporters = None
+
+    def _send(self, exporter: Any, items: Sequence[Any]) -> int:
+        """Send spans or log records, in halves if they are too large; return how many failed."""
+        if not items:
+            return 0
+        self._messages.reason = ""
+        if exporter.export(items).name == "SUCCESS":
+            self._messages.reason = ""
+            return 0
+        if len(items) > 1 and any(mark in self._messages.reason for mark in _TOO_LARGE):
+            middle = len(items) // 2
+            return self._send(exporter, items[:middle]) + self._send(exporter, items[middle:])
+        return len(items)
+
+    def _create(self) -> tuple[Any, Any]:
+        return _grpc_exporters(self._url) if is_grpc(self._url) else _http_exporters(self._url)
+
+
+def _http_exporters(url: str | None) -> tuple[Any, Any]:
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    if url is None:
+        return OTLPSpanExporter(), OTLPLogExporter()
+    return OTLPSpanExporter(f"{url}/v1/traces"), OTLPLogExporter(f"{url}/v1/logs")
+
+
+def _grpc_exporters(url: str | None) -> tuple[Any, Any]:
+    from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    if url is None:
+        return OTLPSpanExporter(), OTLPLogExporter()
+    scheme, _, address = url.partition("://")
+    endpoint = f"{'https' if scheme in ('https', 'grpcs') else 'http'}://{address}"
+    return OTLPSpanExporter(endpoint), OTLPLogExporter(endpoint)
+
+
+class _ExporterMessages(logging.Filter):
+    """Keeps the log messages of our exporters as the reason of a failure.
+
+    Attributes:
+        reason: The reason of the last failed attempt, "" after a success.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reason = ""
+        self._threads: set[int] = set()
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(self)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the messages of this thread instead of logging them."""
+        self._threads.add(threading.get_ident())
+        try:
+            yield
+        finally:
+            self._threads.discard(threading.get_ident())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a message is to be logged."""
+        if record.thread not in self._threads:
+            return True
+        text = record.getMessage()
+        if record.levelno >= logging.ERROR:
+            # The exporter's last message says only that it gave up; the one before says why.
+            is_vague = "due to timeout, max retries or shutdown" in text
+            self.reason = self.reason if is_vague and self.reason else text
+        elif record.levelno >= logging.WARNING and record.args and "Transient" in text:
+            details = record.args if isinstance(record.args, tuple) else ()
+            self.reason = str(details[0]) if details else text
+        return False

@@ -1,0 +1,123 @@
+"""Export the last spans when a process ends, however it ends, and keep exporting after a fork.
+
+- At a normal exit, ``sys.exit`` and an uncaught exception, `atexit` runs.
+- SIGTERM ends a process without `atexit`. Where the default action is in force, a handler exports
+  first and then lets the default action happen, so that the exit status is the same. A handler of
+  the agent is called as before; spans are not kept waiting from then on, because servers such as
+  uvicorn kill themselves by the same signal once their requests are done.
+- A child of `multiprocessing` ends by ``os._exit``, but runs the finalizers of `multiprocessing`.
+- A forked child starts anew: the parent exports the spans that it had queued.
+
+``os._exit`` and SIGKILL lose the spans that still wait, at most those of the last half second.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+from .critical_section import SECTION
+from .export_pipeline import ExportPipeline
+
+__all__ = ["watch_process"]
+
+
+class _ProcessWatcher:
+    """Flushes pipelines when the process ends, and renews them after a fork."""
+
+    def __init__(self) -> None:
+        self._pipelines: WeakSet[ExportPipeline] = WeakSet()
+        self._held: tuple[ExportPipeline, ...] = ()
+        self._is_watching = False
+        self._previous: Callable[..., Any] | None = None
+
+    def add(self, pipeline: ExportPipeline) -> None:
+        self._pipelines.add(pipeline)
+        self._handle_sigterm()
+        self._finalize_children()
+        if self._is_watching:
+            return
+        self._is_watching = True
+        atexit.register(self._close)
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._after_in_parent,
+            after_in_child=self._after_in_child,
+        )
+
+    def flush(self) -> None:
+        """Export everything that is queued; an unreachable destination is given up soon."""
+        for pipeline in tuple(self._pipelines):
+            pipeline.end()
+
+    def _close(self) -> None:
+        for pipeline in tuple(self._pipelines):
+            pipeline.shutdown()
+
+    def _handle_sigterm(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        current = signal.getsignal(signal.SIGTERM)
+        if current == signal.SIG_DFL:
+            self._previous = None
+        elif callable(current) and current != self._on_sigterm:
+            self._previous = current
+        else:  # ignored, ours already, or not a handler of Python
+            return
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, number: int, frame: Any) -> None:
+        if self._previous is None:
+            SECTION.run(self._terminate)
+            return
+        for pipeline in tuple(self._pipelines):
+            pipeline.is_eager = True
+        self._previous(number, frame)
+
+    def _terminate(self) -> None:
+        self.flush()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _before_fork(self) -> None:
+        self._held = tuple(self._pipelines)
+        for pipeline in self._held:
+            pipeline.before_fork()
+
+    def _after_in_parent(self) -> None:
+        for pipeline in self._held:
+            pipeline.after_fork_in_parent()
+        self._held = ()
+
+    def _after_in_child(self) -> None:
+        SECTION.after_fork()
+        for pipeline in self._held:
+            pipeline.after_fork_in_child()
+        self._held = ()
+        self._finalize_children()
+
+    def _finalize_children(self) -> None:
+        """Flush at the end of children of `multiprocessing`, which do not run `atexit`."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            # A child that starts forgets its parent's finalizers, then runs these functions.
+            util.register_after_fork(self, _ProcessWatcher._finalize)
+            self._finalize()
+
+    def _finalize(self) -> None:
+        util = sys.modules["multiprocessing.util"]
+        util.Finalize(None, self.flush, exitpriority=0)
+
+
+_WATCHER = _ProcessWatcher()
+
+
+def watch_process(pipeline: ExportPipeline) -> None:
+    """Flush a pipeline whenever this process, or a fork of it, ends."""
+    _WATCHER.add(pipeline)

@@ -1,0 +1,171 @@
+"""Processors of OpenTelemetry's SDK that hand spans and log records to an export pipeline.
+
+They run in the agent's threads, so they only estimate sizes and append to a queue. Redaction and
+encoding happen in the pipeline's thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor
+
+from ..redaction import ValueRedactor
+from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
+from .span_redaction import TelemetryRedactor
+
+__all__ = ["LogExportProcessor", "RedactingExporter", "SpanExportProcessor"]
+
+_LOG = logging.getLogger("oteval")
+# The memory of a span without attributes, and of each further object.
+_SPAN_BYTES = 2_000
+_OBJECT_BYTES = 100
+# While the process is about to be killed, the end of a trace waits this long for its export.
+_EAGER_TIMEOUT = 2.0
+
+
+class _Queueing:
+    """The part of a processor that concerns its queue."""
+
+    def __init__(self, pipeline: ExportPipeline) -> None:
+        self._pipeline = pipeline
+
+    def shutdown(self) -> None:
+        """Export everything that is queued, and close the destination."""
+        self._pipeline.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export everything that is queued.
+
+        Args:
+            timeout_millis: The time to wait for it (ms).
+        """
+        return self._pipeline.flush(timeout_millis / 1000)
+
+
+class SpanExportProcessor(_Queueing, SpanProcessor):
+    """Queues ended spans."""
+
+    def on_end(self, span: Any) -> None:
+        """Queue a span; one that was not sampled is ignored."""
+        try:
+            if span.context is None or not span.context.trace_flags.sampled:
+                return
+            self._pipeline.add(Exportable(span, False, _span_size(span)))
+            if self._pipeline.is_eager and (span.parent is None or span.parent.is_remote):
+                self._pipeline.flush(_EAGER_TIMEOUT, is_ending=True)
+        except Exception:  # the agent must not fail because of its spans
+            _LOG.debug("a span could not be queued", exc_info=True)
+
+
+class LogExportProcessor(_Queueing, LogRecordProcessor):
+    """Queues log records."""
+
+    def on_emit(self, log_record: Any) -> None:
+        """Queue a log record with a copy of its body, which its emitter may change later."""
+        try:
+            record = copy.copy(log_record.log_record)
+            # A context may hold large objects of the agent.
+            record.context = None
+            record.body, size = _copied(record.body)
+            size += _OBJECT_BYTES + _attributes_size(record.attributes)
+            readable = ReadableLogRecord(
+                record,
+                log_record.resource or Resource.get_empty(),
+                log_record.instrumentation_scope,
+                log_record.limits,
+            )
+            self._pipeline.add(Exportable(readable, True, size))
+        except Exception:  # the agent must not fail because of its logs
+            _LOG.debug("a log record could not be queued", exc_info=True)
+
+
+class RedactingExporter:
+    """Redacts batches before another exporter sends them.
+
+    A span that cannot be redacted is not sent.
+    """
+
+    def __init__(self, exporter: BatchExporter, values: ValueRedactor) -> None:
+        self._exporter = exporter
+        self._redactor = TelemetryRedactor(values)
+
+    def use(self, values: ValueRedactor) -> None:
+        """Use other rules from the next batch on."""
+        self._redactor = TelemetryRedactor(values)
+
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt failed, "" if it did not."""
+        return self._exporter.trouble
+
+    def export(self, batch: list[Exportable]) -> None:
+        """Redact and send a batch.
+
+        Raises:
+            ExportFailed: Some spans could not be redacted or sent.
+        """
+        redacted: list[Exportable] = []
+        failed, reason = 0, ""
+        for one in batch:
+            try:
+                redact = self._redactor.log_record if one.is_log else self._redactor.span
+                redacted.append(one._replace(item=redact(one.item)))
+            except Exception as error:
+                failed, reason = failed + 1, f"it cannot be redacted: {error}"
+        if redacted:
+            try:
+                self._exporter.export(redacted)
+            except ExportFailed as error:
+                lost = len(redacted) if error.count is None else error.count
+                raise ExportFailed(str(error), failed + lost) from error
+        if failed:
+            raise ExportFailed(reason, failed)
+
+    def close(self) -> None:
+        """Close the destination."""
+        self._exporter.close()
+
+    def after_fork(self) -> None:
+        """Become usable in a forked child."""
+        self._exporter.after_fork()
+
+
+def _span_size(span: Any) -> int:
+    size = _SPAN_BYTES + _attributes_size(span.attributes)
+    for event in span.events:
+        size += _OBJECT_BYTES + _attributes_size(event.attributes)
+    return size
+
+
+def _attributes_size(attributes: Mapping[str, Any] | None) -> int:
+    if not attributes:
+        return 0
+    return sum(_OBJECT_BYTES + _size(value) for value in attributes.values())
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return value.__sizeof__()
+    if isinstance(value, (tuple, list)):
+        return sum(_OBJECT_BYTES + _size(item) for item in value)
+    if isinstance(value, Mapping):
+        return _attributes_size(value)
+    return _OBJECT_BYTES
+
+
+def _copied(value: Any) -> tuple[Any, int]:
+    """Return a copy of a body without the containers of the original, and its size."""
+    if isinstance(value, Mapping):
+        pairs = {key: _copied(item) for key, item in value.items()}
+        size = sum(_OBJECT_BYTES + item[1] for item in pairs.values())
+        return {key: item[0] for key, item in pairs.items()}, size
+    if isinstance(value, (list, tuple)):
+        items = [_copied(item) for item in value]
+        return [item[0] for item in items], sum(_OBJECT_BYTES + item[1] for item in items)
+    return value, _size(value)

@@ -383,3 +383,27 @@ from .store import (
 )
 
 __version__: str
+from .instrumentation.context import (
+    attach_environ as attach_environ,
+)
+from .instrumentation.context import (
+    context_environ as context_environ,
+)
+from .instrumentation.context import (
+    conversation as conversation,
+)
+from .instrumentation.context import (
+    tool_call as tool_call,
+)
+from .instrumentation.context_carriers import (
+    carry_context as carry_context,
+)
+from .instrumentation.decorators import (
+    agent as agent,
+)
+from .instrumentation.decorators import (
+    tool as tool,
+)
+from .instrumentation.model_calls import (
+    model_call as model_call,
+)

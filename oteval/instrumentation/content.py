@@ -1,0 +1,116 @@
+"""Content of spans: arguments, results and messages as bounded text.
+
+Content is recorded unless ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` turns it off.
+A value that cannot be serialised becomes a short description of its type. Text above `MAX_TEXT` is
+cut: JSON at the end, so that the reconstruction reports the gap ``content_truncated``, and plain
+text with a note of its whole length.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from ..jsontext import dumps
+from ..serialization import to_jsonable
+
+__all__ = ["HIDDEN", "MAX_TEXT", "is_captured", "json_text", "plain", "shortened"]
+
+MAX_TEXT = 1 << 20
+"""The most characters that one attribute has."""
+HIDDEN = "[redacted]"
+"""The replacement of an argument that the agent's code hides."""
+
+_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_OFF = frozenset({"false", "no_content", "event_only", "0", "off", "none"})
+# A value with more containers and objects is not walked to its end: the agent would wait for it.
+_MAX_NODES = 50_000
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+
+
+class _TooManyNodes(ValueError):
+    """A value has more parts than are recorded."""
+
+
+def is_captured() -> bool:
+    """Return whether spans may hold content, as the environment says; by default they do."""
+    return os.environ.get(_SWITCH, "").strip().lower() not in _OFF
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON values; one that cannot be serialised as a text about it."""
+    if value is None or isinstance(value, (bool, int, float)) or type(value) is str:
+        return value
+    left = _MAX_NODES
+
+    def convert(item: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _TooManyNodes
+        return _special(item)
+
+    try:
+        return to_jsonable(value, convert)
+    except _TooManyNodes:
+        return f"<{type(value).__name__} with more than {_MAX_NODES:,} parts>"
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be serialised: {type(error).__name__}>"
+
+
+def _special(value: Any) -> Any:
+    """Return values that are neither containers nor models in a form that JSON has."""
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(value[:MAX_TEXT])).decode()
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    names = [vars(kind).keys() for kind in type(value).__mro__[:-1]]
+    if not any("__str__" in found or "__repr__" in found for found in names):
+        fields = getattr(value, "__dict__", None)
+        known = fields and not callable(value) and not hasattr(value, "model_dump")
+        if known and isinstance(fields, dict):
+            return {key: item for key, item in fields.items() if not key.startswith("_")}
+    return value
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON text of at most `MAX_TEXT` characters."""
+    try:
+        # The usual values: several times as fast as converting them first.
+        text = orjson.dumps(value, default=_json_form, option=_OPTIONS).decode()
+    except Exception:
+        text = dumps(plain(value))
+    return text[:MAX_TEXT]
+
+
+def _json_form(value: Any) -> Any:
+    """Return a value that orjson cannot write as one that it can.
+
+    Raises:
+        TypeError: It takes more than a simple conversion.
+    """
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise TypeError
+
+
+def shortened(text: str) -> str:
+    """Return plain text of at most `MAX_TEXT` characters, and a note of its length if cut."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]}... [cut: {len(text):,} characters in all]"

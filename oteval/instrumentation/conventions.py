@@ -1,0 +1,253 @@
+"""The current GenAI semantic conventions: names of spans and attributes, and the form of values.
+
+This module alone knows them; the decorators and `model_call` hand it plain values. The conventions
+are in Development (https://github.com/open-telemetry/semantic-conventions-genai): when they change,
+this module does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from .content import HIDDEN, json_text, plain, shortened
+from .provider_answers import ProviderAnswer, ReportedTokens, read_answer
+from .provider_messages import convention_messages, field_of, is_message, text_message
+
+__all__ = [
+    "CALL_ID",
+    "CONVERSATION_ID",
+    "Attributes",
+    "agent_input",
+    "agent_output",
+    "agent_start",
+    "answer_attributes",
+    "error_type",
+    "finish_attributes",
+    "model_call_start",
+    "model_input",
+    "setting_attributes",
+    "stream_attributes",
+    "token_attributes",
+    "tool_arguments",
+    "tool_result",
+    "tool_start",
+]
+
+Attributes = dict[str, Any]
+
+CONVERSATION_ID: Final = "gen_ai.conversation.id"
+CALL_ID: Final = "gen_ai.tool.call.id"
+ERROR_TYPE: Final = "error.type"
+_OPERATION: Final = "gen_ai.operation.name"
+_INPUT: Final = "gen_ai.input.messages"
+_OUTPUT: Final = "gen_ai.output.messages"
+_SYSTEM: Final = "gen_ai.system_instructions"
+_DEFINITIONS: Final = "gen_ai.tool.definitions"
+# Names of options of model APIs whose attribute is named otherwise.
+_SETTINGS: Final = {
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "n": "choice.count",
+    "previous_response_id": "previous_response.id",
+    "reasoning_effort": "reasoning.level",
+    "stop": "stop_sequences",
+}
+_KNOWN_SETTINGS: Final = frozenset(
+    {
+        *("frequency_penalty", "max_tokens", "presence_penalty", "seed", "stop_sequences"),
+        *("stream", "temperature", "top_k", "top_p"),
+        *_SETTINGS.values(),
+    }
+)
+
+
+def agent_start(name: str, description: str, version: str) -> Attributes:
+    """Return the attributes that an agent's span begins with."""
+    found = {
+        _OPERATION: "invoke_agent",
+        "gen_ai.agent.name": name,
+        "gen_ai.agent.description": description,
+        "gen_ai.agent.version": version,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def agent_input(value: Any) -> Attributes:
+    """Return the attributes of an agent's input: messages, a text, or any other value as JSON."""
+    return {_INPUT: json_text(_agent_messages(value, "user"))}
+
+
+def agent_output(value: Any, sent: str = "") -> Attributes:
+    """Return the attributes of an agent's output.
+
+    Args:
+        value: Messages, a response of a model, a text, or any other value.
+        sent: The JSON text of the agent's input; messages that the output repeats are left out.
+    """
+    if value is None:
+        return {}
+    messages = _agent_messages(value, "assistant")
+    text = json_text(messages)
+    if sent and len(text) > len(sent) and text.startswith(f"{sent[:-1]},"):
+        text = f"[{text[len(sent) :]}"
+    return {_OUTPUT: text}
+
+
+def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:
+    if isinstance(value, str):
+        return [text_message(role, shortened(value))]
+    is_list = isinstance(value, (list, tuple)) and bool(value)
+    if is_message(value) or (is_list and all(map(is_message, value))):
+        return convention_messages(value, role)
+    if role == "assistant":
+        return read_answer(value).messages
+    return [text_message(role, json_text(value))]
+
+
+def tool_start(name: str, description: str) -> Attributes:
+    """Return the attributes that a tool's span begins with."""
+    found = {
+        _OPERATION: "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.description": description,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> Attributes:
+    """Return the attributes of a tool's arguments.
+
+    Args:
+        arguments: The arguments by name.
+        hidden: The names of those that are not recorded.
+    """
+    shown = {**arguments, **{name: HIDDEN for name in hidden if name in arguments}}
+    return {"gen_ai.tool.call.arguments": json_text(shown)}
+
+
+def tool_result(result: Any) -> Attributes:
+    """Return the attributes of a tool's result: text as it is, any other value as JSON."""
+    text = shortened(result) if isinstance(result, str) else json_text(result)
+    return {"gen_ai.tool.call.result": text}
+
+
+def error_type(error: BaseException) -> Attributes:
+    """Return the attribute of an exception's type, with its module unless it is a builtin."""
+    kind = type(error)
+    is_builtin = kind.__module__ == "builtins"
+    return {
+        ERROR_TYPE: kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
+    }
+
+
+def model_call_start(model: str, provider: str, operation: str) -> Attributes:
+    """Return the attributes that the span of a model call begins with."""
+    found = {
+        _OPERATION: operation,
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": model,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of a request's options; those without an attribute are left out."""
+    found: Attributes = {}
+    for key, value in settings.items():
+        name = _SETTINGS.get(key, key)
+        if value is None or name not in _KNOWN_SETTINGS:
+            continue
+        if name == "stop_sequences":
+            value = [value] if isinstance(value, str) else [str(one) for one in value]
+        if isinstance(value, (str, bool, int, float, list)):
+            found[f"gen_ai.request.{name}"] = value
+    return found
+
+
+def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attributes:
+    """Return the attributes of a model's input.
+
+    Args:
+        messages: The messages, or a text of the user.
+        system: The system instructions that are not among the messages, or None.
+        tools: The definitions of the tools, or None.
+    """
+    found: Attributes = {}
+    if messages is not None:
+        found[_INPUT] = json_text(convention_messages(messages))
+    if system is not None:
+        parts = [part for one in convention_messages(system, "system") for part in one["parts"]]
+        found[_SYSTEM] = json_text(parts)
+    if tools:
+        found[_DEFINITIONS] = json_text([_definition(tool) for tool in tools])
+    return found
+
+
+def _definition(tool: Any) -> Any:
+    """Return the definition of a tool in the conventions' form, or as it is."""
+    source = field_of(tool, "function", tool)
+    name = field_of(source, "name")
+    if callable(tool) or not isinstance(name, str):
+        return plain(tool) if not callable(tool) else {"type": "function", "name": _name_of(tool)}
+    parameters = field_of(source, "parameters") or field_of(source, "input_schema")
+    return {
+        "type": "function",
+        "name": name,
+        "description": field_of(source, "description"),
+        "parameters": plain(parameters),
+    }
+
+
+def _name_of(tool: Any) -> str:
+    return str(getattr(tool, "__name__", type(tool).__name__))
+
+
+def answer_attributes(answer: ProviderAnswer, *, has_content: bool) -> Attributes:
+    """Return the attributes of a model's answer.
+
+    Args:
+        answer: The answer.
+        has_content: Whether to record its messages.
+    """
+    found: Attributes = {}
+    if answer.model:
+        found["gen_ai.response.model"] = answer.model
+    if answer.response_id:
+        found["gen_ai.response.id"] = answer.response_id
+    if answer.finish_reasons:
+        found["gen_ai.response.finish_reasons"] = answer.finish_reasons
+    if has_content and answer.messages:
+        reasons = answer.finish_reasons
+        messages = [
+            {**message, "finish_reason": reasons[min(index, len(reasons) - 1)] if reasons else ""}
+            for index, message in enumerate(answer.messages)
+        ]
+        found[_OUTPUT] = json_text(messages)
+    return found | token_attributes(answer.tokens)
+
+
+def stream_attributes(waited: float) -> Attributes:
+    """Return the attributes of a streamed answer.
+
+    Args:
+        waited: The seconds until its first chunk.
+    """
+    return {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": waited}
+
+
+def finish_attributes(reason: str) -> Attributes:
+    """Return the attribute of why a model stopped."""
+    return {"gen_ai.response.finish_reasons": [reason]}
+
+
+def token_attributes(tokens: ReportedTokens) -> Attributes:
+    """Return the attributes of a model call's tokens."""
+    found = {
+        "gen_ai.usage.input_tokens": tokens.input,
+        "gen_ai.usage.output_tokens": tokens.output,
+        "gen_ai.usage.cache_read.input_tokens": tokens.cached,
+        "gen_ai.usage.reasoning.output_tokens": tokens.reasoning,
+    }
+    return {key: value for key, value in found.items() if value is not None}

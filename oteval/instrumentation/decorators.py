@@ -1,0 +1,371 @@
+"""`@oteval.agent` and `@oteval.tool`: spans around the functions of an agent without a framework.
+
+Both accept functions, coroutine functions, generators and async generators, methods, static and
+class methods, partials and callable objects, and give back the same kind. The span of a generator
+lasts as long as its iteration. Exceptions are recorded and go on unchanged.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from . import conventions
+from .content import is_captured, plain
+from .context import in_conversation, take_call_id
+from .faults import guarded
+from .function_wrappers import Begin, Invocation, function_name, wrap
+from .hooks import ToolAnswer, ToolHook, current_tool_hook
+from .invocations import SpanScope, start_scope
+from .parameters import Parameters, agent_input
+from .tool_answers import give_answer
+
+__all__ = ["agent", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_Args = tuple[Any, ...]
+_Kwargs = Mapping[str, Any]
+
+
+@overload
+def agent(function: F, /) -> F: ...
+
+
+@overload
+def agent(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str = "",
+    input: str | Callable[..., Any] | None = None,
+    output: Callable[[Any], Any] | None = None,
+    conversation: str | None = None,
+    capture_content: bool = True,
+) -> Callable[[F], F]: ...
+
+
+def agent(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str = "",
+    input: str | Callable[..., Any] | None = None,  # noqa: A002
+    output: Callable[[Any], Any] | None = None,
+    conversation: str | None = None,
+    capture_content: bool = True,
+) -> F | Callable[[F], F]:
+    """Write a span for each run of an agent: the function that answers a question.
+
+        @oteval.agent
+        def clerk(question: str) -> str: ...
+
+    Args:
+        function: The function.
+        name: The agent's name; by default the function's.
+        description: A description; by default the first line of the docstring.
+        version: The agent's version.
+        input: The question: the name of a parameter, or a function that returns it when it is
+            called with the same arguments. By default a parameter with messages, then one named
+            like ``question`` or ``prompt``, then the first text, then all arguments as JSON.
+        output: Returns the answer when called with the return value. By default the return value:
+            a text, messages, or a model's response; any other value as JSON.
+        conversation: The name of the parameter with the conversation's id.
+        capture_content: Whether to record the question and the answer.
+    """
+
+    def decorate(wrapped: F) -> F:
+        return _decorated(
+            wrapped,
+            lambda inner, parameters: (
+                _AgentRecorder(
+                    name=name or function_name(inner),
+                    description=_description(inner, description),
+                    version=version,
+                    parameters=parameters,
+                    input=input,
+                    output=output,
+                    conversation=conversation,
+                    capture_content=capture_content,
+                ).begin
+            ),
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+@overload
+def tool(function: F, /) -> F: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    hide: Collection[str] = (),
+    result: Callable[[Any], Any] | None = None,
+    capture_content: bool = True,
+) -> Callable[[F], F]: ...
+
+
+def tool(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    hide: Collection[str] = (),
+    result: Callable[[Any], Any] | None = None,
+    capture_content: bool = True,
+) -> F | Callable[[F], F]:
+    """Write a span for each execution of a tool. In a replay, answer it from the recording.
+
+        @oteval.tool
+        def refund(order_id: int, amount: float) -> str: ...
+
+    Args:
+        function: The function.
+        name: The tool's name, as the model knows it; by default the function's.
+        description: A description; by default the first line of the docstring.
+        hide: The names of arguments that are not recorded.
+        result: Returns the result to record when called with the return value; by default the
+            return value: text as it is, any other value as JSON.
+        capture_content: Whether to record arguments and results.
+    """
+
+    def decorate(wrapped: F) -> F:
+        return _decorated(
+            wrapped,
+            lambda inner, parameters: (
+                _ToolRecorder(
+                    name=name or function_name(inner),
+                    description=_description(inner, description),
+                    parameters=parameters,
+                    hidden=tuple(hide),
+                    result=result,
+                    capture_content=capture_content,
+                    function=inner,
+                ).begin
+            ),
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def _description(function: Callable[..., Any], given: str | None) -> str:
+    """Return the given description, or the first line of a function's own docstring."""
+    if given is not None:
+        return given
+    while isinstance(function, functools.partial):
+        function = function.func
+    found = getattr(function, "__doc__", None)
+    return found.strip().partition("\n")[0] if isinstance(found, str) else ""
+
+
+class _AgentRecorder:
+    """Begins the runs of one decorated agent."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        version: str,
+        parameters: Parameters,
+        input: str | Callable[..., Any] | None,  # noqa: A002
+        output: Callable[[Any], Any] | None,
+        conversation: str | None,
+        capture_content: bool,
+    ) -> None:
+        self.output = output
+        self.capture_content = capture_content
+        self._parameters = parameters
+        self._input = input
+        self._conversation = conversation
+        self._span_name = f"invoke_agent {name}"
+        self._start = conventions.agent_start(name, description, version)
+
+    def begin(self, args: _Args, kwargs: _Kwargs) -> Invocation | None:
+        """Start the span of a call; None if nothing records it."""
+        context, attributes = None, self._start
+        if self._conversation is not None:
+            with guarded("reading the conversation of an agent"):
+                found = self._parameters.bind(args, kwargs).get(self._conversation)
+                if found is not None:
+                    context = in_conversation(str(found))
+                    attributes = {**attributes, conventions.CONVERSATION_ID: str(found)}
+        scope = start_scope(self._span_name, attributes, context=context)
+        if scope is None:
+            return None
+        sent: dict[str, Any] = {}
+        if scope.is_recording and self.capture_content and is_captured():
+            with guarded("recording the input of an agent"):
+                found = agent_input(self._input, self._parameters, args, kwargs)
+                sent = {} if found is None else conventions.agent_input(found)
+            scope.record(lambda: sent, "recording the input of an agent")
+        return _AgentInvocation(self, scope, next(iter(sent.values()), ""))
+
+
+class _AgentInvocation(Invocation):
+    """One run of an agent."""
+
+    __slots__ = ("_recorder", "_sent")
+
+    def __init__(self, recorder: _AgentRecorder, scope: SpanScope, sent: str) -> None:
+        super().__init__(scope)
+        self._recorder = recorder
+        self._sent = sent
+
+    def returned(self, result: Any) -> None:
+        """Record the answer."""
+        recorder = self._recorder
+        if self.scope is None or not recorder.capture_content or not is_captured():
+            return
+        self.scope.record(
+            lambda: conventions.agent_output(
+                result if recorder.output is None else recorder.output(result), self._sent
+            ),
+            "recording the output of an agent",
+        )
+
+
+class _ToolRecorder:
+    """Begins the executions of one decorated tool."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        parameters: Parameters,
+        hidden: Sequence[str],
+        result: Callable[[Any], Any] | None,
+        capture_content: bool,
+        function: Callable[..., Any],
+    ) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.result = result
+        self.capture_content = capture_content
+        self.function = function
+        self._hidden = hidden
+        self._span_name = f"execute_tool {name}"
+        self._start = conventions.tool_start(name, description)
+
+    def begin(self, args: _Args, kwargs: _Kwargs) -> Invocation | None:
+        """Start the span of a call; None if nothing records it and no replay is in progress."""
+        hook = current_tool_hook()
+        call_id = take_call_id(self.name)
+        attributes = self._start
+        if call_id:
+            attributes = {**attributes, conventions.CALL_ID: call_id}
+        scope = start_scope(self._span_name, attributes)
+        if scope is None and hook is None:
+            return None
+        if scope is not None and scope.is_recording and self.capture_content and is_captured():
+            scope.record(
+                lambda: conventions.tool_arguments(
+                    self.parameters.bind(args, kwargs), self._hidden
+                ),
+                "recording the arguments of a tool",
+            )
+        arguments: dict[str, Any] = {}
+        if hook is not None:
+            with guarded("reading the arguments of a tool for a replay"):
+                arguments = plain(self.parameters.bind(args, kwargs))
+        return _ToolInvocation(self, scope, hook, arguments)
+
+
+class _ToolInvocation(Invocation):
+    """One execution of a tool."""
+
+    __slots__ = ("_arguments", "_hook", "_is_asked", "_is_run", "_recorder", "_start_ns")
+
+    def __init__(
+        self,
+        recorder: _ToolRecorder,
+        scope: SpanScope | None,
+        hook: ToolHook | None,
+        arguments: dict[str, Any],
+    ) -> None:
+        super().__init__(scope)
+        self._recorder = recorder
+        self._hook = hook
+        self._arguments = arguments
+        self._is_asked = False
+        self._is_run = False
+        self._start_ns = 0
+
+    def answer(self) -> ToolAnswer | None:
+        """Return the answer of a replay, or None to run the tool."""
+        if self._hook is None or self._is_asked:
+            return None
+        self._is_asked = True
+        found = self._hook.answer(self._recorder.name, self._arguments)
+        if found is None:
+            self._is_run = True
+            self._start_ns = time.time_ns()
+        return found
+
+    def given(self, answer: ToolAnswer) -> Any:
+        """Return the result of a replay's answer, and record it."""
+        result = give_answer(answer, self._recorder.function)
+        self.returned(result)
+        return result
+
+    def returned(self, result: Any) -> None:
+        """Record the result, and show it to the hook."""
+        recorder = self._recorder
+        shown = result
+        if recorder.result is not None:
+            with guarded("converting the result of a tool"):
+                shown = recorder.result(result)
+        if self.scope is not None and recorder.capture_content and is_captured():
+            self.scope.record(
+                lambda: conventions.tool_result(shown), "recording the result of a tool"
+            )
+        if self._is_run:
+            self._observe(plain(shown), None)
+
+    def raised(self, error: BaseException) -> None:
+        """Record an exception, and show it to the hook."""
+        super().raised(error)
+        if self._is_run:
+            self._observe(None, f"{type(error).__name__}: {error}")
+
+    def _observe(self, result: Any, error: str | None) -> None:
+        self._is_run = False
+        if self._hook is not None:
+            self._hook.observe(
+                self._recorder.name,
+                self._arguments,
+                result,
+                error,
+                self._start_ns,
+                time.time_ns(),
+            )
+
+
+_MakeBegin = Callable[[Callable[..., Any], Parameters], Begin]
+
+
+def _decorated(function: F, begin_of: _MakeBegin) -> F:
+    """Return a function, static method or class method that writes spans.
+
+    Args:
+        function: The function.
+        begin_of: Makes the function that begins the invocations of a plain function.
+
+    Raises:
+        TypeError: It is a class, or cannot be called.
+    """
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = _decorated(function.__func__, begin_of)
+        return type(function)(inner)
+    if isinstance(function, type) or not callable(function):
+        raise TypeError(f"{function!r} is not a function: decorate the method that does the work")
+    return wrap(function, begin_of(function, Parameters(function)))  # type: ignore[return-value]

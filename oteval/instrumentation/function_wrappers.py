@@ -1,0 +1,330 @@
+"""Functions of any kind with an invocation around each call: begun, and ended exactly once.
+
+A coroutine function stays one, and so do generators and async generators. A generator runs in a
+separate context, step by step: a span that it opens before a yield is still current after it, and
+the consumer never sees it. Values sent in, exceptions thrown in, return values and
+an early close pass through.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextvars import Context, copy_context
+from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
+from typing import Any
+
+from .hooks import ToolAnswer
+from .invocations import SpanScope
+
+__all__ = ["Begin", "Invocation", "function_name", "wrap"]
+
+# Of the chunks of a generator, no more than these are kept for the span.
+_MAX_CHUNKS = 100_000
+
+
+class Invocation:
+    """One call of a decorated function.
+
+    Attributes:
+        scope: The span, or None if nothing records.
+    """
+
+    __slots__ = ("_chunks", "_is_open", "scope")
+
+    def __init__(self, scope: SpanScope | None) -> None:
+        self.scope = scope
+        self._chunks: list[Any] = []
+        self._is_open = False
+
+    def answer(self) -> ToolAnswer | None:
+        """Return an answer to give instead of calling the function, or None; asked once."""
+        return None
+
+    def given(self, answer: ToolAnswer) -> Any:
+        """Return the result of an answer, recorded like any other, or raise its error."""
+        raise NotImplementedError
+
+    def returned(self, result: Any) -> None:
+        """Record the result."""
+        raise NotImplementedError
+
+    def raised(self, error: BaseException) -> None:
+        """Record an exception."""
+        if self.scope is not None:
+            self.scope.fail(error)
+
+    def yielded(self, chunk: Any) -> None:
+        """Keep a chunk of a generator for the span."""
+        if self.scope is not None and len(self._chunks) < _MAX_CHUNKS:
+            self._chunks.append(chunk)
+
+    def finished(self, value: Any = None) -> None:
+        """Record the result of a generator: its return value, else its chunks."""
+        chunks = self._chunks
+        if value is None and chunks:
+            is_text = all(isinstance(chunk, str) for chunk in chunks)
+            value = "".join(chunks) if is_text else chunks
+        self.returned(value)
+
+    def separate_context(self) -> Context:
+        """Return the context in which the steps of a generator run."""
+        return copy_context() if self.scope is None else self.scope.separate_context()
+
+    def keep_open(self) -> None:
+        """Leave the span open at the end of the ``with`` block."""
+        self._is_open = True
+
+    def end(self) -> None:
+        """End the span."""
+        if self.scope is not None:
+            self.scope.end()
+
+    def __enter__(self) -> None:
+        """Make the span current."""
+        if self.scope is not None:
+            self.scope.attach()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Record an exception, restore the context and end the span."""
+        try:
+            if error is not None:
+                self.raised(error)
+        finally:
+            if self.scope is not None:
+                self.scope.detach(is_closed=kind is GeneratorExit)
+            if not self._is_open or error is not None:
+                self.end()
+
+
+Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], Invocation | None]
+"""Begins the invocation of a call from its arguments; None if nobody is interested in it."""
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function, a partial, or a callable object's class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    """Return a function of the same kind, with an invocation around each call.
+
+    Args:
+        function: A function, method, partial or callable object.
+        begin: Begins the invocation of each call.
+    """
+    called = function
+    if not (inspect.isroutine(called) or isinstance(called, functools.partial)):
+        called = type(called).__call__
+    if inspect.isasyncgenfunction(called):
+        wrapper = _async_generator(function, begin)
+    elif inspect.iscoroutinefunction(called):
+        wrapper = _coroutine(function, begin)
+    elif inspect.isgeneratorfunction(called):
+        wrapper = _generator(function, begin)
+    else:
+        wrapper = _plain_function(function, begin)
+    wrapper.__name__ = wrapper.__qualname__ = function_name(function)
+    # An object's attributes are not those of a function.
+    updated = ("__dict__",) if inspect.isroutine(function) else ()
+    return functools.update_wrapper(wrapper, function, updated=updated)
+
+
+def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        run = begin(args, kwargs)
+        if run is None:
+            return function(*args, **kwargs)
+        with run:
+            answer = run.answer()
+            if answer is not None:
+                return run.given(answer)
+            result = function(*args, **kwargs)
+            # A function may hand on the work of another one that has not begun yet.
+            if isinstance(result, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+                run.keep_open()
+                return _continued(run, result)
+            run.returned(result)
+            return result
+
+    return call
+
+
+def _continued(run: Invocation, work: Any) -> Any:
+    """Return work that a function has handed on, with the span around it."""
+
+    def begin(_args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Invocation:
+        return run
+
+    if isinstance(work, CoroutineType):
+        return _awaited(run, work)
+    if isinstance(work, GeneratorType):
+        return _generator(lambda: work, begin)()
+    return _async_generator(lambda: work, begin)()
+
+
+async def _awaited(run: Invocation, work: CoroutineType[Any, Any, Any]) -> Any:
+    try:
+        result = await _StepsInContext(run.separate_context(), work)
+        run.returned(result)
+        return result
+    except BaseException as error:
+        run.raised(error)
+        raise
+    finally:
+        run.end()
+
+
+def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        run = begin(args, kwargs)
+        if run is None:
+            return await function(*args, **kwargs)
+        with run:
+            answer = run.answer()
+            if answer is not None:
+                return run.given(answer)
+            result = await function(*args, **kwargs)
+            run.returned(result)
+            return result
+
+    return call
+
+
+def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        run = begin(args, kwargs)
+        if run is None:
+            return (yield from function(*args, **kwargs))
+        context = run.separate_context()
+        answer = None
+        try:
+            answer = run.answer()
+            work = function(*args, **kwargs) if answer is None else _chunks(run.given(answer))
+            chunk = context.run(next, work)
+            while True:
+                run.yielded(chunk)
+                try:
+                    sent = yield chunk
+                except GeneratorExit:
+                    context.run(work.close)
+                    raise
+                except BaseException as error:
+                    chunk = context.run(work.throw, error)
+                else:
+                    chunk = context.run(work.send, sent)
+        except StopIteration as stop:
+            if answer is None:
+                run.finished(stop.value)
+            return stop.value
+        except GeneratorExit:
+            if answer is None:
+                run.finished()
+            raise
+        except BaseException as error:
+            run.raised(error)
+            raise
+        finally:
+            run.end()
+
+    return call
+
+
+def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        run = begin(args, kwargs)
+        step = _unchanged if run is None else partial(_StepsInContext, run.separate_context())
+        answer = None
+        try:
+            answer = None if run is None else run.answer()
+            if run is None or answer is None:
+                work = function(*args, **kwargs)
+            else:
+                work = _async_chunks(run.given(answer))
+            chunk = await step(work.__anext__())
+            while True:
+                if run is not None:
+                    run.yielded(chunk)
+                try:
+                    sent = yield chunk
+                except GeneratorExit:
+                    await step(work.aclose())
+                    raise
+                except BaseException as error:
+                    chunk = await step(work.athrow(error))
+                else:
+                    chunk = await step(work.asend(sent))
+        except StopAsyncIteration:
+            if run is not None and answer is None:
+                run.finished()
+        except GeneratorExit:
+            if run is not None and answer is None:
+                run.finished()
+            raise
+        except BaseException as error:
+            if run is not None:
+                run.raised(error)
+            raise
+        finally:
+            if run is not None:
+                run.end()
+
+    return call
+
+
+def _unchanged(work: Awaitable[Any]) -> Awaitable[Any]:
+    return work
+
+
+def _chunks(result: Any) -> Generator[Any, Any, Any]:
+    """Yield the chunks that a recorded result consists of."""
+    yield from result if isinstance(result, (list, tuple)) else (result,)
+
+
+async def _async_chunks(result: Any) -> AsyncIterator[Any]:
+    """Yield the chunks of a recorded result of an async generator."""
+    for chunk in _chunks(result):
+        yield chunk
+
+
+class _StepsInContext:
+    """An awaitable whose steps run in a context, whichever task drives them.
+
+    Args:
+        context: The context.
+        work: The awaitable.
+    """
+
+    __slots__ = ("_context", "_work")
+
+    def __init__(self, context: Context, work: Awaitable[Any]) -> None:
+        self._context = context
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Drive the awaitable step by step."""
+        run = self._context.run
+        steps: Any = run(self._work.__await__)
+        step, argument = steps.send, None
+        while True:
+            try:
+                waiting = run(step, argument)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                argument = yield waiting
+                step = steps.send
+            except GeneratorExit:
+                run(steps.close)
+                raise
+            except BaseException as error:
+                step, argument = steps.throw, error

@@ -1,0 +1,138 @@
+"""One span while the code that it is about runs: current in its context, ended exactly once.
+
+Recording never fails: each step is `guarded`, so that the worst case is a span without an
+attribute. Code that runs in pieces (generators) runs in a separate context, so that the code of
+the consumer between the pieces does not see the span.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from .context import HAS_API
+from .conventions import error_type
+from .faults import guarded, note_fault
+
+if TYPE_CHECKING:
+    from opentelemetry import context as otel_context
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanKind, Tracer
+elif HAS_API:
+    from opentelemetry import context as otel_context
+    from opentelemetry import trace
+
+__all__ = ["SpanScope", "start_scope"]
+
+_SCOPE = "oteval"
+_provider: Any = None
+_tracer: Any = None
+
+
+def tracer() -> Tracer:
+    """Return the tracer of the provider in use, which tests may exchange."""
+    global _provider, _tracer
+    provider = trace.get_tracer_provider()
+    if provider is not _provider:
+        _tracer = provider.get_tracer(_SCOPE, __version__)
+        _provider = provider
+    found: Tracer = _tracer
+    return found
+
+
+def start_scope(
+    name: str,
+    attributes: Mapping[str, Any],
+    *,
+    is_client: bool = False,
+    context: Context | None = None,
+) -> SpanScope | None:
+    """Start a span; None if nothing records it and nothing has to know of it.
+
+    Args:
+        name: The span's name.
+        attributes: The attributes that samplers see.
+        is_client: Whether the span is about a request to another process.
+        context: The parent's context; by default the current one.
+    """
+    if not HAS_API:
+        return None
+    try:
+        kind: SpanKind = trace.SpanKind.CLIENT if is_client else trace.SpanKind.INTERNAL
+        span = tracer().start_span(name, context, kind, dict(attributes))
+        if not (span.is_recording() or span.get_span_context().is_valid):
+            return None
+        return SpanScope(span, trace.set_span_in_context(span, context))
+    except Exception as error:
+        note_fault("starting a span", error)
+        return None
+
+
+class SpanScope:
+    """A span that has started, and the context in which it is current.
+
+    Attributes:
+        is_recording: Whether the span keeps attributes.
+    """
+
+    __slots__ = ("_context", "_is_ended", "_span", "_token", "is_recording")
+
+    def __init__(self, span: Span, context: Context) -> None:
+        self._span = span
+        self._context = context
+        self._token: Any = None
+        self._is_ended = False
+        self.is_recording = span.is_recording()
+
+    def attach(self) -> None:
+        """Make the span current."""
+        self._token = otel_context.attach(self._context)
+
+    def detach(self, *, is_closed: bool = False) -> None:
+        """Make the span that was current before current again.
+
+        Args:
+            is_closed: Whether the code may have been closed from another context, as coroutines
+                that nobody awaits are; then that context stays as it is.
+        """
+        token, self._token = self._token, None
+        if token is None or (is_closed and otel_context.get_current() is not self._context):
+            return
+        otel_context.detach(token)
+
+    def separate_context(self) -> contextvars.Context:
+        """Return a copy of the context variables in which the span is current."""
+        found = contextvars.copy_context()
+        found.run(otel_context.attach, self._context)
+        return found
+
+    def record(self, attributes: Callable[[], Mapping[str, Any]], place: str) -> None:
+        """Set attributes.
+
+        Args:
+            attributes: Makes them; called only if the span keeps them.
+            place: The step, for the count of faults.
+        """
+        if self.is_recording and not self._is_ended:
+            with guarded(place):
+                self._span.set_attributes(dict(attributes()))
+
+    def fail(self, error: BaseException) -> None:
+        """Record that the code raised an exception."""
+        if not self.is_recording or self._is_ended:
+            return
+        with guarded("recording an exception"):
+            self._span.set_attributes(error_type(error))
+            text = f"{type(error).__name__}: {error}"
+            self._span.set_status(trace.Status(trace.StatusCode.ERROR, text))
+            self._span.record_exception(error)
+
+    def end(self) -> None:
+        """End the span; safe to repeat."""
+        if not self._is_ended:
+            self._is_ended = True
+            with guarded("ending a span"):
+                self._span.end()

@@ -1,0 +1,38 @@
+"""Shared fixtures: the spans of a test, and reading them as trajectories."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import oteval
+from oteval.instrumentation.context_carriers import uncarry_context
+from oteval.live.capture import Capture
+
+
+@pytest.fixture
+def run() -> Iterator[Capture]:
+    """The spans that end during the test."""
+    with oteval.capture() as captured:
+        yield captured
+
+
+@pytest.fixture
+def carried() -> Iterator[None]:
+    """Threads and executors carry the context during the test."""
+    oteval.carry_context()
+    yield
+    uncarry_context()
+
+
+def story(trajectory: oteval.Trajectory) -> list[object]:
+    """Return a trajectory as short tuples: texts, calls, results and errors, in order."""
+    found: list[object] = []
+    for message in trajectory.messages:
+        calls = tuple((call.name, call.arguments) for call in message.tool_calls)
+        if calls:
+            found.append(("calls", *calls))
+        elif message.role == "tool":
+            found.append(("failed" if message.is_error else "result", message.content))
+        else:
+            found.append((message.role, message.content))
+    return found

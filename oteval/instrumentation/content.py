@@ -20,7 +20,15 @@ import orjson
 from ..jsontext import dumps
 from ..serialization import to_jsonable
 
-__all__ = ["HIDDEN", "MAX_TEXT", "is_captured", "json_text", "plain", "shortened"]
+__all__ = [
+    "HIDDEN",
+    "MAX_TEXT",
+    "is_captured",
+    "json_text",
+    "plain",
+    "shortened",
+    "turn_off_content",
+]
 
 MAX_TEXT = 1 << 20
 """The most characters that one attribute has."""
@@ -38,9 +46,18 @@ class _TooManyNodes(ValueError):
     """A value has more parts than are recorded."""
 
 
+_is_off = False
+
+
+def turn_off_content() -> None:
+    """Keep content out of the spans of this process, whatever the environment says."""
+    global _is_off
+    _is_off = True
+
+
 def is_captured() -> bool:
     """Return whether spans may hold content, as the environment says; by default they do."""
-    return os.environ.get(_SWITCH, "").strip().lower() not in _OFF
+    return not _is_off and os.environ.get(_SWITCH, "").strip().lower() not in _OFF
 
 
 def plain(value: Any) -> Any:

@@ -172,6 +172,15 @@ def _turn_on(
     providers: Any, libraries: Sequence[str] | None, capture_content: bool, record_http: bool
 ) -> None:
     """Turn on the instrumentations of libraries, and the recording of HTTP exchanges."""
+    from .content import turn_off_content
+    from .context import attach_environ, install_conversation_processor
+    from .context_carriers import carry_context
+
+    if not capture_content:
+        turn_off_content()
+    attach_environ()
+    carry_context()
+    install_conversation_processor(providers.tracer)
     # Pending: discovery.instrument_libraries and wire.recorder.
     _LOG.debug("%s %s %s %s", providers, libraries, capture_content, record_http)
 

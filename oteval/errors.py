@@ -15,11 +15,17 @@
     ├── NotFound            the id or name does not exist
     └── NothingEvaluated    nothing, or too little, could be evaluated
 
+    BaseException
+    └── ReplayDiverged      a replayed agent did something other than the recording shows
+
+`ReplayDiverged` stands outside the tree, so that an agent's ``except Exception`` cannot hide it.
 Every message is one line that names the file, line or key, and the remedy.
 This module imports nothing from the package.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 __all__ = [
     "ArchiveMissing",
@@ -31,6 +37,7 @@ __all__ = [
     "NotFound",
     "NothingEvaluated",
     "OtevalError",
+    "ReplayDiverged",
     "StoreError",
     "StoreLocked",
     "StoreTooNew",
@@ -98,3 +105,20 @@ class NotFound(OtevalError, LookupError):
 
 class NothingEvaluated(OtevalError):
     """Nothing, or less than required, could be evaluated."""
+
+
+class ReplayDiverged(BaseException):
+    """A replayed agent did something other than the recording shows.
+
+    It is not an `Exception`, so that ``except Exception`` around a model call cannot hide it.
+
+    Attributes:
+        divergence: The difference, an `oteval.replays.divergence.Divergence`.
+    """
+
+    def __init__(self, message: str, divergence: Any = None) -> None:
+        super().__init__(message, divergence)
+        self.divergence = divergence
+
+    def __str__(self) -> str:
+        return str(self.args[0])

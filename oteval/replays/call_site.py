@@ -1,0 +1,161 @@
+"""The line of the agent's code that made a call, and the library that it used.
+
+The agent's code is everything outside Python's library, installed packages and oteval. In an
+asynchronous agent the stack holds the coroutines of the current task; if the task runs only a
+library's coroutine, the task that waits for it is searched.
+
+Walking the stack costs microseconds, and happens only when something differs from the recording.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+__all__ = ["CallSite", "call_site"]
+
+_CLIENTS = (
+    "boto3",
+    "botocore",
+    "aiobotocore",
+    "requests",
+    "aiohttp",
+    "grpc",
+    "curl_cffi",
+    "websockets",
+    "httpx2",
+    "httpx",
+    "httpcore2",
+    "httpcore",
+    "urllib3",
+    "urllib.request",
+    "http.client",
+)
+"""Clients by preference: one that builds on another comes first."""
+
+_TELEMETRY = ("opentelemetry.sdk.", "opentelemetry.exporter.")
+_TELEMETRY_THREADS = ("langsmith.", "langfuse.", "logfire.", "posthog.", "sentry_sdk.")
+"""Modules that export telemetry if nothing of the agent's code is on the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """Where a call was made.
+
+    Attributes:
+        line: The innermost line of the agent's code as ``file:line in function``, or "".
+        client: The name of the HTTP client, or of the package that the agent called, or "".
+        is_telemetry: Whether an exporter of telemetry made the call.
+    """
+
+    line: str = ""
+    client: str = ""
+    is_telemetry: bool = False
+
+
+def call_site() -> CallSite:
+    """Return where the current call was made."""
+    modules: list[str] = []
+    line = ""
+    for code, number, module in _frames():
+        if _is_agents(code.co_filename):
+            line = f"{_shown(code.co_filename)}:{number} in {code.co_qualname}"
+            break
+        modules.append(module)
+    exported = any(f"{module}.".startswith(_TELEMETRY) for module in modules)
+    if not line:
+        exported |= any(f"{module}.".startswith(_TELEMETRY_THREADS) for module in modules)
+    return CallSite(line, _client(modules), exported)
+
+
+def _frames() -> Iterator[tuple[CodeType, int, str]]:
+    """Yield the frames of the current call from the innermost, then those of waiting tasks."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code, frame.f_lineno, str(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    for task in _waiting_tasks():
+        for outer in reversed(task.get_stack()):
+            yield outer.f_code, outer.f_lineno, str(outer.f_globals.get("__name__", ""))
+
+
+def _waiting_tasks() -> Iterator[asyncio.Task[Any]]:
+    """Yield the tasks that wait for the current one, the nearest first."""
+    try:
+        waiting: list[Any] = [asyncio.current_task()]
+    except RuntimeError:
+        return
+    seen: set[int] = set()
+    while waiting:
+        future = waiting.pop(0)
+        if future is None or id(future) in seen:
+            continue
+        seen.add(id(future))
+        for callback, _ in getattr(future, "_callbacks", None) or ():
+            owner = getattr(callback, "__self__", None)
+            if isinstance(owner, asyncio.Task):
+                yield owner
+            waiting += [owner] if asyncio.isfuture(owner) else _enclosed_futures(callback)
+
+
+def _enclosed_futures(callback: Any) -> list[Any]:
+    """Return the futures that a callback completes: that of `asyncio.gather`, for example."""
+    if isinstance(callback, functools.partial):
+        callback = callback.func
+    cells = getattr(callback, "__closure__", None) or ()
+    found = []
+    for cell in cells:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # the variable is not yet set
+            continue
+        if asyncio.isfuture(value):
+            found.append(value)
+    return found
+
+
+@functools.cache
+def _is_agents(file: str) -> bool:
+    """Return whether a file is part of the agent's code."""
+    if file.startswith("<"):
+        return file.startswith(("<stdin", "<ipython", "<string"))
+    path = str(Path(file).resolve())
+    parts = Path(path).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return False
+    return not path.startswith(_foreign_folders())
+
+
+@functools.cache
+def _foreign_folders() -> tuple[str, ...]:
+    """Return the folders of Python's library and of oteval."""
+    names = ("stdlib", "platstdlib")
+    folders = [Path(sysconfig.get_path(name)).resolve() for name in names]
+    folders += [Path(os.__file__).resolve().parent, Path(__file__).resolve().parents[1]]
+    return tuple(f"{folder}{os.sep}" for folder in folders)
+
+
+def _shown(file: str) -> str:
+    """Return a file's path, relative to the current directory if it is below it."""
+    try:
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return file
+
+
+def _client(modules: list[str]) -> str:
+    """Return the name of the client among the modules between a call and the agent's code."""
+    for name in _CLIENTS:
+        if any(module == name or module.startswith(f"{name}.") for module in modules):
+            return name
+    called = next((module for module in reversed(modules) if module), "")
+    package = called.partition(".")[0]
+    return "" if package in ("oteval", "threading", "concurrent", "asyncio", "") else package

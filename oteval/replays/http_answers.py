@@ -1,0 +1,180 @@
+"""HTTP requests of an agent, and the answers that a replay gives them.
+
+The answer of a recorded exchange is the recorded response, chunk by chunk. Without an exchange it
+is rebuilt from the messages of the trace. Recorded errors are answers like others: an HTTP status,
+or the error of the transport. A client that tries again after an error need not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..errors import InputError
+from ..jsontext import dumps
+from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
+from .apis import ModelApi
+from .divergence import Divergence
+
+__all__ = [
+    "HttpAnswer",
+    "HttpRequest",
+    "exchange_answer",
+    "live_answer",
+    "model_answer",
+    "parsed",
+    "refusal",
+]
+
+REFUSAL_STATUS = 409
+"""The status of the answer to a request that the recording does not have (``miss="error"``)."""
+
+# Headers about the bytes that were sent: the recorded body is decoded, and not chunked.
+_ABOUT_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "connection")
+# Clients wait for these times before they try again. Those that know it prefer milliseconds, and
+# take 0 for "not said".
+_NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
+# How the stream of an API that was read to its last event ends.
+_LAST_EVENTS = (
+    b"[DONE]",
+    b'"response.completed"',
+    b'"response.failed"',
+    b'"response.incomplete"',
+    b'"message_stop"',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request that an agent sends.
+
+    Attributes:
+        method: The method.
+        url: The URL.
+        headers: The headers, with lower-case names.
+        body: The body.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The answer to a request.
+
+    Attributes:
+        status: The HTTP status; 0 if the transport failed before a response came.
+        headers: The headers, with lower-case names.
+        chunks: The body, piece by piece.
+        error: The transport's error as ``ReadTimeout: text``, raised after the chunks, or "".
+        is_live: Whether to send the request for real instead.
+        end_ns: The recorded end of the exchange; 0 if it is unknown.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
+    error: str = ""
+    is_live: bool = False
+    end_ns: int = 0
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(chunk.data for chunk in self.chunks)
+
+
+def live_answer() -> HttpAnswer:
+    """Return the answer that has the request sent for real."""
+    return HttpAnswer(is_live=True)
+
+
+def exchange_answer(exchange: Exchange) -> HttpAnswer:
+    """Return the answer of a recorded exchange."""
+    headers = {
+        name: value
+        for name, value in exchange.response_headers.items()
+        if name not in _ABOUT_THE_BODY
+    }
+    if exchange.status >= 400:
+        headers.update(_NO_WAIT)
+    return HttpAnswer(
+        status=exchange.status,
+        headers=headers,
+        chunks=exchange.chunks,
+        error=exchange.error or _end_of(exchange),
+        end_ns=exchange.end_ns,
+    )
+
+
+def _end_of(exchange: Exchange) -> str:
+    """Return the error of reading on where the recorded agent stopped, or ""."""
+    if exchange.is_complete or any(end in exchange.response_body for end in _LAST_EVENTS):
+        return ""
+    return (
+        "RemoteProtocolError: the recorded response ends here, because the recorded agent read no "
+        "further"
+    )
+
+
+def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelApi) -> HttpAnswer:
+    """Return the answer of a recorded model call.
+
+    An answer is rebuilt if the exchange was not recorded, or if one of the requests is for a
+    stream and the other is not.
+
+    Args:
+        call: The recorded call.
+        request: The request to answer.
+        api: The API of that request.
+    """
+    exchange = call.exchange
+    if exchange is not None and _fits(exchange, call.request, request):
+        return exchange_answer(exchange)
+    if call.answer is None:
+        error = api.write_error(call)
+        headers = {**error.headers, **_NO_WAIT}
+        return _answer(error.status, headers, (error.body,), call.end_ns)
+    if request.is_stream:
+        headers = {"content-type": "text/event-stream; charset=utf-8"}
+        return _answer(200, headers, api.write_stream(call, request), call.end_ns)
+    body = api.write_response(call, request)
+    return _answer(200, {"content-type": "application/json"}, (body,), call.end_ns)
+
+
+def _fits(exchange: Exchange, recorded: RecordedRequest, request: RecordedRequest) -> bool:
+    """Return whether a recorded response has the form that a request expects."""
+    is_error = exchange.status >= 400 or exchange.status == 0
+    same_api = not recorded.api or recorded.api == request.api
+    return is_error or (recorded.is_stream == request.is_stream and same_api)
+
+
+def _answer(
+    status: int, headers: Mapping[str, str], pieces: Iterable[bytes], end_ns: int
+) -> HttpAnswer:
+    chunks = tuple(Chunk(piece) for piece in pieces)
+    return HttpAnswer(status, dict(headers), chunks, end_ns=end_ns)
+
+
+def refusal(divergence: Divergence) -> HttpAnswer:
+    """Return an HTTP error about a divergence, after which clients do not try again."""
+    error = {
+        "message": f"oteval replay: {divergence.summary}",
+        "type": "replay_diverged",
+        "param": None,
+        "code": divergence.kind,
+    }
+    headers = {"content-type": "application/json", "x-should-retry": "false"}
+    body = dumps({"error": error}).encode()
+    return _answer(REFUSAL_STATUS, headers, (body,), 0)
+
+
+def parsed(api: ModelApi, request: HttpRequest) -> RecordedRequest:
+    """Return a request to a model in the form that all APIs share; unreadable ones are empty."""
+    try:
+        return replace(api.parse_request(request.body, request.url), api=api.name)
+    except InputError:
+        return RecordedRequest(api=api.name)

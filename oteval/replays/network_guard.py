@@ -1,0 +1,379 @@
+"""The network guard: during a replay, nothing reaches the network unless it is allowed.
+
+Sockets cannot connect or send, and names cannot be resolved, on the loopback interface as well as
+elsewhere. Unix sockets, socket pairs and servers in the process work as before: event loops and
+subprocesses need them. Clients that do not use Python's sockets (gRPC, uvloop, curl) are stopped
+at their own functions.
+
+A blocked attempt is a divergence of kind ``network``. It names the address, the client and the line
+of the agent's code. Exporters of telemetry only get a refused connection: they are not the agent.
+
+The guard belongs to the process and counts its users. The replay of the thread or task decides, see
+`oteval.replays.open_replays`. Child processes are not guarded.
+"""
+
+from __future__ import annotations
+
+import _socket
+import asyncio
+import errno
+import functools
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from weakref import WeakSet
+
+from ..wire.interception import ImportHook
+from .address_list import is_local_name, shown_address
+from .call_site import CallSite, call_site
+from .divergence import Divergence
+from .open_replays import OpenReplay, current_replay, has_context
+from .patches import Patches
+
+__all__ = ["network_guard"]
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+_RESOLVERS = ("gethostbyname", "gethostbyname_ex", "gethostbyaddr")
+_Function = Callable[..., Any]
+
+
+@contextmanager
+def network_guard() -> Iterator[None]:
+    """Block the network for the replays in progress, until the end of the block."""
+    _GUARD.acquire()
+    try:
+        yield
+    finally:
+        _GUARD.release()
+
+
+class _Guard:
+    """The patched functions, and the number of their users."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._patches = Patches()
+        self._imports = ImportHook(tuple(_NATIVE_CLIENTS), self._patch_client)
+
+    def acquire(self) -> None:
+        """Patch the functions for the first user."""
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            _patch_sockets(self._patches)
+            _patch_names(self._patches)
+            sys.meta_path.insert(0, self._imports)
+        for name in _NATIVE_CLIENTS:
+            if (module := sys.modules.get(name)) is not None:
+                self._patch_client(module)
+
+    def release(self) -> None:
+        """Restore the functions after the last user."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            sys.meta_path.remove(self._imports)
+            self._patches.undo()
+
+    def _patch_client(self, module: ModuleType) -> None:
+        _NATIVE_CLIENTS[module.__name__](self._patches, module)
+
+
+def _attempt(host: str, port: int | None, client: str = "", replay: OpenReplay | None = None) -> None:
+    """Check that an address may be used.
+
+    Args:
+        host: Its name or IP address.
+        port: Its port; None to resolve the name.
+        client: The name of the client, if it is known.
+        replay: The replay; by default that of the thread or task.
+
+    Raises:
+        ReplayDiverged: It may not, and misses are ``strict``.
+        ConnectionRefusedError: It may not.
+    """
+    replay = replay or current_replay()
+    if replay is None or replay.player.is_live or replay.allowed.allows(host, port):
+        return
+    address = shown_address(host, port)
+    site = call_site()
+    if site.is_telemetry:
+        replay.player.note(f"telemetry to {address} was blocked")
+    else:
+        replay.player.diverge(_divergence(address, port, client or site.client, site))
+    raise ConnectionRefusedError(errno.ECONNREFUSED, f"oteval replay: {address} is blocked")
+
+
+def _divergence(address: str, port: int | None, client: str, site: CallSite) -> Divergence:
+    who = client if client and client != "socket" else "the agent"
+    did = "connect to" if port is not None else "resolve the name"
+    how = "" if who == "the agent" else f"; requests of {client} are not intercepted"
+    return Divergence(
+        "network",
+        f"{who} tried to {did} {address}{how}",
+        actual=address,
+        line=site.line,
+        suggestion=f"to let it through: allow {address}",
+    )
+
+
+def _check_address(sock: Any, address: Any) -> None:
+    """Check the address that a socket connects or sends to."""
+    if sock.family in _INTERNET and isinstance(address, tuple) and len(address) >= 2:
+        _attempt(str(address[0]), int(address[1]))
+
+
+_accepted: WeakSet[Any] = WeakSet()
+
+
+def _check_open(sock: Any) -> None:
+    """Check a socket that was connected before it was guarded, as pools of connections have."""
+    if sock.family not in _INTERNET or sock in _accepted:
+        return
+    replay = current_replay()
+    if replay is None:
+        return
+    # Threads that were there before the replay serve others, such as a database or telemetry.
+    if not has_context() and threading.current_thread() in replay.older_threads:
+        return
+    try:
+        peer = _socket.socket.getpeername(sock)
+    except OSError:
+        return
+    _attempt(str(peer[0]), int(peer[1]), replay=replay)
+
+
+def _patch_sockets(patches: Patches) -> None:
+    owner = socket.socket
+    connect, connect_ex, accept = owner.connect, owner.connect_ex, owner.accept
+    sendto, sendmsg = owner.sendto, owner.sendmsg
+
+    @functools.wraps(connect)
+    def guarded_connect(self: Any, address: Any) -> Any:
+        _check_address(self, address)
+        return connect(self, address)
+
+    @functools.wraps(connect_ex)
+    def guarded_connect_ex(self: Any, address: Any) -> Any:
+        try:
+            _check_address(self, address)
+        except ConnectionRefusedError as error:
+            return error.errno
+        return connect_ex(self, address)
+
+    @functools.wraps(accept)
+    def noted_accept(self: Any) -> Any:
+        accepted, address = accept(self)
+        _accepted.add(accepted)
+        return accepted, address
+
+    @functools.wraps(sendto)
+    def guarded_sendto(self: Any, data: Any, *rest: Any) -> Any:
+        _check_address(self, rest[-1] if rest else None)
+        return sendto(self, data, *rest)
+
+    @functools.wraps(sendmsg)
+    def guarded_sendmsg(self: Any, buffers: Any, *rest: Any) -> Any:
+        if len(rest) == 3 and rest[2] is not None:
+            _check_address(self, rest[2])
+        else:
+            _check_open(self)
+        return sendmsg(self, buffers, *rest)
+
+    replaced: tuple[tuple[str, _Function], ...] = (
+        ("connect", guarded_connect),
+        ("connect_ex", guarded_connect_ex),
+        ("accept", noted_accept),
+        ("sendto", guarded_sendto),
+        ("sendmsg", guarded_sendmsg),
+        ("send", _guarded_send(owner.send)),
+        ("sendall", _guarded_send(owner.sendall)),
+    )
+    for name, function in replaced:
+        patches.set(owner, name, function)
+    for name in ("send", "sendall", "write"):
+        patches.set(ssl.SSLSocket, name, _guarded_send(getattr(ssl.SSLSocket, name)))
+
+
+def _guarded_send(send: _Function) -> _Function:
+    @functools.wraps(send)
+    def guarded_send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _check_open(self)
+        return send(self, *args, **kwargs)
+
+    return guarded_send
+
+
+def _patch_names(patches: Patches) -> None:
+    """Guard the functions that resolve names, where they are called from."""
+    # Python's `socket.getaddrinfo` calls the one of `_socket`; the others are copies.
+    patches.set(_socket, "getaddrinfo", _guarded_resolver(_socket.getaddrinfo, _of_addrinfo))
+    for name in _RESOLVERS:
+        resolver = _guarded_resolver(getattr(_socket, name), _of_hosts)
+        patches.set(_socket, name, resolver)
+        patches.set(socket, name, resolver)
+    # Event loops resolve names in another thread, whose stack does not have the agent's line.
+    _patch_loop(patches, asyncio.BaseEventLoop, ("getaddrinfo",))
+
+
+def _of_addrinfo(found: Any) -> list[str]:
+    return [str(entry[4][0]) for entry in found]
+
+
+def _of_hosts(found: Any) -> list[str]:
+    return [found] if isinstance(found, str) else [str(address) for address in found[2]]
+
+
+def _guarded_resolver(resolve: _Function, addresses: Callable[[Any], list[str]]) -> _Function:
+    @functools.wraps(resolve)
+    def guarded_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = _host_text(host)
+        if name is None:
+            return resolve(host, *args, **kwargs)
+        _resolve_attempt(name)
+        found = resolve(host, *args, **kwargs)
+        replay = current_replay()
+        if replay is not None:
+            replay.allowed.resolved(name, addresses(found))
+        return found
+
+    return guarded_resolve
+
+
+def _host_text(host: Any) -> str | None:
+    """Return a name that resolving would ask a server for, or None."""
+    if isinstance(host, (bytes, bytearray)):
+        host = host.decode("ascii", "replace")
+    return None if not isinstance(host, str) or is_local_name(host) else host
+
+
+def _resolve_attempt(name: str, port: int | None = None) -> None:
+    try:
+        _attempt(name, port)
+    except ConnectionRefusedError as error:
+        raise socket.gaierror(socket.EAI_FAIL, str(error.args[1])) from None
+
+
+def _patch_loop(patches: Patches, owner: Any, names: tuple[str, ...]) -> None:
+    """Guard the methods of an event loop that connect or resolve."""
+    for name in names:
+        patches.set(owner, name, _guarded_loop_method(name, getattr(owner, name)))
+
+
+def _guarded_loop_method(name: str, method: _Function) -> _Function:
+    @functools.wraps(method)
+    async def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        host, port = _loop_target(name, args, kwargs)
+        if name == "getaddrinfo":
+            if (unknown := _host_text(host)) is not None:
+                _resolve_attempt(unknown)
+        elif host is not None:
+            _attempt(str(host), int(port or 0))
+        return await method(self, *args, **kwargs)
+
+    return guarded
+
+
+def _loop_target(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the host and port of a call of an event loop's method."""
+    if name == "getaddrinfo":
+        return (args[0] if args else kwargs.get("host")), None
+    if name == "create_connection":
+        host = args[1] if len(args) > 1 else kwargs.get("host")
+        return host, args[2] if len(args) > 2 else kwargs.get("port")
+    address = args[1] if name == "sock_connect" and len(args) > 1 else kwargs.get("address")
+    if name == "create_datagram_endpoint":
+        address = args[2] if len(args) > 2 else kwargs.get("remote_addr")
+    return (address[0], address[1]) if isinstance(address, tuple) else (None, None)
+
+
+def _patch_uvloop(patches: Patches, module: Any) -> None:
+    names = ("create_connection", "create_datagram_endpoint", "getaddrinfo", "sock_connect")
+    _patch_loop(patches, module.Loop, names)
+
+
+def _patch_curl(patches: Patches, module: Any) -> None:
+    perform = module.Curl.perform
+
+    @functools.wraps(perform)
+    def guarded_perform(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _attempt("an address", None, "curl_cffi")
+        return perform(self, *args, **kwargs)
+
+    patches.set(module.Curl, "perform", guarded_perform)
+
+
+def _patch_grpc(patches: Patches, module: Any) -> None:
+    """Guard gRPC's channels, and the calls on channels that were opened before."""
+    for owner in vars(module).copy().values():
+        is_call = isinstance(owner, type) and owner.__name__.endswith("MultiCallable")
+        if not is_call or owner.__module__ != module.__name__:
+            continue
+        for name in ("__call__", "with_call", "future"):
+            if name in vars(owner):
+                patches.set(owner, name, _guarded_call(vars(owner)[name], "_target"))
+    created = module.Channel.__init__
+
+    @functools.wraps(created)
+    def guarded_create(self: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+        _grpc_attempt(target)
+        created(self, target, *args, **kwargs)
+
+    patches.set(module.Channel, "__init__", guarded_create)
+
+
+def _guarded_call(call: _Function, target: str) -> _Function:
+    @functools.wraps(call)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _grpc_attempt(getattr(self, target, "a channel that was opened before"))
+        return call(self, *args, **kwargs)
+
+    return guarded
+
+
+def _grpc_attempt(target: Any) -> None:
+    import grpc
+
+    text = target.decode() if isinstance(target, bytes) else str(target)
+    if text.startswith(("unix:", "unix-abstract:")):
+        return
+    host, _, port = text.rpartition("/")[2].rpartition(":")
+    try:
+        _attempt(host or text, int(port) if port.isdigit() else None, "grpc")
+    except ConnectionRefusedError as error:
+        raise _refused(grpc, str(error)) from None
+
+
+def _refused(grpc: Any, text: str) -> Exception:
+    """Return the error of a refused call, which gRPC's clients do not repeat."""
+
+    class Refused(grpc.RpcError):  # type: ignore[misc]
+        def code(self) -> Any:
+            return grpc.StatusCode.PERMISSION_DENIED
+
+        def details(self) -> str:
+            return text
+
+        def trailing_metadata(self) -> tuple[()]:
+            return ()
+
+    return Refused(text)
+
+
+_NATIVE_CLIENTS: dict[str, Callable[[Patches, Any], None]] = {
+    "grpc._channel": _patch_grpc,
+    "grpc.aio._channel": _patch_grpc,
+    "uvloop": _patch_uvloop,
+    "curl_cffi.curl": _patch_curl,
+}
+"""Modules of clients that do not use Python's sockets."""
+
+_GUARD = _Guard()

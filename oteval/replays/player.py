@@ -1,0 +1,415 @@
+"""The player: answers an agent's requests from a recording, and notes where it differs.
+
+It is pure: the transport, the endpoint of ``oteval replay serve`` and the hooks of tools ask it.
+All methods may be called from several threads.
+
+A **miss** is a request that the recording does not have. By ``miss``:
+
+- ``strict``: `ReplayDiverged` is raised, now and on every later request, so that an agent that
+  swallows it cannot go on.
+- ``error``: the request gets an HTTP error, a tool an error as its result.
+- ``ordinal``: the request gets the answer of the recorded call that it stands for.
+- ``fork``: this request and all later ones are sent for real.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ..errors import ConfigError
+from ..model import Fidelity, RecordedToolCall, Recording
+from ..patterns import Pattern, PatternError, compile_pattern
+from ..text import counted
+from .apis import ModelApi, api_of
+from .call_site import call_site
+from .divergence import Divergence, diverged
+from .http_answers import (
+    HttpAnswer,
+    HttpRequest,
+    exchange_answer,
+    live_answer,
+    model_answer,
+    parsed,
+    refusal,
+)
+from .recorded_exchanges import RecordedExchanges
+from .recorded_requests import RecordedEntry, RecordedRequests
+from .recorded_tools import RecordedTools
+
+__all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled"]
+
+Miss = Literal["strict", "error", "ordinal", "fork"]
+Tools = Literal["recorded", "run"]
+MISSES: tuple[Miss, ...] = get_args(Miss)
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """How a replay went.
+
+    Attributes:
+        session: The id of the recorded session.
+        fidelity: ``wire`` or ``semconv``.
+        reasons: Why the fidelity is not ``wire``, and how much of the session was not compared.
+        divergences: The differences from the recording, the first one first.
+        model_calls: The number of recorded model calls.
+        served: The number of those that answered a request.
+        tool_calls: The number of recorded executions of tools.
+        served_tools: The number of those that answered a call.
+        exchanges: The number of other recorded HTTP exchanges.
+        served_exchanges: The number of those that answered a request.
+        flagged: The number of requests that got an answer although they differ.
+        live: The number of requests that were sent for real after a fork.
+    """
+
+    session: str
+    fidelity: Fidelity
+    reasons: tuple[str, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    model_calls: int = 0
+    served: int = 0
+    tool_calls: int = 0
+    served_tools: int = 0
+    exchanges: int = 0
+    served_exchanges: int = 0
+    flagged: int = 0
+    live: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the agent did what the recording shows."""
+        return not self.divergences
+
+    @property
+    def coverage(self) -> float:
+        """The share of the recorded model calls that answered a request."""
+        return self.served / self.model_calls if self.model_calls else 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "session": self.session,
+            "passed": self.passed,
+            "fidelity": self.fidelity,
+            "reasons": list(self.reasons),
+            "divergences": [one.as_dict() for one in self.divergences],
+            "model_calls": {"recorded": self.model_calls, "served": self.served},
+            "tool_calls": {"recorded": self.tool_calls, "served": self.served_tools},
+            "exchanges": {"recorded": self.exchanges, "served": self.served_exchanges},
+            "flagged": self.flagged,
+            "live": self.live,
+        }
+
+
+class Player:
+    """Answers requests from a recording.
+
+    Args:
+        recording: The recording.
+        miss: The answer to a request that the recording does not have.
+        normalize: Patterns of text that varies in every run; it is ignored in comparisons.
+        tools: ``recorded`` to answer tools from the recording, ``run`` to run them.
+        allow_live: Permission to send requests for real, which ``fork`` needs.
+
+    Attributes:
+        recording: The recording.
+        miss: As given.
+        tools: As given.
+
+    Raises:
+        ConfigError: An argument is invalid.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        miss: Miss = "strict",
+        normalize: Sequence[str | Pattern] = (),
+        tools: Tools = "recorded",
+        allow_live: bool = False,
+    ) -> None:
+        _check(miss, tools, allow_live=allow_live)
+        patterns = compiled(normalize)
+        self.recording = recording
+        self.miss: Miss = miss
+        self.tools: Tools = tools
+        self._lock = threading.RLock()
+        self._requests = RecordedRequests(recording.model_calls, recording.tool_calls, patterns)
+        self._exchanges = RecordedExchanges(recording.exchanges, patterns)
+        self._tools = RecordedTools(
+            recording.tool_calls,
+            recording.model_calls,
+            is_sequential=len(recording.trajectory_ids) <= 1,
+            normalized=_normalizer(patterns),
+        )
+        self._divergences: list[Divergence] = []
+        self._notes: dict[str, None] = {}
+        self._flagged = self._live = 0
+        self._is_forked = False
+
+    @property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """The differences so far."""
+        with self._lock:
+            return tuple(self._divergences)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether requests are sent for real from now on."""
+        return self._is_forked
+
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to a request.
+
+        Raises:
+            ReplayDiverged: The recording does not have the request (``strict``).
+        """
+        api = api_of(request.method, request.url)
+        with self._lock:
+            self.check()
+            if self._is_forked:
+                self._live += 1
+                return live_answer()
+            if api is None:
+                return self._exchange(request)
+            return self._model_call(api, request)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Return whether a request is one to a model, or is recorded."""
+        if api_of(request.method, request.url) is not None:
+            return True
+        with self._lock:
+            return self._exchanges.has(request)
+
+    def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
+        """Return the recorded execution that answers a call of a tool; None to run the tool.
+
+        Raises:
+            ReplayDiverged: The recording does not have the call (``strict``).
+        """
+        with self._lock:
+            self.check()
+            match = self._tools.take(name, dict(arguments))
+            if match.divergence is not None:
+                self.diverge(match.divergence)
+            if self.tools == "run":
+                return None
+            if match.call is not None and match.call.result is None and not match.call.is_error:
+                self.diverge(_no_result(name, arguments))
+            if match.call is not None and match.call.result is not None:
+                return match.call
+            text = f"oteval replay: the recording has no result of {name} with these arguments"
+            return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
+
+    def diverge(self, divergence: Divergence) -> Divergence:
+        """Note a divergence; one with the same cause is noted once.
+
+        Returns:
+            The divergence with the line of the agent's code.
+
+        Raises:
+            ReplayDiverged: Always if misses are ``strict``.
+        """
+        with self._lock:
+            known = next((one for one in self._divergences if one.same_as(divergence)), None)
+            if known is None:
+                line = divergence.line or call_site().line
+                known = divergence.at(line)
+                self._divergences.append(known)
+            self.check()
+            return known
+
+    def check(self) -> None:
+        """Raise the first divergence again if misses are ``strict``.
+
+        Raises:
+            ReplayDiverged: The replay has diverged.
+        """
+        if self.miss == "strict" and self._divergences:
+            raise diverged(self._divergences[0])
+
+    def note(self, reason: str) -> None:
+        """Add a line to the reasons of the result, once."""
+        with self._lock:
+            self._notes[reason] = None
+
+    def finish(self, *, is_complete: bool = True) -> ReplayResult:
+        """Return the result; recorded calls that were not made are a divergence.
+
+        Args:
+            is_complete: Whether the agent ran to its end. Calls after an exception are not missing.
+        """
+        with self._lock:
+            missing = self._missing() if is_complete and not self._divergences else None
+            if missing is not None:
+                self._divergences.append(missing)
+            return ReplayResult(
+                session=self.recording.session,
+                fidelity=self.recording.fidelity,
+                reasons=(*self.recording.reasons, *self._notes, *self._coverage()),
+                divergences=tuple(self._divergences),
+                model_calls=len(self._requests),
+                served=self._requests.used,
+                tool_calls=len(self._tools),
+                served_tools=self._tools.used,
+                exchanges=len(self._exchanges),
+                served_exchanges=self._exchanges.used,
+                flagged=self._flagged,
+                live=self._live,
+            )
+
+    def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
+        asked = parsed(api, request)
+        key = self._requests.key_of(asked)
+        entry = self._requests.take(key)
+        if entry is not None:
+            swapped = self._requests.swapped_results(entry, key, asked)
+            if swapped is None:
+                return model_answer(entry.call, asked, api)
+            divergence = swapped
+        else:
+            entry = self._requests.intended(key)
+            divergence = (
+                self._requests.divergence(entry, key, asked)
+                if entry is not None
+                else Divergence(
+                    "extra_call",
+                    "the agent called the model more often than the recording does "
+                    f"({counted(len(self._requests), 'call')})",
+                    actual=asked.messages[-1] if asked.messages else None,
+                    actual_messages=asked.messages,
+                )
+            )
+        return self._missed(divergence, entry, lambda one: model_answer(one.call, asked, api))
+
+    def _missed(
+        self,
+        divergence: Divergence,
+        entry: RecordedEntry | None,
+        answer: Callable[[RecordedEntry], HttpAnswer],
+    ) -> HttpAnswer:
+        """Return the answer to a request that differs from the recorded one.
+
+        Args:
+            divergence: The difference.
+            entry: The recorded call that the request stands for, or None.
+            answer: Returns the answer of a recorded call.
+        """
+        noted = self.diverge(divergence)
+        if entry is not None:
+            entry.is_used = True
+        if self.miss == "fork":
+            self._is_forked = True
+            self._live += 1
+            return live_answer()
+        if self.miss == "ordinal" and entry is not None:
+            self._flagged += 1
+            return answer(entry)
+        return refusal(noted)
+
+    def _exchange(self, request: HttpRequest) -> HttpAnswer:
+        found = self._exchanges.take(request)
+        if found is not None:
+            return exchange_answer(found)
+        intended = self._exchanges.intended(request)
+        noted = self.diverge(self._exchanges.divergence(intended, request))
+        if self.miss == "fork":
+            self._is_forked = True
+            self._live += 1
+            return live_answer()
+        if self.miss == "ordinal" and intended is not None:
+            self._flagged += 1
+            return exchange_answer(intended)
+        return refusal(noted)
+
+    def _missing(self) -> Divergence | None:
+        """Return the divergence of recorded calls that the agent did not make."""
+        unused = [
+            entry
+            for entry in self._requests.unused
+            if not self._tools.covers(entry.call.start_ns, entry.call.end_ns)
+        ]
+        if unused:
+            first = unused[0]
+            more = f", nor {counted(len(unused) - 1, 'later one')}" if len(unused) > 1 else ""
+            messages = first.call.request.messages
+            return Divergence(
+                "missing_call",
+                f"the agent did not make model call {first.number}{more}",
+                call=first.number,
+                recorded=messages[-1] if messages else None,
+                recorded_messages=messages,
+            )
+        tool = self._tools.missing()
+        if tool is None:
+            return None
+        recorded = {"name": tool.name, "arguments": tool.arguments}
+        return Divergence(
+            "missing_call", f"the agent did not call the tool {tool.name}", recorded=recorded
+        )
+
+    def _coverage(self) -> list[str]:
+        """Return lines about the recorded calls that were not replayed."""
+        inside = sum(
+            self._tools.covers(entry.call.start_ns, entry.call.end_ns)
+            for entry in self._requests.unused
+        )
+        lines = []
+        if inside and self.tools == "recorded":
+            lines.append(
+                f"{counted(inside, 'model call')} inside answered tools not replayed; "
+                "run the tools to replay them"
+            )
+        if self._tools.used == 0 and len(self._tools):
+            lines.append(
+                "no tool was intercepted: results of tools are compared in the next request only"
+            )
+        return lines
+
+
+def _check(miss: str, tools: str, *, allow_live: bool) -> None:
+    if miss not in MISSES:
+        raise ConfigError(f"miss={miss!r}: choose one of {', '.join(MISSES)}")
+    if tools not in get_args(Tools):
+        raise ConfigError(f"tools={tools!r}: choose recorded or run")
+    if miss == "fork" and not allow_live:
+        raise ConfigError("miss='fork' sends requests for real: permit it with allow_live=True")
+
+
+def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
+    """Return patterns of text that varies.
+
+    Raises:
+        ConfigError: A pattern is invalid.
+    """
+    given = [normalize] if isinstance(normalize, (str, Pattern)) else normalize
+    found = []
+    for one in given:
+        try:
+            found.append(compile_pattern(one))
+        except PatternError as error:
+            raise ConfigError(f"normalize: {one!r}: {error}") from error
+    return tuple(found)
+
+
+def _normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
+    def normalized(text: str) -> str:
+        for pattern in patterns:
+            text = pattern.replace(text, "*")
+        return text
+
+    return normalized
+
+
+def _no_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
+    return Divergence(
+        "tool_call",
+        f"the recording does not contain the result of the tool {name}",
+        actual={"name": name, "arguments": dict(arguments)},
+        suggestion="to run tools instead of answering them: --tools run",
+    )
+

@@ -1,0 +1,116 @@
+"""The recorded HTTP exchanges besides model calls, such as those of tools.
+
+A request is answered by the first exchange with the same method, URL and body that has not been
+used. The order of query parameters and of keys in JSON is irrelevant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ..jsontext import canonical, loads
+from ..model import Exchange
+from ..patterns import Pattern
+from ..text import shown_url
+from .divergence import Divergence
+from .http_answers import HttpRequest
+
+__all__ = ["RecordedExchanges"]
+
+
+@dataclass(eq=False)
+class _Entry:
+    exchange: Exchange
+    target: tuple[str, str]
+    body: str
+    is_used: bool = False
+
+
+class RecordedExchanges:
+    """The exchanges of a session.
+
+    Args:
+        exchanges: The exchanges.
+        normalize: Patterns of parts that vary.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], normalize: Sequence[Pattern] = ()) -> None:
+        self._normalize = normalize
+        self._entries = [
+            _Entry(one, self._target(one.method, one.url), self._body(one.request_body))
+            for one in exchanges
+        ]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def used(self) -> int:
+        """The number of exchanges that have answered a request."""
+        return sum(entry.is_used for entry in self._entries)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Return whether there is an exchange with the request's method and URL."""
+        target = self._target(request.method, request.url)
+        return any(entry.target == target for entry in self._entries)
+
+    def take(self, request: HttpRequest) -> Exchange | None:
+        """Return the exchange that answers a request, and use it up; None if there is none."""
+        target, body = self._target(request.method, request.url), self._body(request.body)
+        for entry in self._entries:
+            if not entry.is_used and (entry.target, entry.body) == (target, body):
+                entry.is_used = True
+                return entry.exchange
+        return None
+
+    def intended(self, request: HttpRequest) -> Exchange | None:
+        """Return the unused exchange with the same method and URL, and use it up."""
+        target = self._target(request.method, request.url)
+        for entry in self._entries:
+            if not entry.is_used and entry.target == target:
+                entry.is_used = True
+                return entry.exchange
+        return None
+
+    def divergence(self, recorded: Exchange | None, request: HttpRequest) -> Divergence:
+        """Return the divergence of a request that is not recorded.
+
+        Args:
+            recorded: The exchange that the request stands for, or None.
+            request: The request.
+        """
+        shown = f"{request.method} {shown_url(request.url)}"
+        if recorded is not None:
+            return Divergence(
+                "extra_call",
+                f"the body of {shown} differs",
+                recorded=recorded.request_body.decode(errors="replace"),
+                actual=request.body.decode(errors="replace"),
+                suggestion="if it varies in every run: --normalize PATTERN",
+            )
+        how = " more often than recorded" if self.has(request) else ", which is not recorded"
+        return Divergence(
+            "extra_call",
+            f"the agent sent {shown}{how}",
+            suggestion="to let it through: allow HOST:PORT",
+        )
+
+    def _target(self, method: str, url: str) -> tuple[str, str]:
+        parts = urlsplit(url)
+        query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
+        bare = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+        return method.upper(), self._normalized(bare)
+
+    def _body(self, body: bytes) -> str:
+        try:
+            text = canonical(loads(body))
+        except ValueError:
+            text = body.decode("latin-1")
+        return self._normalized(text)
+
+    def _normalized(self, text: str) -> str:
+        for pattern in self._normalize:
+            text = pattern.replace(text, "*")
+        return text

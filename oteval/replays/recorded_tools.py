@@ -1,0 +1,216 @@
+"""The recorded executions of tools, and which of them answers a call of the agent.
+
+A call is answered by the first execution of the same tool with the same arguments that has not been
+used. Executions that overlapped in time may come in any order. Where the recording has one after
+the other, for calls of the same message of the model, the other order is a divergence. It is
+reported when the later execution of the two arrives, so that a tool which the replay cannot
+intercept is no reason for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..jsontext import canonical
+from ..model import RecordedModelCall, RecordedToolCall
+from .divergence import Divergence
+
+__all__ = ["RecordedTools", "ToolMatch"]
+
+
+@dataclass(eq=False)
+class _Execution:
+    """A recorded execution.
+
+    Attributes:
+        call: The execution.
+        key: The tool's name and its canonical arguments.
+        group: The number of the model call that asked for it, or -1.
+        is_used: Whether it has answered a call.
+    """
+
+    call: RecordedToolCall
+    key: tuple[str, str]
+    group: int
+    is_used: bool = False
+
+    def precedes(self, other: _Execution) -> bool:
+        """Return whether the recording has this execution before another one of its group."""
+        one, two = self.call, other.call
+        if self.group != other.group or not one.end_ns or not two.start_ns:
+            return False
+        return one.end_ns <= two.start_ns
+
+    def contains(self, start_ns: int, end_ns: int) -> bool:
+        """Return whether something happened during this execution."""
+        return 0 < self.call.start_ns <= start_ns and 0 < end_ns <= self.call.end_ns
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMatch:
+    """The result of looking for the recorded execution of a call.
+
+    Attributes:
+        call: The recorded execution, or None.
+        divergence: The difference from the recording, or None.
+    """
+
+    call: RecordedToolCall | None = None
+    divergence: Divergence | None = None
+
+
+class RecordedTools:
+    """The recorded executions of a session.
+
+    Args:
+        calls: The executions.
+        model_calls: The model calls that asked for them.
+        is_sequential: Whether calls that no model asked for keep their order.
+        normalized: Replaces variable parts in the text of arguments.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[RecordedToolCall],
+        model_calls: Sequence[RecordedModelCall],
+        *,
+        is_sequential: bool = True,
+        normalized: Callable[[str], str] = str,
+    ) -> None:
+        self._normalized = normalized
+        self._executions = [
+            _Execution(call, self._key(call.name, call.arguments), group)
+            for call, group in zip(calls, _groups(calls, model_calls), strict=True)
+        ]
+        self._is_sequential = is_sequential
+        self._early: list[tuple[_Execution, _Execution]] = []
+
+    def __len__(self) -> int:
+        return len(self._executions)
+
+    @property
+    def unused(self) -> list[RecordedToolCall]:
+        """The executions that have answered no call."""
+        return [each.call for each in self._executions if not each.is_used]
+
+    @property
+    def used(self) -> int:
+        """The number of executions that have answered a call."""
+        return sum(each.is_used for each in self._executions)
+
+    def take(self, name: str, arguments: Any) -> ToolMatch:
+        """Return the execution that answers a call, and use it up."""
+        key = self._key(name, arguments)
+        found = self._find(name, arguments, key)
+        if found is None:
+            return ToolMatch(divergence=self._miss(name, arguments, key))
+        found.is_used = True
+        swapped = next((later for earlier, later in self._early if earlier is found), None)
+        if swapped is not None:
+            return ToolMatch(found.call, _swapped(found.call, swapped.call))
+        self._early += [(each, found) for each in self._executions if self._is_due(each, found)]
+        return ToolMatch(found.call)
+
+    def _is_due(self, other: _Execution, found: _Execution) -> bool:
+        """Return whether an execution should have come before the one that came."""
+        is_ordered = found.group >= 0 or self._is_sequential
+        return not other.is_used and is_ordered and other.precedes(found)
+
+    def covers(self, start_ns: int, end_ns: int) -> bool:
+        """Return whether something happened inside an execution that was answered."""
+        return any(each.is_used and each.contains(start_ns, end_ns) for each in self._executions)
+
+    def missing(self) -> RecordedToolCall | None:
+        """Return an execution that the replay lacks, although it intercepts that tool."""
+        intercepted = {each.call.name for each in self._executions if each.is_used}
+        for each in self._executions:
+            call = each.call
+            if each.is_used or not call.start_ns or call.name not in intercepted:
+                continue
+            if not self.covers(call.start_ns, call.end_ns):
+                return call
+        return None
+
+    def _find(self, name: str, arguments: Any, key: tuple[str, str]) -> _Execution | None:
+        unused = [each for each in self._executions if not each.is_used]
+        exact = next((each for each in unused if each.key == key), None)
+        if exact is not None or not isinstance(arguments, Mapping):
+            return exact
+        # Arguments from a message of the model lack the defaults that the tool's own code adds.
+        from_messages = (e for e in unused if e.call.name == name and not e.call.start_ns)
+        return next((e for e in from_messages if self._is_part(e.call.arguments, arguments)), None)
+
+    def _is_part(self, recorded: Any, actual: Mapping[str, Any]) -> bool:
+        if not isinstance(recorded, Mapping) or not recorded.keys() <= actual.keys():
+            return False
+        return self._key("", recorded) == self._key("", {key: actual[key] for key in recorded})
+
+    def _miss(self, name: str, arguments: Any, key: tuple[str, str]) -> Divergence:
+        same_name = [each for each in self._executions if each.call.name == name]
+        unused = next((each for each in same_name if not each.is_used), None)
+        actual = {"name": name, "arguments": arguments}
+        times = sum(each.key == key for each in same_name)
+        if unused is not None and not times:
+            unused.is_used = True
+            return Divergence(
+                "tool_call",
+                f"the arguments of the tool {name} differ",
+                call=unused.group + 1,
+                recorded=_shown(unused.call),
+                actual=actual,
+                suggestion="if they vary in every run: --normalize PATTERN",
+            )
+        if times:
+            how = f"was called with these arguments more often than recorded ({times})"
+        elif same_name:
+            how = f"was called more often than recorded ({len(same_name)})"
+        else:
+            how = "was called, but the recording has no execution of it"
+        return Divergence(
+            "tool_call",
+            f"the tool {name} {how}",
+            actual=actual,
+            suggestion="to run tools instead of answering them: --tools run",
+        )
+
+    def _key(self, name: str, arguments: Any) -> tuple[str, str]:
+        return name, self._normalized(canonical({} if arguments is None else arguments))
+
+
+def _groups(
+    calls: Iterable[RecordedToolCall], model_calls: Sequence[RecordedModelCall]
+) -> Iterator[int]:
+    """Yield for each execution the index of the model call that asked for it, or -1."""
+    asked = [
+        (index, call)
+        for index, model_call in enumerate(model_calls)
+        for call in (model_call.answer.tool_calls if model_call.answer else ())
+    ]
+    for call in calls:
+        wanted = canonical(call.arguments)
+        at = next(
+            (
+                at
+                for at, (_, one) in enumerate(asked)
+                if (call.call_id and one.id == call.call_id)
+                or (not (call.call_id and one.id) and one.name == call.name)
+                and canonical(one.arguments) == wanted
+            ),
+            None,
+        )
+        yield -1 if at is None else asked.pop(at)[0]
+
+
+def _swapped(late: RecordedToolCall, early: RecordedToolCall) -> Divergence:
+    return Divergence(
+        "tool_order",
+        f"{early.name} ran before {late.name}; the recording has them in the other order",
+        recorded=[_shown(late), _shown(early)],
+        actual=[_shown(early), _shown(late)],
+    )
+
+
+def _shown(call: RecordedToolCall) -> dict[str, Any]:
+    return {"name": call.name, "arguments": call.arguments}

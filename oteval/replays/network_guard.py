@@ -20,7 +20,6 @@ import errno
 import functools
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from ..wire.interception import ImportHook
+from ..import_hook import ImportHook
 from .address_list import is_local_name, shown_address
 from .call_site import CallSite, call_site
 from .divergence import Divergence
@@ -59,7 +58,7 @@ class _Guard:
         self._lock = threading.Lock()
         self._users = 0
         self._patches = Patches()
-        self._imports = ImportHook(tuple(_NATIVE_CLIENTS), self._patch_client)
+        self._imports: ImportHook | None = None
 
     def acquire(self) -> None:
         """Patch the functions for the first user."""
@@ -69,10 +68,8 @@ class _Guard:
                 return
             _patch_sockets(self._patches)
             _patch_names(self._patches)
-            sys.meta_path.insert(0, self._imports)
-        for name in _NATIVE_CLIENTS:
-            if (module := sys.modules.get(name)) is not None:
-                self._patch_client(module)
+            self._imports = ImportHook(_NATIVE_CLIENTS, self._patch_client)
+            self._imports.install()
 
     def release(self) -> None:
         """Restore the functions after the last user."""
@@ -80,7 +77,8 @@ class _Guard:
             self._users -= 1
             if self._users:
                 return
-            sys.meta_path.remove(self._imports)
+            if self._imports is not None:
+                self._imports.remove()
             self._patches.undo()
 
     def _patch_client(self, module: ModuleType) -> None:

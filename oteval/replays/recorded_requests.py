@@ -7,13 +7,15 @@ call is the unused one whose messages are the most similar; the earliest of seve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from ..jsontext import canonical
+from ..jsontext import canonical
 from ..model import RecordedModelCall, RecordedRequest, RecordedToolCall, ToolCall
 from ..patterns import Pattern
+from .canonical_messages import ResultOrder
 from .divergence import Divergence
 from .request_key import RequestKey, difference, key_of
 
@@ -136,60 +138,58 @@ class RecordedRequests:
             key: The key of the request.
             request: The request.
         """
-        calls = [call for m in entry.call.request.messages for call in m.tool_calls]
         orders = zip(entry.key.result_orders, key.result_orders, strict=False)
         for recorded, actual in orders:
-            if recorded == actual or not self._must_follow(calls, recorded, actual):
+            if recorded.numbers == actual.numbers:
+                continue
+            asked = {call.id: call for m in entry.call.request.messages for call in m.tool_calls}
+            if not self._must_follow(recorded, actual, asked):
                 continue
             return Divergence(
                 "tool_order",
                 f"model call {entry.number}: the results of tools come in another order",
                 call=entry.number,
-                recorded=[_shown(calls, ordinal) for ordinal in recorded],
-                actual=[_shown(calls, ordinal) for ordinal in actual],
+                recorded=list(recorded.names),
+                actual=list(actual.names),
                 recorded_messages=entry.call.request.messages,
                 actual_messages=request.messages,
             )
         return None
 
     def _must_follow(
-        self, calls: Sequence[ToolCall], recorded: Sequence[int], actual: Sequence[int]
+        self, recorded: ResultOrder, actual: ResultOrder, asked: Mapping[str, ToolCall]
     ) -> bool:
         """Return whether two results changed places whose executions did not overlap."""
-        places = {ordinal: place for place, ordinal in enumerate(actual)}
+        places = {number: place for place, number in enumerate(actual.numbers)}
+        found = (self._execution(one, asked.get(one)) for one in recorded.call_ids)
+        executions = dict(zip(recorded.numbers, found, strict=True))
         return any(
-            places.get(one, 0) > places.get(other, 0) and not self._overlap(calls, one, other)
-            for one, other in combinations(recorded, 2)
+            places.get(one, 0) > places.get(other, 0)
+            and not _overlap(executions[one], executions[other])
+            for one, other in combinations(recorded.numbers, 2)
         )
 
-    def _overlap(self, calls: Sequence[ToolCall], one: int, other: int) -> bool:
-        """Return whether the recorded executions of two calls ran at the same time."""
-        pair = [self._execution(calls[at]) for at in (one, other) if 0 <= at < len(calls)]
-        if len(pair) < 2 or pair[0] is None or pair[1] is None:
-            return False
-        return pair[0].start_ns < pair[1].end_ns and pair[1].start_ns < pair[0].end_ns
-
-    def _execution(self, call: ToolCall) -> RecordedToolCall | None:
-        timed = (tool for tool in self._tools if tool.start_ns and tool.name == call.name)
-        wanted = canonical(call.arguments)
-        return next(
-            (
-                tool
-                for tool in timed
-                if (tool.call_id and tool.call_id == call.id)
-                or canonical(tool.arguments) == wanted
-            ),
-            None,
-        )
+    def _execution(self, call_id: str, asked: ToolCall | None) -> RecordedToolCall | None:
+        """Return the recorded execution of a call, by its id or by its name and arguments."""
+        timed = [tool for tool in self._tools if tool.start_ns]
+        found = next((tool for tool in timed if call_id and tool.call_id == call_id), None)
+        if found is not None or asked is None:
+            return found
+        key = (asked.name, canonical(asked.arguments))
+        without_id = (tool for tool in timed if not tool.call_id)
+        return next((t for t in without_id if (t.name, canonical(t.arguments)) == key), None)
 
 
-def _shown(calls: Sequence[ToolCall], ordinal: int) -> dict[str, object]:
-    if not 0 <= ordinal < len(calls):
-        return {"name": "(a call that was not recorded)"}
-    return {"name": calls[ordinal].name, "arguments": calls[ordinal].arguments}
+def _overlap(one: RecordedToolCall | None, other: RecordedToolCall | None) -> bool:
+    """Return whether two recorded executions ran at the same time."""
+    if one is None or other is None:
+        return False
+    return one.start_ns < other.end_ns and other.start_ns < one.end_ns
 
 
 def _similarity(one: RequestKey, other: RequestKey) -> float:
     """Return the share of messages that two requests have at the same position."""
+    if one.is_partial:
+        one, other = one.rough, other.rough
     equal = sum(a == b for a, b in zip(one.messages, other.messages, strict=False))
     return 2 * equal / max(len(one.messages) + len(other.messages), 1)

@@ -1,0 +1,191 @@
+"""The transport of a replay: answers the requests of httpx and httpx2 from a player.
+
+`ReplayTransport` is added to `oteval.wire.interception` while a replay is open. Each request goes
+to the replay of its thread or task. Streams arrive chunk by chunk as recorded; errors of the
+transport are raised as exceptions of the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..model import Chunk
+from ..wire.interception import add, library_of
+from .http_answers import HttpAnswer, HttpRequest
+from .open_replays import OpenReplay, current_replay
+
+__all__ = ["ReplayTransport", "answering", "async_http_client", "http_client"]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class ReplayTransport:
+    """Answers requests from the replay of the current thread or task.
+
+    Args:
+        replay: The replay; by default that of the thread or task.
+    """
+
+    def __init__(self, replay: OpenReplay | None = None) -> None:
+        self._replay = replay
+
+    def handle(self, request: Any, send: Callable[[Any], Any]) -> Any:
+        """Return the recorded response to a request of a synchronous client.
+
+        Args:
+            request: The request.
+            send: Sends the request for real.
+        """
+        replay = self._replay or current_replay()
+        if replay is None:
+            return send(request)
+        body = request.read()
+        answer = _answer(replay, request, body)
+        if answer is None:
+            return send(request)
+        return _response(request, answer, replay)
+
+    async def handle_async(self, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Return the recorded response to a request of an asynchronous client.
+
+        Args:
+            request: The request.
+            send: Sends the request for real.
+        """
+        replay = self._replay or current_replay()
+        if replay is None:
+            return await send(request)
+        body = await request.aread()
+        answer = _answer(replay, request, body)
+        if answer is None:
+            return await send(request)
+        return _response(request, answer, replay)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Answer the requests of all clients of the process from the open replays."""
+    interception = add(ReplayTransport())
+    try:
+        yield
+    finally:
+        interception.remove()
+
+
+def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
+    """Return the answer to a request, or None to send it for real."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    asked = HttpRequest(request.method, str(request.url), headers, body)
+    port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
+    if replay.allowed.allows(request.url.host, port) and not replay.player.has(asked):
+        return None
+    answer = replay.player.answer(asked)
+    if answer.is_live:
+        return None
+    if replay.answered is not None:
+        replay.answered(answer.end_ns)
+    if answer.status == 0:
+        raise _error(request, answer.error or "ConnectError: no response was recorded")
+    return answer
+
+
+def _response(request: Any, answer: HttpAnswer, replay: OpenReplay) -> Any:
+    library = library_of(request)
+    stream = _stream_class(library)(request, answer, replay)
+    headers = dict(answer.headers)
+    return library.Response(answer.status, headers=headers, stream=stream, request=request)
+
+
+def _error(request: Any, text: str) -> Exception:
+    """Return the library's exception for an error as ``ReadTimeout: text``."""
+    library = library_of(request)
+    name, _, message = text.partition(": ")
+    kind = getattr(library, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, library.RequestError)):
+        kind, message = library.ConnectError, text
+    error: Exception = kind(message or name, request=request)
+    return error
+
+
+def _delays(answer: HttpAnswer, replay: OpenReplay) -> Iterator[tuple[Chunk, float]]:
+    """Yield the chunks of an answer with the seconds to wait before each."""
+    before = 0
+    for chunk in answer.chunks:
+        delay = max(chunk.offset_ns - before, 0) / 1e9 if replay.timing == "recorded" else 0.0
+        before = max(chunk.offset_ns, before)
+        yield chunk, delay
+
+
+@functools.cache
+def _stream_class(library: Any) -> Any:
+    """Return the class of a library's response streams that give recorded chunks."""
+
+    class RecordedStream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]
+        def __init__(self, request: Any, answer: HttpAnswer, replay: OpenReplay) -> None:
+            self._request, self._answer, self._replay = request, answer, replay
+
+        def __iter__(self) -> Iterator[bytes]:
+            for chunk, delay in _delays(self._answer, self._replay):
+                if delay:
+                    time.sleep(delay)
+                yield chunk.data
+            self._end()
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for chunk, delay in _delays(self._answer, self._replay):
+                if delay:
+                    await _sleep(delay)
+                yield chunk.data
+            self._end()
+
+        def _end(self) -> None:
+            if self._answer.error:
+                raise _error(self._request, self._answer.error)
+
+    return RecordedStream
+
+
+async def _sleep(delay: float) -> None:
+    """Sleep on the event loop in use, which may be trio's."""
+    anyio = sys.modules.get("anyio")
+    await (anyio.sleep(delay) if anyio is not None else asyncio.sleep(delay))
+
+
+def http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
+    """Return a client of httpx or httpx2 that a replay answers.
+
+    Args:
+        replay: The replay.
+        library: The module of the library.
+        options: More arguments of the client.
+    """
+    answers = ReplayTransport(replay)
+
+    class RecordedTransport(library.HTTPTransport):  # type: ignore[misc, name-defined]
+        def handle_request(self, request: Any) -> Any:
+            return answers.handle(request, super().handle_request)
+
+    return library.Client(transport=RecordedTransport(), **options)
+
+
+def async_http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
+    """Return an asynchronous client of httpx or httpx2 that a replay answers.
+
+    Args:
+        replay: The replay.
+        library: The module of the library.
+        options: More arguments of the client.
+    """
+    answers = ReplayTransport(replay)
+
+    class RecordedAsyncTransport(library.AsyncHTTPTransport):  # type: ignore[misc, name-defined]
+        async def handle_async_request(self, request: Any) -> Any:
+            return await answers.handle_async(request, super().handle_async_request)
+
+    return library.AsyncClient(transport=RecordedAsyncTransport(), **options)

@@ -31,6 +31,9 @@ from .errors import (
     OtevalError as OtevalError,
 )
 from .errors import (
+    ReplayDiverged as ReplayDiverged,
+)
+from .errors import (
     StoreError as StoreError,
 )
 from .errors import (
@@ -374,6 +377,12 @@ from .pipeline import (
 )
 from .pipeline import (
     score as score,
+)
+from .replays.player import (
+    ReplayResult as ReplayResult,
+)
+from .replays.session import (
+    replay as replay,
 )
 from .selection import (
     Selection as Selection,

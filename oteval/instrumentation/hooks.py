@@ -19,6 +19,7 @@ from ..errors import ConfigError
 __all__ = [
     "ToolAnswer",
     "ToolHook",
+    "adopt_tool_hook",
     "current_tool_hook",
     "reset_tool_hook",
     "set_tool_hook",
@@ -105,6 +106,15 @@ def set_tool_hook(hook: ToolHook) -> SetHook:
         _set.append(token)
     _current.set(token)
     return token
+
+
+def adopt_tool_hook(token: SetHook) -> None:
+    """Let a hook that was set in another context answer the tools of this one as well.
+
+    Args:
+        token: The token that `set_tool_hook` returned.
+    """
+    _current.set(token)
 
 
 def reset_tool_hook(token: SetHook) -> None:

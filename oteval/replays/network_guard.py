@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from ..errors import ReplayDiverged
 from ..import_hook import ImportHook
 from .address_list import is_local_name, shown_address
 from .call_site import CallSite, call_site
@@ -85,7 +86,9 @@ class _Guard:
         _NATIVE_CLIENTS[module.__name__](self._patches, module)
 
 
-def _attempt(host: str, port: int | None, client: str = "", replay: OpenReplay | None = None) -> None:
+def _attempt(
+    host: str, port: int | None, client: str = "", replay: OpenReplay | None = None
+) -> None:
     """Check that an address may be used.
 
     Args:
@@ -125,8 +128,14 @@ def _divergence(address: str, port: int | None, client: str, site: CallSite) -> 
 
 def _check_address(sock: Any, address: Any) -> None:
     """Check the address that a socket connects or sends to."""
-    if sock.family in _INTERNET and isinstance(address, tuple) and len(address) >= 2:
+    if sock.family not in _INTERNET or not isinstance(address, tuple) or len(address) < 2:
+        return
+    try:
         _attempt(str(address[0]), int(address[1]))
+    except ReplayDiverged:
+        # Clients close the socket after an `OSError` only.
+        sock.close()
+        raise
 
 
 _accepted: WeakSet[Any] = WeakSet()

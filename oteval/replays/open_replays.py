@@ -36,6 +36,7 @@ class OpenReplay:
         allowed: The addresses that the agent may reach.
         timing: ``recorded`` to send the chunks of answers at their recorded times.
         answered: Called with the recorded end (ns) of each exchange that was answered.
+        entered: Called in each thread that joins the replay.
         older_threads: The threads that were running when it began.
         is_open: Whether it is still in progress.
     """
@@ -44,6 +45,7 @@ class OpenReplay:
     allowed: AddressList = field(default_factory=AddressList)
     timing: Timing = "none"
     answered: Callable[[int], None] | None = None
+    entered: Callable[[], None] | None = None
     older_threads: frozenset[threading.Thread] = frozenset()
     is_open: bool = True
 
@@ -124,7 +126,8 @@ _patches = Patches()
 
 def _carry_into_threads() -> None:
     """Let new threads, and jobs of thread pools, have the replay of the code that starts them."""
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+    start = threading.Thread.start
+    submit: Callable[..., Any] = ThreadPoolExecutor.submit
 
     @functools.wraps(start)
     def start_carrying(self: threading.Thread) -> None:
@@ -148,6 +151,8 @@ def _carried(replay: OpenReplay | None, function: Callable[..., Any]) -> Callabl
     def run(*args: Any, **kwargs: Any) -> Any:
         before = _current.get()
         _current.set(replay)
+        if replay is not None and replay.entered is not None:
+            replay.entered()
         try:
             return function(*args, **kwargs)
         finally:

@@ -412,4 +412,3 @@ def _no_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
         actual={"name": name, "arguments": dict(arguments)},
         suggestion="to run tools instead of answering them: --tools run",
     )
-

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ..jsontext import canonical
-from ..jsontext import canonical
 from ..model import RecordedModelCall, RecordedRequest, RecordedToolCall, ToolCall
 from ..patterns import Pattern
 from .canonical_messages import ResultOrder

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..jsontext import canonical
-from ..model import RecordedModelCall, RecordedToolCall
+from ..model import RecordedModelCall, RecordedToolCall, ToolCall
 from .divergence import Divergence
 
 __all__ = ["RecordedTools", "ToolMatch"]
@@ -189,18 +189,16 @@ def _groups(
         for call in (model_call.answer.tool_calls if model_call.answer else ())
     ]
     for call in calls:
-        wanted = canonical(call.arguments)
-        at = next(
-            (
-                at
-                for at, (_, one) in enumerate(asked)
-                if (call.call_id and one.id == call.call_id)
-                or (not (call.call_id and one.id) and one.name == call.name)
-                and canonical(one.arguments) == wanted
-            ),
-            None,
-        )
+        at = next((at for at, (_, one) in enumerate(asked) if _asks_for(one, call)), None)
         yield -1 if at is None else asked.pop(at)[0]
+
+
+def _asks_for(asked: ToolCall, execution: RecordedToolCall) -> bool:
+    """Return whether a model's call is the one that was executed."""
+    if asked.id and execution.call_id:
+        return asked.id == execution.call_id
+    same = canonical(asked.arguments) == canonical(execution.arguments)
+    return same and asked.name == execution.name
 
 
 def _swapped(late: RecordedToolCall, early: RecordedToolCall) -> Divergence:

@@ -126,7 +126,7 @@ def _delays(answer: HttpAnswer, replay: OpenReplay) -> Iterator[tuple[Chunk, flo
 def _stream_class(library: Any) -> Any:
     """Return the class of a library's response streams that give recorded chunks."""
 
-    class RecordedStream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]
+    class RecordedStream(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, request: Any, answer: HttpAnswer, replay: OpenReplay) -> None:
             self._request, self._answer, self._replay = request, answer, replay
 
@@ -167,7 +167,7 @@ def http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
     """
     answers = ReplayTransport(replay)
 
-    class RecordedTransport(library.HTTPTransport):  # type: ignore[misc, name-defined]
+    class RecordedTransport(library.HTTPTransport):  # type: ignore[misc]
         def handle_request(self, request: Any) -> Any:
             return answers.handle(request, super().handle_request)
 
@@ -184,7 +184,7 @@ def async_http_client(replay: OpenReplay, library: Any, **options: Any) -> Any:
     """
     answers = ReplayTransport(replay)
 
-    class RecordedAsyncTransport(library.AsyncHTTPTransport):  # type: ignore[misc, name-defined]
+    class RecordedAsyncTransport(library.AsyncHTTPTransport):  # type: ignore[misc]
         async def handle_async_request(self, request: Any) -> Any:
             return await answers.handle_async(request, super().handle_async_request)
 

@@ -1,0 +1,299 @@
+"""Replay a recorded session in this process: the agent's code runs, the recording answers it.
+
+    with oteval.replay("4f2a91c0") as replay:
+        agent.ask("Refund order 17")
+
+Inside the block, requests of httpx and httpx2 are answered from the recording, tools too where they
+can be intercepted, and the network is blocked. At its end `ReplayDiverged` is raised if the agent
+did anything other than the recording shows, even if the agent hid the error.
+
+Several replays can run at the same time in threads or tasks: each belongs to the context in which
+it was opened. In one context they cannot be nested.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import ConfigError, NotFound, ReplayDiverged
+from ..instrumentation.hooks import ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
+from ..model import RecordedToolCall, Recording, Trajectory
+from ..patterns import Pattern
+from .address_list import AddressList
+from .divergence import Divergence, diverged
+from .frozen import freezable, freeze
+from .network_guard import network_guard
+from .open_replays import OpenReplay, Timing, opened, require_no_replay
+from .player import Miss, Player, ReplayResult, Tools
+from .tool_adapters import install_tool_adapters
+from .transport import answering, async_http_client, http_client
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+__all__ = ["ReplaySession", "replay"]
+
+DEFAULT_DATABASE = "oteval.duckdb"
+
+_ERROR_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt)): (.*)", re.S)
+
+
+class ReplaySession:
+    """A replay of one session; a context manager, also for ``async with``.
+
+    Attributes:
+        recording: The recording.
+        player: The player, which answers from the recording.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        miss: Miss = "strict",
+        tools: Tools = "recorded",
+        normalize: Sequence[str | Pattern] = (),
+        freeze: Collection[str] = (),
+        allow: Collection[str] = (),
+        timing: Timing = "none",
+        allow_live: bool = False,
+        capture: bool = True,
+    ) -> None:
+        """Prepare a replay; see `replay` for the arguments."""
+        if timing not in ("none", "recorded"):
+            raise ConfigError(f"timing={timing!r}: choose none or recorded")
+        self.recording = recording
+        self.player = Player(
+            recording, miss=miss, tools=tools, normalize=normalize, allow_live=allow_live
+        )
+        self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
+        self._open = OpenReplay(self.player, allowed=AddressList(allow), timing=timing)
+        self._capture = capture
+        self._captured: Any = None
+        self._result: ReplayResult | None = None
+        self._undo = ExitStack()
+        self._was_entered = False
+
+    @property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """The differences from the recording so far."""
+        return self._result.divergences if self._result else self.player.divergences
+
+    @property
+    def result(self) -> ReplayResult:
+        """The result; inside the block, as far as the agent has come."""
+        return self._result or self.player.finish(is_complete=False)
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The replayed agent run, if the process is instrumented.
+
+        Raises:
+            NotFound: No agent run was captured, or several were.
+        """
+        if self._captured is None:
+            raise NotFound(
+                "the replay captured no spans: call oteval.instrument() before it, and leave "
+                "capture=True"
+            )
+        trajectory: Trajectory = self._captured.trajectory
+        return trajectory
+
+    def http_client(self, library: str = "httpx2", **options: Any) -> Any:
+        """Return a client that this replay answers, to pass as ``http_client=``.
+
+        Args:
+            library: ``httpx2``, which openai 3 uses, or ``httpx``.
+            options: More arguments of the client.
+        """
+        return http_client(self._open, importlib.import_module(library), **options)
+
+    def async_http_client(self, library: str = "httpx2", **options: Any) -> Any:
+        """Return an asynchronous client that this replay answers.
+
+        Args:
+            library: ``httpx2``, which openai 3 uses, or ``httpx``.
+            options: More arguments of the client.
+        """
+        return async_http_client(self._open, importlib.import_module(library), **options)
+
+    def __enter__(self) -> Self:
+        if self._was_entered:
+            raise ConfigError("a replay can be used once: call oteval.replay again")
+        require_no_replay()
+        self._was_entered = True
+        with ExitStack() as undo:
+            self._begin(undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def _begin(self, undo: ExitStack) -> None:
+        """Set everything up; `undo` takes it back."""
+        if self._capture and _is_instrumented():
+            from ..live.capture import capture
+
+            self._captured = undo.enter_context(capture())
+        install_tool_adapters()
+        undo.enter_context(_tools_answered(self._open))
+        undo.enter_context(opened(self._open))
+        undo.enter_context(answering())
+        undo.enter_context(network_guard())
+        if self._freeze:
+            session, start_ns = self.recording.session, _start_of(self.recording)
+            sources = freeze(self._freeze, session=session, start_ns=start_ns)
+            self._open.answered = undo.enter_context(sources).answered
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._undo.close()
+        self._result = self.player.finish(is_complete=error is None)
+        if self._result.passed or self.player.miss != "strict":
+            return
+        is_known = isinstance(error, (ReplayDiverged, KeyboardInterrupt, asyncio.CancelledError))
+        if not is_known:
+            raise diverged(self._result.divergences[0]) from error
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+
+class _RecordedTools:
+    """The tool hook of a replay."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
+        """Return the recorded answer of a call, or None to run the tool."""
+        call = self._player.answer_tool(name, arguments)
+        return None if call is None else _tool_answer(call)
+
+    def observe(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        result: Any,
+        error: str | None,
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
+        """Do nothing: the next request to the model has the result."""
+
+
+def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
+    if not call.is_error:
+        return ToolAnswer(call.result)
+    found = _ERROR_TYPE.fullmatch(call.result or "")
+    text, kind = (found[2], found[1]) if found else (call.result or "", "")
+    return ToolAnswer(call.result, error=text, error_type=kind)
+
+
+@contextmanager
+def _tools_answered(replay: OpenReplay) -> Iterator[None]:
+    """Answer the tools of this context, and of the threads that it starts."""
+    token = set_tool_hook(_RecordedTools(replay.player))
+    replay.entered = lambda: adopt_tool_hook(token)
+    try:
+        yield
+    finally:
+        reset_tool_hook(token)
+
+
+def _is_instrumented() -> bool:
+    """Return whether the process has a tracer provider of OpenTelemetry's SDK."""
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return False
+    return hasattr(trace.get_tracer_provider(), "add_span_processor")
+
+
+def _start_of(recording: Recording) -> int:
+    starts = [call.start_ns for call in recording.model_calls if call.start_ns]
+    starts += [call.start_ns for call in recording.tool_calls if call.start_ns]
+    return min(starts, default=0)
+
+
+def replay(
+    session: str | Recording = "",
+    *,
+    db: str | Path | None = None,
+    store: Store | None = None,
+    recording: str | Path | Recording | None = None,
+    miss: Miss = "strict",
+    tools: Tools = "recorded",
+    normalize: Sequence[str | Pattern] = (),
+    freeze: Collection[str] = (),
+    allow: Collection[str] = (),
+    timing: Timing = "none",
+    allow_live: bool = False,
+    capture: bool = True,
+) -> ReplaySession:
+    """Replay a recorded session: use the result as a context manager around the agent's code.
+
+    Args:
+        session: The id of a trajectory, a trace or a conversation, or an unambiguous prefix.
+        db: The database that has it; by default ``oteval.duckdb``.
+        store: An open store that has it.
+        recording: A recording, or the path of a saved one, instead of a session.
+        miss: The answer to a request that the recording does not have: ``strict`` raises
+            `ReplayDiverged`, ``error`` answers with an error, ``ordinal`` gives the recorded
+            answer nevertheless, ``fork`` goes on for real.
+        tools: ``recorded`` to answer tools from the recording, ``run`` to run them.
+        normalize: Patterns of text that varies in every run; it is ignored in comparisons.
+        freeze: Sources to freeze: ``clock``, ``random``, ``uuid``.
+        allow: Network addresses that the agent may reach, as ``host:port`` or ``host``.
+        timing: ``recorded`` to send the chunks of answers at their recorded times.
+        allow_live: Permission to send requests for real, which ``fork`` needs.
+        capture: Whether to capture the spans of the replayed run, if the process is instrumented.
+
+    Raises:
+        ConfigError: An argument is invalid.
+        NotFound: The session does not exist.
+        InputError: The recording cannot be read.
+        StoreError: The database cannot be used.
+    """
+    return ReplaySession(
+        _recording_of(session, db, store, recording),
+        miss=miss,
+        tools=tools,
+        normalize=normalize,
+        freeze=freeze,
+        allow=allow,
+        timing=timing,
+        allow_live=allow_live,
+        capture=capture,
+    )
+
+
+def _recording_of(
+    session: str | Recording,
+    db: str | Path | None,
+    store: Store | None,
+    recording: str | Path | Recording | None,
+) -> Recording:
+    """Return the recording that the arguments of `replay` mean."""
+    if isinstance(session, Recording):
+        return session
+    if isinstance(recording, Recording):
+        return recording
+    raise ConfigError(f"replay: no recording of {session or recording} ({db or store})")

@@ -1,0 +1,266 @@
+"""The network is blocked during a replay, whichever client tries it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+import requests
+
+import oteval
+from oteval.errors import ConfigError, ReplayDiverged
+from oteval.model import Recording
+
+from ..model_server import serving
+from .recorded import host_of
+
+EMPTY = Recording("session-1", "wire")
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    """Return the address of a server on this machine."""
+    with serving() as server:
+        host, port = host_of(server).split(":")
+        yield host, int(port)
+
+
+def blocked(work: Callable[[], object], **options: Any) -> Any:
+    """Run a function in a replay, which must diverge; return the divergence."""
+    with pytest.raises(ReplayDiverged) as caught, oteval.replay(EMPTY, **options) as replay:
+        work()
+    (found,) = replay.result.divergences
+    assert caught.value.divergence is found
+    assert found.kind == "network"
+    return found
+
+
+async def connect_on_the_loop(host: str, port: int) -> None:
+    """Connect by the event loop's own methods."""
+    await asyncio.open_connection(host, port)
+
+
+async def look_up(name: str) -> None:
+    """Resolve a name on the event loop."""
+    await asyncio.get_running_loop().getaddrinfo(name, 443)
+
+
+def with_http_client(host: str, port: int) -> None:
+    """Connect by Python's HTTP client."""
+    http.client.HTTPConnection(host, port).request("GET", "/")
+
+
+def with_datagram(host: str, port: int) -> None:
+    """Send a datagram."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"x", (host, port))
+
+
+def with_connect_ex(host: str, port: int) -> None:
+    """Connect without exceptions."""
+    with socket.socket() as sock:
+        sock.connect_ex((host, port))
+
+
+@pytest.mark.parametrize(
+    ("work", "client"),
+    [
+        (with_http_client, "http.client"),
+        (lambda host, port: urllib.request.urlopen(f"http://{host}:{port}/"), "urllib.request"),
+        (lambda host, port: requests.get(f"http://{host}:{port}/"), "requests"),
+        (lambda host, port: socket.create_connection((host, port)), ""),
+        (lambda host, port: asyncio.run(connect_on_the_loop(host, port)), ""),
+        (lambda host, port: grpc.insecure_channel(f"{host}:{port}"), "grpc"),
+        (with_datagram, ""),
+        (with_connect_ex, ""),
+    ],
+)
+def test_no_client_reaches_the_network(
+    address: tuple[str, int], work: Callable[[str, int], object], client: str
+) -> None:
+    """The divergence names the address, the client and the line of the agent's code."""
+    found = blocked(lambda: work(*address))
+
+    assert found.actual == f"{address[0]}:{address[1]}"
+    assert found.summary.startswith(client or "the agent tried")
+    assert "test_network_guard.py:" in found.line
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda name: requests.get(f"https://{name}/"),
+        lambda name: socket.getaddrinfo(name, 443),
+        lambda name: socket.gethostbyname(name),
+        lambda name: asyncio.run(look_up(name)),
+    ],
+)
+def test_no_name_is_resolved(work: Callable[[str], object]) -> None:
+    """Names are blocked before a server of names is asked, on event loops as well."""
+    found = blocked(lambda: work("api.example.com"))
+
+    assert "api.example.com" in found.summary
+    assert "test_network_guard.py:" in found.line
+
+
+def test_a_swallowed_attempt_still_diverges(address: tuple[str, int]) -> None:
+    """An agent that hides the error of a tool's request fails at the end."""
+
+    def work() -> None:
+        with contextlib.suppress(BaseException):
+            socket.create_connection(address)
+
+    blocked(work)
+
+
+def test_a_connection_from_before_is_blocked(address: tuple[str, int]) -> None:
+    """Connections that a pool opened before the replay send nothing."""
+    with socket.create_connection(address) as sock:
+        found = blocked(lambda: sock.sendall(b"GET / HTTP/1.1\r\n\r\n"))
+
+    assert found.actual == f"{address[0]}:{address[1]}"
+
+
+def test_a_channel_from_before_is_blocked(address: tuple[str, int]) -> None:
+    """Channels of gRPC that were opened before the replay make no calls."""
+    with grpc.insecure_channel(f"{address[0]}:{address[1]}") as channel:
+        call = channel.unary_unary("/service/method")
+        found = blocked(lambda: call(b""))
+
+    assert found.summary.startswith("grpc tried to connect")
+
+
+def test_httpx_is_not_sent_either(address: tuple[str, int]) -> None:
+    """A request of httpx that is not recorded is an extra call."""
+    with (
+        pytest.raises(ReplayDiverged, match="not recorded"),
+        oteval.replay(EMPTY),
+        httpx.Client(verify=False) as client,
+    ):
+        client.get(f"http://{address[0]}:{address[1]}/")
+
+
+def test_misses_that_are_errors_are_refused_connections(address: tuple[str, int]) -> None:
+    """With ``miss="error"`` the client raises its usual exception, and the divergence is kept."""
+    with oteval.replay(EMPTY, miss="error") as replay:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        with pytest.raises(requests.ConnectionError):
+            requests.get("https://api.example.com/")
+        with pytest.raises(grpc.RpcError):
+            grpc.insecure_channel(f"{address[0]}:{address[1]}")
+
+    # The same address counts once.
+    assert [one.kind for one in replay.result.divergences] == ["network", "network"]
+
+
+@pytest.mark.parametrize("entry", ["127.0.0.1:{port}", "localhost:{port}", "127.0.0.1"])
+def test_allowed_addresses_are_reached(address: tuple[str, int], entry: str) -> None:
+    """Allowed addresses work with any client, those of httpx included."""
+    host, port = address
+    with oteval.replay(EMPTY, allow=[entry.format(port=port)]) as replay:
+        socket.create_connection((host, port)).close()
+        with httpx.Client(verify=False) as client:
+            assert client.post(f"http://{host}:{port}/", json={}).status_code == 200
+
+    assert replay.result.passed
+
+
+def test_other_ports_of_an_allowed_host_are_blocked(address: tuple[str, int]) -> None:
+    """An entry with a port allows that port only."""
+    host, port = address
+    blocked(lambda: socket.create_connection((host, port)), allow=[f"{host}:{port + 1}"])
+
+
+def test_invalid_addresses_are_refused() -> None:
+    """An entry that is not an address is a configuration error."""
+    with pytest.raises(ConfigError, match="not an address"):
+        oteval.replay(EMPTY, allow=["localhost:http"])
+
+
+def test_servers_of_the_agent_work() -> None:
+    """An agent may serve clients inside its process, at an address that it allows."""
+
+    async def main() -> bytes:
+        async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"hello")
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+
+        async with await asyncio.start_server(greet, "localhost", 0) as server:
+            host, port = server.sockets[0].getsockname()[:2]
+            reader, writer = await asyncio.open_connection(host, port)
+            found = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return found
+
+    with oteval.replay(EMPTY, allow=["localhost"]):
+        assert asyncio.run(main()) == b"hello"
+
+
+def test_processes_and_socket_pairs_work() -> None:
+    """Event loops, subprocesses and socket pairs need no network."""
+    with oteval.replay(EMPTY) as replay:
+        one, other = socket.socketpair()
+        one.sendall(b"x")
+        assert other.recv(1) == b"x"
+        one.close()
+        other.close()
+        command = [sys.executable, "-c", "print(1)"]
+        assert subprocess.run(command, capture_output=True, check=True).stdout == b"1\n"
+        asyncio.run(asyncio.sleep(0))
+
+    assert replay.result.passed
+
+
+def test_telemetry_is_blocked_without_a_divergence() -> None:
+    """An exporter of spans gets a refused connection; the result says so."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    exporter = OTLPSpanExporter(endpoint="http://127.0.0.1:9/v1/traces", timeout=0.01)
+    with oteval.replay(EMPTY) as replay:
+        exporter.export([])
+    exporter.shutdown()
+
+    assert replay.result.passed
+    assert replay.result.reasons == ("telemetry to 127.0.0.1:9 was blocked",)
+
+
+def test_threads_from_before_keep_their_connections(address: tuple[str, int]) -> None:
+    """A thread that was running before the replay goes on with its own connection."""
+    begin, done = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        with socket.create_connection(address) as sock:
+            ready.set()
+            begin.wait(30)
+            try:
+                sock.sendall(b"POST / HTTP/1.1\r\n\r\n")
+            except BaseException as error:
+                errors.append(error)
+            done.set()
+
+    ready = threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait(30)
+    with oteval.replay(EMPTY):
+        begin.set()
+        done.wait(30)
+    thread.join()
+
+    assert not errors

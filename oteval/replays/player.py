@@ -80,7 +80,7 @@ class ReplayResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the agent did what the recording shows."""
+        """Whether the agent did the same as in the recording."""
         return not self.divergences
 
     @property

@@ -21,7 +21,7 @@ __all__ = ["RecordedExchanges"]
 
 
 @dataclass(eq=False)
-class _Entry:
+class _ExchangeEntry:
     exchange: Exchange
     target: tuple[str, str]
     body: str
@@ -39,7 +39,7 @@ class RecordedExchanges:
     def __init__(self, exchanges: Sequence[Exchange], normalize: Sequence[Pattern] = ()) -> None:
         self._normalize = normalize
         self._entries = [
-            _Entry(one, self._target(one.method, one.url), self._body(one.request_body))
+            _ExchangeEntry(one, self._target(one.method, one.url), self._body(one.request_body))
             for one in exchanges
         ]
 

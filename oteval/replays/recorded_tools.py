@@ -3,8 +3,8 @@
 A call is answered by the first execution of the same tool with the same arguments that has not been
 used. Executions that overlapped in time may come in any order. Where the recording has one after
 the other, for calls of the same message of the model, the other order is a divergence. It is
-reported when the later execution of the two arrives, so that a tool which the replay cannot
-intercept is no reason for one.
+reported when the earlier of the two arrives late, so that a tool that the replay cannot intercept
+never causes one.
 """
 
 from __future__ import annotations

@@ -1,0 +1,127 @@
+"""The settings by which instrumentations record the content of messages, or leave it out.
+
+Every family of instrumentations reads environment variables of its own. A variable that is set
+already is never changed; the doctor reports those that keep content out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+
+from .libraries import Library
+
+__all__ = ["ContentVariable", "content_variables", "set_content_variables"]
+
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+# With content, and without.
+_COMMON: Mapping[str, tuple[str | None, str | None]] = {
+    _CAPTURE: ("SPAN_ONLY", "NO_CONTENT"),
+    "OTEL_SEMCONV_STABILITY_OPT_IN": ("gen_ai_latest_experimental",) * 2,
+    "TRACELOOP_TRACE_CONTENT": ("true", "false"),
+    "OPENINFERENCE_HIDE_INPUTS": (None, "true"),
+    "OPENINFERENCE_HIDE_OUTPUTS": (None, "true"),
+    "OPENINFERENCE_HIDE_PROMPTS": (None, "true"),
+    "OPENINFERENCE_HIDE_LLM_INVOCATION_PARAMETERS": (None, "true"),
+    "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": ("true", "false"),
+}
+_OFF = frozenset({"false", "0", "no", "off", "no_content", ""})
+_HIDING = (
+    "OPENINFERENCE_HIDE_INPUTS",
+    "OPENINFERENCE_HIDE_OUTPUTS",
+    "OPENINFERENCE_HIDE_INPUT_MESSAGES",
+    "OPENINFERENCE_HIDE_OUTPUT_MESSAGES",
+    "OPENINFERENCE_HIDE_INPUT_TEXT",
+    "OPENINFERENCE_HIDE_OUTPUT_TEXT",
+)
+# Set elsewhere, and of interest to a reader of the doctor's report.
+_REPORTED = (
+    "OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT",
+    "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_ATTRIBUTE_COUNT_LIMIT",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OPENAI_AGENTS_DISABLE_TRACING",
+    "OPENAI_AGENTS_DONT_LOG_MODEL_DATA",
+    "ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentVariable:
+    """An environment variable on which the content of spans depends.
+
+    Attributes:
+        name: Its name.
+        value: Its value; None if it is not set.
+        wanted: The value that oteval sets where there is none; None if it sets none.
+        note: How the value limits the content; "" if it does not.
+    """
+
+    name: str
+    value: str | None
+    wanted: str | None
+    note: str = ""
+
+    @property
+    def hides_content(self) -> bool:
+        """Whether the value that is set keeps content out of the spans."""
+        return bool(self.note)
+
+
+def content_variables(
+    libraries: Iterable[Library],
+    environ: Mapping[str, str] | None = None,
+    *,
+    capture_content: bool = True,
+) -> list[ContentVariable]:
+    """Return the variables that matter to these libraries.
+
+    Args:
+        libraries: The installed libraries.
+        environ: The environment; None for that of the process.
+        capture_content: Whether content is to be recorded.
+    """
+    environ = os.environ if environ is None else environ
+    wanted = {name: on if capture_content else off for name, (on, off) in _COMMON.items()}
+    for library in libraries:
+        for name, setting in library.variables.items():
+            is_switch = "CONTENT" in name or "SENSITIVE" in name
+            wanted[name] = setting if capture_content or not is_switch else "false"
+    names = list(dict.fromkeys((*wanted, *_HIDING, *_REPORTED)))
+    found = []
+    for name in names:
+        value, target = environ.get(name), wanted.get(name)
+        if value is not None or target is not None:
+            note = "" if value is None else _note(name, value, target)
+            found.append(ContentVariable(name, value, target, note * capture_content))
+    return found
+
+
+def _note(name: str, value: str, wanted: str | None) -> str:
+    lowered = value.strip().lower()
+    if name in _HIDING:
+        return "content is hidden" if lowered in ("true", "1", "yes", "on") else ""
+    if name == _CAPTURE and lowered == "event_only":
+        return "content is in log records only"
+    if name.endswith("_VALUE_LENGTH_LIMIT"):
+        return f"content is cut at {value} characters" if lowered else ""
+    if wanted is not None and lowered in _OFF and wanted.lower() not in _OFF:
+        return "content is left out"
+    if name == "OPENAI_AGENTS_DISABLE_TRACING" and lowered in ("true", "1"):
+        return "openai-agents writes no spans"
+    return ""
+
+
+def set_content_variables(
+    libraries: Iterable[Library],
+    *,
+    capture_content: bool,
+    environ: MutableMapping[str, str] | None = None,
+) -> None:
+    """Set the variables that have no value yet. Child processes inherit them."""
+    environ = os.environ if environ is None else environ
+    for one in content_variables(libraries, environ, capture_content=capture_content):
+        if one.value is None and one.wanted is not None:
+            environ[one.name] = one.wanted

@@ -11,19 +11,23 @@ from __future__ import annotations
 import difflib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigError
+from ..import_hook import ImportHook
 from .content_capture import set_content_variables
 from .installed_packages import installed_versions
 from .instrumentation_choice import Choice, choose, installed_version
 from .libraries import HTTP_CLIENTS, LIBRARIES, Library, library_named
-from .library_activation import Activation, LibraryState, Providers
+from .library_activation import Activation, LibraryState, SpanTargets
 from .other_instrumentations import ActiveInstrumentors, library_packages
 
 __all__ = [
     "LibraryState",
+    "check_libraries",
     "instrument_libraries",
     "library_states",
     "planned_states",
@@ -33,10 +37,10 @@ __all__ = [
 _LOG = logging.getLogger("oteval")
 _INSTRUMENTOR_MODULE = "opentelemetry.instrumentation.instrumentor"
 
-_lock = threading.RLock()
+_lock = threading.Lock()
+_turning_on = threading.Lock()
 _activations: dict[str, Activation] = {}
-_postponed: list[Activation] = []
-_is_turning_on = False
+_postponed: deque[Activation] = deque()
 
 
 def instrument_libraries(
@@ -72,16 +76,17 @@ def instrument_libraries(
     preferred = _preferred(libraries)
     known = [one for one in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(one, versions)]
     set_content_variables(known, capture_content=capture_content)
-    providers = Providers(tracer_provider, logger_provider, capture_content, on_provider)
+    targets = SpanTargets(tracer_provider, logger_provider, capture_content, on_provider)
     with _lock:
+        new: list[Activation] = []
         for state, library, choice in _plan(known, versions, preferred):
-            if library.name in _activations or (libraries and library.name not in preferred):
+            if library.name in _activations or not _is_chosen(library, libraries, preferred):
                 continue
-            activation = Activation(library, choice, state, providers, _watcher.own)
+            activation = Activation(library, choice, state, targets, _watcher.own)
             _activations[library.name] = activation
-            if state.status == "waiting":
-                _when_imported(activation)
-        _watch_instrumentors()
+            new.append(activation)
+    _watched.install()
+    _when_imported([one for one in new if one.state.status == "waiting"])
     return library_states()
 
 
@@ -99,20 +104,36 @@ def planned_states(libraries: Sequence[str] | None = None) -> list[LibraryState]
     return [
         state
         for state, library, _ in _plan(known, versions, preferred)
-        if not libraries or library.name in preferred
+        if _is_chosen(library, libraries, preferred)
     ]
 
 
 def uninstrument_libraries() -> None:
     """Take off the instrumentations that `instrument_libraries` turned on."""
     with _lock:
-        for activation in _activations.values():
-            try:
-                activation.turn_off()
-            except Exception:
-                _LOG.debug("%s: could not turn off", activation.library.name, exc_info=True)
+        found = list(_activations.values())
         _activations.clear()
         _postponed.clear()
+    for activation in found:
+        try:
+            activation.turn_off()
+        except Exception:
+            _LOG.debug("%s: could not turn off", activation.library.name, exc_info=True)
+
+
+def check_libraries(libraries: Sequence[str] | None) -> None:
+    """Check the argument `libraries` of `instrument_libraries`.
+
+    Raises:
+        ConfigError: A name is not known.
+    """
+    _preferred(libraries)
+
+
+def _is_chosen(
+    library: Library, libraries: Sequence[str] | None, preferred: Mapping[str, str]
+) -> bool:
+    return libraries is None or library.name in preferred
 
 
 def _preferred(libraries: Sequence[str] | None) -> dict[str, str]:
@@ -172,71 +193,64 @@ def _planned(
     return LibraryState(library.name, version, "off", "", reason, library.install_command)
 
 
-def _when_imported(activation: Activation) -> None:
-    def imported(_module: Any) -> None:
-        try:
-            with _lock:
-                if _activations.get(activation.library.name) is activation:
-                    _postponed.append(activation)
-                    _turn_on_postponed()
-        except Exception:
-            _LOG.warning("%s is not instrumented", activation.library.name, exc_info=True)
+def _when_imported(activations: Sequence[Activation]) -> None:
+    by_module = {one.library.module: one for one in activations}
 
-    from wrapt import register_post_import_hook
+    def imported(module: ModuleType) -> None:
+        activation = by_module[module.__name__]
+        if _activations.get(activation.library.name) is activation:
+            _postponed.append(activation)
+            _turn_on_postponed()
 
-    register_post_import_hook(imported, activation.library.module)
+    ImportHook(by_module, imported).install()
 
 
 def _turn_on_postponed() -> None:
     """Turn on the instrumentations whose libraries were imported, one after the other.
 
-    Importing an instrumentation imports libraries, whose turn comes when it is done. One that the
-    agent's code is importing at this moment waits for the next import.
+    Importing an instrumentation imports libraries, whose turn comes when it is done. A thread that
+    finds another one at work leaves its library to it: waiting inside an import could deadlock. An
+    instrumentation that the agent's code is importing at this moment waits for the next import.
     """
-    global _is_turning_on
-    if _is_turning_on:
-        return
-    _is_turning_on = True
+    half_imported: list[Activation] = []
+    while _postponed and _turning_on.acquire(blocking=False):
+        try:
+            while _postponed:
+                activation = _postponed.popleft()
+                if activation.is_being_imported:
+                    half_imported.append(activation)
+                else:
+                    _turn_on(activation)
+        finally:
+            _turning_on.release()
+    _postponed.extend(half_imported)
+
+
+def _turn_on(activation: Activation) -> None:
     try:
-        waiting: list[Activation] = []
-        while _postponed:
-            activation = _postponed.pop(0)
-            if activation.is_being_imported:
-                waiting.append(activation)
-            else:
-                activation.turn_on()
-        _postponed.extend(waiting)
-    finally:
-        _is_turning_on = False
+        activation.turn_on()
+    except Exception:
+        _LOG.warning("%s is not instrumented", activation.library.name, exc_info=True)
 
 
 def _before(instrumentor: Any, arguments: dict[str, Any]) -> None:
-    with _lock:
-        for activation in _affected(instrumentor):
-            activation.make_way(instrumentor, arguments)
+    for activation in _affected(instrumentor):
+        activation.make_way(instrumentor, arguments)
 
 
 def _after(instrumentor: Any) -> None:
-    with _lock:
-        if not getattr(instrumentor, "_is_instrumented_by_opentelemetry", False):
-            for activation in _affected(instrumentor):
-                activation.take_back(instrumentor)
-        _turn_on_postponed()
+    if not getattr(instrumentor, "_is_instrumented_by_opentelemetry", False):
+        for activation in _affected(instrumentor):
+            activation.take_back(instrumentor)
+    _turn_on_postponed()
 
 
 def _affected(instrumentor: Any) -> list[Activation]:
     packages = library_packages(instrumentor)
-    return [one for one in _activations.values() if packages & frozenset(one.library.distributions)]
+    with _lock:
+        found = list(_activations.values())
+    return [one for one in found if packages & frozenset(one.library.distributions)]
 
 
 _watcher = ActiveInstrumentors(_before, _after)
-_is_watching = False
-
-
-def _watch_instrumentors() -> None:
-    global _is_watching
-    if not _is_watching:
-        from wrapt import register_post_import_hook
-
-        register_post_import_hook(_watcher.watch, _INSTRUMENTOR_MODULE)
-        _is_watching = True
+_watched = ImportHook([_INSTRUMENTOR_MODULE], _watcher.watch)

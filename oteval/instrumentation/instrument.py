@@ -113,6 +113,7 @@ def instrument(
             with the keys of `redact` in oteval.yaml. For a destination that the process has
             already, they are added to its rules.
         libraries: The libraries to instrument; by default all that are installed.
+            ``NAME=DISTRIBUTION`` prefers an instrumentation.
         tracer_provider: The tracer provider to join; by default the global one, which is set up
             if the process has none.
         logger_provider: The same for log records.
@@ -128,7 +129,9 @@ def instrument(
     if (problem := _missing()) != "":
         return _inactive(str(to or ""), problem)
     from .destinations import parse_destination
+    from .discovery import check_libraries
 
+    check_libraries(libraries)
     with _LOCK:
         if to is None and _ACTIVE:
             found = next(iter(_ACTIVE.values()))
@@ -175,14 +178,22 @@ def _turn_on(
     from .content import turn_off_content
     from .context import attach_environ, install_conversation_processor
     from .context_carriers import carry_context
+    from .discovery import instrument_libraries
 
     if not capture_content:
         turn_off_content()
     attach_environ()
     carry_context()
     install_conversation_processor(providers.tracer)
-    # Pending: discovery.instrument_libraries and wire.recorder.
-    _LOG.debug("%s %s %s %s", providers, libraries, capture_content, record_http)
+    instrument_libraries(
+        libraries,
+        capture_content=capture_content,
+        tracer_provider=providers.tracer,
+        logger_provider=providers.logger,
+        on_provider=providers.join,
+    )
+    # Pending: wire.recorder.
+    _LOG.debug("record_http=%s", record_http)
 
 
 def _providers(service: str | None, tracer: Any, logger: Any) -> Any:

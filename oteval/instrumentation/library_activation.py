@@ -14,7 +14,7 @@ from .instrumentation_choice import Choice
 from .libraries import Instrumentation, Library
 from .other_instrumentations import other_instrumentation
 
-__all__ = ["Activation", "LibraryState", "Providers"]
+__all__ = ["Activation", "LibraryState", "SpanTargets"]
 
 _LOG = logging.getLogger("oteval")
 
@@ -44,7 +44,7 @@ class LibraryState:
 
 
 @dataclass(frozen=True, slots=True)
-class Providers:
+class SpanTargets:
     """Where spans and log records go.
 
     Attributes:
@@ -68,7 +68,7 @@ class Activation:
         library: The library.
         choice: The instrumentations that fit.
         state: How the library's calls are recorded at the moment.
-        providers: Where spans and log records go.
+        targets: Where spans and log records go.
         instrumentor: The instrumentor that is on; None if none of oteval's is.
         others: The instrumentors that the agent's code turned on, by identity.
     """
@@ -78,10 +78,10 @@ class Activation:
         library: Library,
         choice: Choice,
         state: LibraryState,
-        providers: Providers,
+        targets: SpanTargets,
         own: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self.library, self.choice, self.state, self.providers = library, choice, state, providers
+        self.library, self.choice, self.state, self.targets = library, choice, state, targets
         self._own = own
         self.instrumentor: Any = None
         self.others: dict[int, Any] = {}
@@ -104,7 +104,7 @@ class Activation:
         if other := self._other():
             self._set("on", other, "turned on by the agent's code")
         elif self._writes_own_spans:
-            self._set("on", self.state.by, _use_own_spans(self.library, self.providers))
+            self._set("on", self.state.by, _use_own_spans(self.library, self.targets))
         else:
             self._turn_on_first()
 
@@ -118,9 +118,9 @@ class Activation:
         self.instrumentor = None
         self._set("on", _label(instrumentor), "turned on by the agent's code")
         provider = arguments.get("tracer_provider")
-        ours = (None, self.providers.tracer_provider)
-        if provider not in ours and self.providers.on_provider is not None:
-            self.providers.on_provider(provider)
+        ours = (None, self.targets.tracer_provider)
+        if provider not in ours and self.targets.on_provider is not None:
+            self.targets.on_provider(provider)
 
     def take_back(self, instrumentor: Any) -> None:
         """Turn oteval's instrumentation on again: the agent's refused."""
@@ -186,12 +186,12 @@ class Activation:
         return f"{one.distribution} did not turn on"
 
     def _arguments(self) -> dict[str, Any]:
-        provider = self.providers.tracer_provider
+        provider = self.targets.tracer_provider
         if self.library.is_client:
             from .nested_calls import OncePerCallProvider
 
             provider = OncePerCallProvider(provider)
-        return {"tracer_provider": provider, "logger_provider": self.providers.logger_provider}
+        return {"tracer_provider": provider, "logger_provider": self.targets.logger_provider}
 
     def _undo(self) -> None:
         """Remove the wrappers of an instrumentation that failed half-way."""
@@ -212,7 +212,7 @@ class Activation:
         )
 
 
-def _use_own_spans(library: Library, providers: Providers) -> str:
+def _use_own_spans(library: Library, targets: SpanTargets) -> str:
     """Turn on the spans that a library writes by itself; return what is to be said about them."""
     if library.name != "pydantic-ai":
         return ""
@@ -223,7 +223,7 @@ def _use_own_spans(library: Library, providers: Providers) -> str:
         return "turned on by the agent's code"
     Agent.instrument_all(
         InstrumentationSettings(
-            include_content=providers.capture_content, tracer_provider=providers.tracer_provider
+            include_content=targets.capture_content, tracer_provider=targets.tracer_provider
         )
     )
     return ""

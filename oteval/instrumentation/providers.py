@@ -51,6 +51,7 @@ class Providers:
         self._service = service
         self._spans = _SpanRelay()
         self._logs = _LogRelay()
+        self._joined: set[int] = set()
         self._owns_tracer = self._owns_logger = False
         self.tracer = tracer if tracer is not None else self._join_tracer()
         self.logger = logger if logger is not None else self._join_logger()
@@ -69,6 +70,15 @@ class Providers:
             self.tracer.add_span_processor(spans)
         if hasattr(self.logger, "add_log_record_processor"):
             self.logger.add_log_record_processor(logs)
+
+    def join(self, provider: Any) -> None:
+        """Export the spans of a further tracer provider, which the agent uses beside its own."""
+        if provider is self.tracer or id(provider) in self._joined:
+            return
+        if hasattr(provider, "add_span_processor"):
+            self._joined.add(id(provider))
+            for processor in self._spans.own:
+                provider.add_span_processor(processor)
 
     def _join_tracer(self) -> Any:
         found = trace.get_tracer_provider()

@@ -1,0 +1,159 @@
+"""Which instrumentation is turned on for which library, and the trajectories that come of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from oteval.ingest.trace_files import read
+from oteval.model import Trajectory
+from oteval.reconstruct import reconstruct
+from tests.instrumentation.programs import run_program
+from tests.instrumentation.travel_agents import ANSWER, converse
+from tests.model_server import Server, serving
+
+
+class Ran(NamedTuple):
+    """A run of a travel agent: its trajectories, spans, library states and the model server."""
+
+    trajectories: list[Trajectory]
+    spans: list[Any]
+    states: dict[str, Any]
+    server: Server
+
+
+def run_agent(name: str, folder: Path, *libraries: str, **variables: str) -> Ran:
+    """Run a travel agent in a process of its own, and read the spans it exported."""
+    path = folder / "traces.jsonl"
+    with serving(converse) as server:
+        code = "from tests.instrumentation.travel_agents import main; main()"
+        done = run_program(code, name, server.url, str(path), *libraries, **variables)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    batches = list(read(path))
+    spans = [span for batch in batches for span in batch.spans]
+    logs = [record for batch in batches for record in batch.logs]
+    states = {state["library"]: state for state in json.loads(done.stdout)}
+    return Ran(reconstruct(spans, logs), spans, states, server)
+
+
+def told(run: Ran) -> list[tuple[Any, ...]]:
+    """Return the messages of the only run that has any, system messages left out."""
+    [trajectory] = [one for one in run.trajectories if one.messages]
+    return [
+        (message.role, message.content, [(c.id, c.name, c.arguments) for c in message.tool_calls])
+        for message in trajectory.messages
+        if message.role != "system"
+    ]
+
+
+def exchanged(server: Server) -> list[tuple[Any, ...]]:
+    """Return the messages that the model server was sent, and its last answer."""
+    messages = [
+        message for message in server.requests[-1]["messages"] if message["role"] != "system"
+    ]
+    calls = [
+        [
+            (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+            for call in message.get("tool_calls") or ()
+        ]
+        for message in messages
+    ]
+    sent = [
+        (message["role"], message.get("content"), asked)
+        for message, asked in zip(messages, calls, strict=True)
+    ]
+    return [*sent, ("assistant", ANSWER, [])]
+
+
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Return a run of a loop around OpenAI's client."""
+    return run_agent("plain", tmp_path_factory.mktemp("plain"))
+
+
+def test_a_plain_loop_tells_what_was_exchanged(plain_run: Ran) -> None:
+    """The trajectory of a loop around the client equals the messages of the model server."""
+    assert told(plain_run) == exchanged(plain_run.server)
+    assert [one.gaps for one in plain_run.trajectories if one.messages] == [()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "agent"),
+    [
+        ("pydantic_ai", "travel"),
+        ("langgraph", "travel"),
+        ("graph", ""),
+        ("openai_agents", "travel"),
+        ("mcp", ""),
+    ],
+)
+def test_a_run_tells_what_was_exchanged(name: str, agent: str, tmp_path: Path) -> None:
+    """Each framework's trajectory equals the messages of the model server, each call once."""
+    run = run_agent(name, tmp_path)
+
+    assert told(run) == exchanged(run.server)
+    [trajectory] = [one for one in run.trajectories if one.messages]
+    assert trajectory.agent == agent
+    assert trajectory.usage.model_calls == len(run.server.requests) == 3
+    assert trajectory.gaps == ()
+
+
+def test_trace_context_reaches_the_model_server(plain_run: Ran) -> None:
+    """Requests through httpx2 carry the trace and span of a span that was exported."""
+    run = plain_run
+
+    sent = [headers["traceparent"].split("-")[1:3] for headers in run.server.headers]
+    exported = {(span.trace_id, span.span_id): span for span in run.spans}
+    assert all(tuple(one) in exported for one in sent)
+    assert {exported[tuple(one)].scope for one in sent} == {"opentelemetry.instrumentation.httpx"}
+    assert run.states["httpx2"]["status"] == "on"
+
+
+def test_only_imported_libraries_are_instrumented(plain_run: Ran) -> None:
+    """Libraries that are installed and not used stay unimported, and are reported as waiting."""
+    states = plain_run.states
+
+    assert states["openai"]["by"].startswith("opentelemetry-instrumentation-genai-openai ")
+    assert {name for name, state in states.items() if state["status"] == "on"} == {
+        "openai",
+        "httpx",
+        "httpx2",
+    }
+    assert states["langchain"]["status"] == states["pydantic-ai"]["status"] == "waiting"
+
+
+def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
+    """NAME=DISTRIBUTION chooses among the installed ones, and a list leaves other libraries out."""
+    run = run_agent("plain", tmp_path, "openai=openinference-instrumentation-openai")
+
+    assert told(run) == exchanged(run.server)
+    assert {span.scope for span in run.spans} == {"openinference.instrumentation.openai"}
+    assert list(run.states) == ["openai"]
+
+
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
+def test_the_agents_own_instrumentation_wins(when: str, tmp_path: Path) -> None:
+    """What the agent's code turns on itself, earlier or later, is not doubled."""
+    own = "from openinference.instrumentation.openai import OpenAIInstrumentor as Own\n"
+    turn_on = "Own().instrument()\n"
+    start = f"import oteval; oteval.instrument({str(tmp_path / 'traces.jsonl')!r})\n"
+    later = "import openai\n" + turn_on
+    program = (own + turn_on + start if when == "before" else start + own + later) + (
+        "import sys\nfrom tests.instrumentation.travel_agents import plain\nplain(sys.argv[1])\n"
+        "from oteval.instrumentation.discovery import library_states\n"
+        "print([s.by + ': ' + s.reason for s in library_states() if s.library == 'openai'][0])"
+    )
+    with serving(converse) as server:
+        done = run_program(program, server.url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "openinference.instrumentation.openai.OpenAIInstrumentor: turned on by the agent's code\n"
+    )
+    scopes = [s.scope for batch in read(tmp_path / "traces.jsonl") for s in batch.spans]
+    assert scopes.count("openinference.instrumentation.openai") == 3
+    assert "opentelemetry.instrumentation.genai.openai" not in scopes

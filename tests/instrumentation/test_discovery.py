@@ -88,7 +88,7 @@ def test_a_plain_loop_tells_what_was_exchanged(plain_run: Ran) -> None:
         ("langgraph", "travel"),
         ("graph", ""),
         ("openai_agents", "travel"),
-        ("mcp", ""),
+        ("mcp", "travel"),
     ],
 )
 def test_a_run_tells_what_was_exchanged(name: str, agent: str, tmp_path: Path) -> None:

@@ -126,24 +126,28 @@ def pydantic_ai(url: str) -> None:
 
 
 def mcp(url: str) -> None:
-    """Run the loop with the tools of an MCP server."""
+    """Run the loop with the tools of an MCP server, in a span of the agent."""
     asyncio.run(_with_mcp(url))
 
 
 async def _with_mcp(url: str) -> None:
     from mcp import Client
     from mcp.server import MCPServer
+    from opentelemetry import trace
 
     server: Any = MCPServer("travel", log_level="ERROR")
     for tool in TOOLS.values():
         server.tool()(tool)
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "travel"}
+    tracer = trace.get_tracer("travel")
     async with Client(server) as client:
 
         async def call(name: str, arguments: dict[str, Any]) -> str:
             result: Any = await client.call_tool(name, arguments)
             return str(result.content[0].text)
 
-        await _loop_async(url, call)
+        with tracer.start_as_current_span("invoke_agent travel", attributes=attributes):
+            await _loop_async(url, call)
 
 
 def _loop(url: str) -> str:

@@ -1,6 +1,6 @@
 """The settings by which instrumentations record the content of messages, or leave it out.
 
-Every family of instrumentations reads environment variables of its own. A variable that is set
+Each family of instrumentations reads other environment variables. A variable that is set
 already is never changed; the doctor reports those that keep content out.
 """
 

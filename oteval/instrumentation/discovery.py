@@ -63,8 +63,8 @@ def instrument_libraries(
             environment win.
         tracer_provider: Where the spans go.
         logger_provider: Where log records go.
-        on_provider: Called with the tracer provider that the agent's code gives to an
-            instrumentation of its own.
+        on_provider: Called with the tracer provider that the agent's code gives to another
+            instrumentation.
 
     Returns:
         The states of the installed libraries.

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .installed_packages import entry_points_of, required_versions, requirement_name
-from .libraries import Instrumentation, Library
+from .libraries import InstrumentingPackage, Library
 
 __all__ = ["Choice", "choose", "installed_version"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What can record a library's calls, and what cannot.
+    """The instrumentations that can record a library's calls.
 
     Attributes:
         candidates: Installed instrumentations that fit the library's version, in order of
@@ -21,7 +21,7 @@ class Choice:
         refused: Why the other installed ones do not fit.
     """
 
-    candidates: tuple[Instrumentation, ...]
+    candidates: tuple[InstrumentingPackage, ...]
     refused: tuple[str, ...] = ()
 
 
@@ -63,7 +63,7 @@ def choose(
     return Choice(tuple(fitting), tuple(refusal for refusal in refusals.values() if refusal))
 
 
-def _refusal(one: Instrumentation, library: Library, versions: Mapping[str, str]) -> str:
+def _refusal(one: InstrumentingPackage, library: Library, versions: Mapping[str, str]) -> str:
     """Return why an instrumentation does not fit the installed library, "" if it fits."""
     from packaging.requirements import InvalidRequirement, Requirement
 

@@ -2,12 +2,12 @@
 
 OpenTelemetry's own instrumentations come first, then OpenInference's, then OpenLLMetry's. A library
 that writes spans by itself needs none: adding one would record every call twice. Names of
-distributions are as on PyPI; what a distribution instruments is read from its entry points, because
-several distributions claim the same entry point.
+distributions are as on PyPI. Instrumentors are found by distribution, because several distributions
+claim the same entry point.
 
 LangChain is the reason that OpenTelemetry's comes first where several write good spans: it runs
 the nodes of a graph in the context of its spans. OpenInference's does not, so that a model client
-called in a node starts a trace of its own, and the run loses its messages.
+called in a node starts another trace, and the run loses its messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 __all__ = [
     "HTTP_CLIENTS",
     "LIBRARIES",
-    "Instrumentation",
+    "InstrumentingPackage",
     "Library",
     "OwnSpans",
     "library_named",
@@ -30,7 +30,7 @@ _OPENLLMETRY = "opentelemetry-instrumentation-"
 
 
 @dataclass(frozen=True, slots=True)
-class Instrumentation:
+class InstrumentingPackage:
     """A distribution that instruments a library.
 
     Attributes:
@@ -84,7 +84,7 @@ class Library:
     name: str
     distributions: tuple[str, ...]
     module: str
-    instrumentations: tuple[Instrumentation, ...] = ()
+    instrumentations: tuple[InstrumentingPackage, ...] = ()
     own: OwnSpans | None = None
     is_client: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 def _by(
     genai: str = "", openinference: str = "", openllmetry: str = "", *, official: str = ""
-) -> tuple[Instrumentation, ...]:
+) -> tuple[InstrumentingPackage, ...]:
     """Return the instrumentations with these endings of their names, the preferred one first."""
     named = (
         _GENAI + genai if genai else "",
@@ -120,12 +120,12 @@ def _by(
         _OPENINFERENCE + openinference if openinference else "",
         _OPENLLMETRY + openllmetry if openllmetry else "",
     )
-    return tuple(Instrumentation(name) for name in named if name)
+    return tuple(InstrumentingPackage(name) for name in named if name)
 
 
 _OPENAI_AGENTS = (
     # It writes agents and tools, but no model calls.
-    Instrumentation(_GENAI + "openai-agents", needs="openai"),
+    InstrumentingPackage(_GENAI + "openai-agents", needs="openai"),
     *_by("", "openai-agents", "openai-agents"),
 )
 
@@ -271,9 +271,15 @@ LIBRARIES: tuple[Library, ...] = (
 _HTTPX = "opentelemetry-instrumentation-httpx"
 
 HTTP_CLIENTS: tuple[Library, ...] = (
-    Library("httpx", ("httpx",), "httpx", (Instrumentation(_HTTPX, "httpx"),), extra="instrument"),
     Library(
-        "httpx2", ("httpx2",), "httpx2", (Instrumentation(_HTTPX, "httpx2"),), extra="instrument"
+        "httpx", ("httpx",), "httpx", (InstrumentingPackage(_HTTPX, "httpx"),), extra="instrument"
+    ),
+    Library(
+        "httpx2",
+        ("httpx2",),
+        "httpx2",
+        (InstrumentingPackage(_HTTPX, "httpx2"),),
+        extra="instrument",
     ),
     Library("requests", ("requests",), "requests", _by(official="requests")),
     Library("aiohttp", ("aiohttp",), "aiohttp", _by(official="aiohttp-client")),

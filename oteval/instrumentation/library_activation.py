@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from .installed_packages import entry_points_of, installed_versions, requirement_name
 from .instrumentation_choice import Choice
-from .libraries import Instrumentation, Library
+from .libraries import InstrumentingPackage, Library
 from .other_instrumentations import other_instrumentation
 
 __all__ = ["Activation", "LibraryState", "SpanTargets"]
@@ -29,9 +29,9 @@ class LibraryState:
         library: Its short name.
         version: Its version.
         status: ``on``; ``waiting`` until the agent imports the library; or ``off``.
-        by: What records the calls: a distribution with its version, the library itself, or the
+        by: The recorder of the calls: a distribution with its version, the library itself, or the
             instrumentor that the agent's own code turned on.
-        reason: Why it is off, or what limits the spans; "" if there is nothing to say.
+        reason: Why it is off, or a limit of the spans; "" if there is nothing to say.
         remedy: The command that would turn it on.
     """
 
@@ -51,8 +51,8 @@ class SpanTargets:
         tracer_provider: The provider of tracers.
         logger_provider: The provider of loggers.
         capture_content: Whether spans hold the content of messages.
-        on_provider: Called with the tracer provider that the agent's code gives to an
-            instrumentation of its own.
+        on_provider: Called with the tracer provider that the agent's code gives to another
+            instrumentation.
     """
 
     tracer_provider: Any
@@ -164,7 +164,7 @@ class Activation:
             _LOG.warning("%s is not instrumented: %s", self.library.name, "; ".join(reasons))
         self._set("off", "", "; ".join(reasons))
 
-    def _instrument(self, one: Instrumentation) -> str:
+    def _instrument(self, one: InstrumentingPackage) -> str:
         """Turn on an instrumentation; return why it does not take the library, "" if it does."""
         points = [
             point
@@ -213,7 +213,7 @@ class Activation:
 
 
 def _use_own_spans(library: Library, targets: SpanTargets) -> str:
-    """Turn on the spans that a library writes by itself; return what is to be said about them."""
+    """Turn on the spans that a library writes by itself; return the reason if they were on already."""
     if library.name != "pydantic-ai":
         return ""
     from pydantic_ai import Agent
@@ -243,7 +243,7 @@ def _only_lacks_alias(conflict: Any, library: Library) -> bool:
     )
 
 
-def _distribution_label(one: Instrumentation) -> str:
+def _distribution_label(one: InstrumentingPackage) -> str:
     return f"{one.distribution} {installed_versions().get(one.distribution, '')}".strip()
 
 

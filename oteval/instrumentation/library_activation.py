@@ -213,7 +213,7 @@ class Activation:
 
 
 def _use_own_spans(library: Library, targets: SpanTargets) -> str:
-    """Turn on the spans that a library writes by itself; return the reason if they were on already."""
+    """Turn on the spans that a library writes; return the reason if they were on already."""
     if library.name != "pydantic-ai":
         return ""
     from pydantic_ai import Agent

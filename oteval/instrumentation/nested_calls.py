@@ -2,8 +2,8 @@
 
 Pydantic AI writes a span for each model call, and the client that it calls is instrumented too,
 because an agent may also call it directly. The provider here is handed to the instrumentations of
-clients: inside another instrumentation's span of a model call it starts no span. What else runs in
-that context, such as the HTTP request, belongs to the framework's span.
+clients: inside another instrumentation's span of a model call it starts no span. Other spans in
+that context, such as the HTTP request's, belong to the framework's span.
 """
 
 from __future__ import annotations

@@ -1,0 +1,188 @@
+r"""Secrets by their keys in text that contains JSON, found without changing anything else in it.
+
+The text may be JSON, events of a stream, JSON inside the strings of JSON (tool arguments), or
+damaged. It is therefore not parsed as a whole: names of secrets are looked up in the text, and
+where one is a key, its value is read at the key's level of escaping. At level 1, quotes are
+written ``\"``, at level 2 ``\\\"``, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .secret_names import is_secret_parameter, is_secret_value, secret_kind
+
+__all__ = ["JsonString", "json_strings", "named_spans", "string_end"]
+
+_KEY_END = re.compile(r'"\s*:')
+_NAME = re.compile(r"[\w.$ -]+")
+_PARAMETER = re.compile(r"[?&]([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
+_FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
+_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
+_TOKEN = re.compile(r'["{}\[\]]')
+_LOGPROB = re.compile(r"[^{}]{0,400}logprob")
+_SPACE = " \t\r\n"
+_LEVELS = {0: 0, 1: 1, 3: 2, 7: 3, 15: 4, 31: 5}
+_LONGEST_NAME = 64
+_SCHEMA_KEYS = frozenset(
+    ["$ref", "allOf", "anyOf", "const", "enum", "items", "oneOf", "properties", "type"]
+)
+
+
+class JsonString(NamedTuple):
+    """A string of JSON text.
+
+    Attributes:
+        key: The key whose value it is; "" in an array. None if it is a key itself.
+        start: The index of its first character, after the quote.
+        end: The index after its last character.
+    """
+
+    key: str | None
+    start: int
+    end: int
+
+
+def string_end(text: str, start: int, level: int) -> tuple[int, int]:
+    """Return the end of a string of JSON, and the index after its closing quote.
+
+    Args:
+        text: The text.
+        start: The index after the opening quote.
+        level: How often the JSON is escaped.
+    """
+    at = start
+    while (quote := text.find('"', at)) >= 0:
+        slash = quote
+        while slash > start and text[slash - 1] == "\\":
+            slash -= 1
+        run = quote - slash
+        for _ in range(level):
+            if run % 2 == 0:
+                return slash, quote  # the end of the string that contains the JSON
+            run //= 2
+        if run % 2 == 0:
+            return quote - (2**level - 1), quote + 1
+        at = quote + 1
+    return len(text), len(text)
+
+
+def json_strings(text: str, start: int, level: int) -> Iterator[JsonString]:
+    """Yield the strings of the object or array that begins at an index, keys included."""
+    depth = 0
+    at = start
+    key = ""
+    keys: list[str] = []
+    while (found := _TOKEN.search(text, at)) is not None:
+        char = found[0]
+        at = found.end()
+        if char in "{[":
+            depth += 1
+            keys.append(key)
+            key = ""
+        elif char in "}]":
+            depth -= 1
+            key = keys.pop() if keys else ""
+            if depth <= 0:
+                return
+        else:
+            end, at = string_end(text, found.end(), level)
+            after = at
+            while after < len(text) and text[after] in _SPACE:
+                after += 1
+            if text.startswith(":", after):
+                key = text[found.end() : end]
+                yield JsonString(None, found.end(), end)
+            else:
+                yield JsonString(key, found.end(), end)
+
+
+def named_spans(
+    text: str, *, is_form: bool = False, kind: Callable[[str], str] = secret_kind
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the places of values whose key or parameter names a secret.
+
+    Args:
+        text: The text.
+        is_form: Whether the text is the query of a URL or an encoded form.
+        kind: Returns the kind of secret that a key names, or "".
+
+    Yields:
+        The start and end of a value, and the quotes that its replacement needs: "" unless it is a
+        number.
+    """
+    for found in _KEY_END.finditer(text):
+        end = found.start()
+        quote = text.rfind('"', max(0, end - _LONGEST_NAME), end)
+        if quote < 0:
+            continue
+        slashes = 0
+        while text[end - 1] == "\\" and end > quote + 1:
+            slashes += 1
+            end -= 1
+        name = text[quote + 1 : end]
+        named = kind(name)
+        if named and slashes in _LEVELS and _NAME.fullmatch(name):
+            yield from _key_spans(text, found.end(), slashes, named)
+    if "=" in text:
+        if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
+            yield *first.span(2), ""
+        if is_form or "?" in text:
+            for found in _PARAMETER.finditer(text):
+                if is_secret_parameter(found[1]):
+                    yield *found.span(2), ""
+
+
+def _key_spans(text: str, at: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the places of the secrets in the value that begins at an index.
+
+    Args:
+        text: The text.
+        at: The index after the key's colon.
+        slashes: The number of backslashes before each quote.
+        named: The kind of secret that the key names.
+    """
+    level = _LEVELS[slashes]
+    start = _skip_space(text, at, level)
+    if text.startswith('"', start + slashes):
+        start += slashes + 1
+        end, closed = string_end(text, start, level)
+        if is_secret_value(named, text[start:end]) and not (
+            named == "bare token" and _LOGPROB.match(text, closed)
+        ):
+            yield start, end, ""
+    elif named == "secret":
+        number = _NUMBER.match(text, start)
+        if number is not None:
+            yield start, number.end(), "\\" * slashes + '"'
+        elif text[start : start + 1] in ("{", "["):
+            yield from _nested_spans(text, start, level)
+
+
+def _nested_spans(text: str, start: int, level: int) -> Iterator[tuple[int, int, str]]:
+    """Yield the strings below a key that names a secret, unless they describe a schema."""
+    found = list(json_strings(text, start, level))
+    keys = {text[each.start : each.end] for each in found if each.key is None}
+    if _SCHEMA_KEYS.isdisjoint(keys):
+        for each in found:
+            if each.key is not None and is_secret_value("secret", text[each.start : each.end]):
+                yield each.start, each.end, ""
+
+
+def _skip_space(text: str, at: int, level: int) -> int:
+    """Return the index after white space, which is escaped inside strings."""
+    while at < len(text):
+        if text[at] in _SPACE:
+            at += 1
+        elif level and text[at] == "\\":
+            letter = at
+            while text.startswith("\\", letter):
+                letter += 1
+            if text[letter : letter + 1] not in ("n", "r", "t"):
+                return at
+            at = letter + 1
+        else:
+            return at
+    return at

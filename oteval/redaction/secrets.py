@@ -1,0 +1,341 @@
+"""Redaction of HTTP exchanges: a recording must never contain a secret.
+
+- **Headers** are kept by an allow-list of names.
+- **URLs** lose the user and password. Values in the query are kept if the name is known to be
+  harmless, or if the value consists of words and numbers and the name names no secret.
+- **Bodies and other texts** lose the values of keys and parameters that name secrets, texts with
+  the form of a key or token, and every literal secret: the values of the request's own secret headers,
+  and of environment variables that are named like secrets. This also works across the pieces of a
+  stream, and between the deltas of its events.
+
+Everything else is kept byte for byte. The same input always gives the same output, so a redacted
+request equals its redacted recording.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from ..patterns import Pattern
+from .json_secrets import named_spans
+from .rules import RedactionRule, key_pattern
+from .secret_names import (
+    environment_secrets,
+    is_safe_header,
+    is_secret_header,
+    is_secret_parameter,
+    secret_kind,
+)
+from .secret_patterns import SecretSearch
+from .stream_deltas import delta_edits
+from .text import TextRedactor
+from .text_edits import Edit, edited, edited_pieces, merged
+
+__all__ = ["PLACEHOLDER", "SecretRedactor", "request_secrets"]
+
+PLACEHOLDER = "[redacted]"
+"""The text in place of a secret."""
+
+_SHORTEST_LITERAL = 8
+_MOST_KEPT_REDACTORS = 64
+_SAFE_PARAMETERS = frozenset(
+    [
+        "alt",
+        "api-version",
+        "api_version",
+        "beta",
+        "deployment",
+        "fields",
+        "format",
+        "include",
+        "lang",
+        "language",
+        "limit",
+        "locale",
+        "model",
+        "offset",
+        "order",
+        "page",
+        "page_size",
+        "per_page",
+        "sort",
+        "stream",
+        "timeout",
+        "units",
+        "v",
+        "version",
+    ]
+)
+# Words and numbers: a value without any longer mixture of letters and digits.
+_HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
+_LONGEST_HARMLESS = 200
+_URL_HEADERS = frozenset(("content-location", "link", "location", "operation-location"))
+_AUTHORITY = re.compile(r"(?<=://)[^/?#@]*@")
+_MULTIPART_FIELD = re.compile(
+    r'\bname="([^"\r\n]{1,64})"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]+)\r\n--'
+)
+
+
+class SecretRedactor:
+    """Removes secrets from the parts of HTTP exchanges."""
+
+    def __init__(
+        self,
+        rules: Iterable[RedactionRule] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        literals: Iterable[str] = (),
+    ) -> None:
+        """Set the rules and the known secrets.
+
+        Args:
+            rules: More rules: keys of JSON objects whose values are replaced, and patterns.
+            environment: The environment whose secrets are replaced; None for the process's.
+            literals: Secrets to replace wherever they occur.
+
+        Raises:
+            PatternError: A pattern of a rule is invalid.
+        """
+        self._rules = tuple(rules)
+        self._globs = [
+            (key_pattern(key), rule.replace) for rule in self._rules for key in rule.keys
+        ]
+        self._patterns = [
+            (Pattern(rule.pattern), rule.replace)
+            for rule in self._rules
+            if rule.pattern is not None
+        ]
+        self._text = TextRedactor(self._patterns)
+        known = environment_secrets(os.environ if environment is None else environment)
+        self._set_literals(known.union(literals))
+        self._for_secrets = functools.lru_cache(_MOST_KEPT_REDACTORS)(self._with_secrets)
+
+    def with_secrets(self, secrets: Iterable[str]) -> SecretRedactor:
+        """Return a redactor that also replaces the literal secrets of a request.
+
+        Args:
+            secrets: The secrets, see `request_secrets`.
+        """
+        more = frozenset(secrets) - self._secrets
+        return self._for_secrets(more) if more else self
+
+    def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """Return the headers that may be kept, by lower-case names."""
+        out: dict[str, str] = {}
+        for name, value in headers:
+            key = name.lower()
+            if is_safe_header(key):
+                value = self.url(value) if key in _URL_HEADERS else self.text(value)
+                out[key] = f"{out[key]}, {value}" if key in out else value
+        return out
+
+    def url(self, url: str) -> str:
+        """Return a URL without its user, password, and secret values of the query."""
+        url = _AUTHORITY.sub(f"{PLACEHOLDER}@", url)
+        address, mark, query = url.partition("?")
+        if mark:
+            query, hash_, fragment = query.partition("#")
+            pairs = "&".join(map(self._parameter, query.split("&")))
+            url = f"{address}?{pairs}{hash_}{fragment}"
+        return self.text(url)
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._ruled(edited(text, self._edits(text)))
+
+    def body(self, data: bytes, content_type: str = "") -> bytes:
+        """Return a body without secrets.
+
+        Args:
+            data: The body, without content encoding.
+            content_type: Its ``Content-Type``.
+        """
+        return self.pieces((data,), content_type)[0]
+
+    def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
+        """Return the pieces of a body without secrets, also those that cross their borders.
+
+        Args:
+            pieces: The pieces, without content encoding.
+            content_type: The body's ``Content-Type``.
+        """
+        data = b"".join(pieces)
+        try:
+            encoding = "utf-8"
+            text = data.decode()
+        except UnicodeDecodeError:
+            encoding = "latin-1"
+            text = data.decode("latin-1")
+        edits = list(self._edits(text, is_form="urlencoded" in content_type))
+        if "multipart/" in content_type:
+            edits += _multipart_edits(text)
+        if _is_stream(text, content_type):
+            edits += delta_edits(text, self._delta_edits)
+        out = edited_pieces(text, merged(edits), pieces, encoding) if edits else list(pieces)
+        return self._ruled_pieces(out) if self._text else out
+
+    def _with_secrets(self, secrets: frozenset[str]) -> Self:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._set_literals(self._secrets | secrets)
+        return made
+
+    def _set_literals(self, secrets: frozenset[str]) -> None:
+        self._secrets = secrets
+        forms = {form for secret in secrets for form in _forms(secret)}
+        self._search = SecretSearch(
+            each for each in forms if len(each) >= _SHORTEST_LITERAL and each not in PLACEHOLDER
+        )
+
+    def _parameter(self, pair: str) -> str:
+        """Return a pair of a query, its value replaced unless it is harmless."""
+        name, equals, value = pair.partition("=")
+        plain = unquote_plus(value)
+        if not value or plain == PLACEHOLDER:
+            return pair if not value else f"{name}={PLACEHOLDER}"
+        if unquote(name).lower() in _SAFE_PARAMETERS:
+            return pair
+        harmless = len(plain) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(plain)
+        if harmless and not is_secret_parameter(name):
+            return pair
+        return f"{name}{equals}{PLACEHOLDER}"
+
+    def _edits(self, text: str, *, is_form: bool = False) -> list[Edit]:
+        """Return the edits that remove the secrets from a text, merged."""
+        edits = [
+            Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
+            for start, end, quotes in named_spans(text, is_form=is_form)
+        ]
+        edits += [Edit(start, end, PLACEHOLDER) for start, end in self._search.spans(text)]
+        if self._globs:
+            edits += self._glob_edits(text)
+        return merged(edits) if edits else []
+
+    def _delta_edits(self, text: str) -> list[Edit]:
+        edits = self._edits(text)
+        for pattern, replacement in self._patterns:
+            edits += [Edit(start, end, replacement) for start, end in pattern.spans(text)]
+        return merged(edits)
+
+    def _glob_edits(self, text: str) -> Iterator[Edit]:
+        """Yield the edits of the values whose keys the user's rules name."""
+        for glob, replacement in self._globs:
+
+            @functools.lru_cache(4096)
+            def kind(name: str, glob: Pattern = glob) -> str:
+                return "secret" if glob.fullmatch(name) else ""
+
+            for start, end, quotes in named_spans(text, kind=kind):
+                yield Edit(start, end, f"{quotes}{replacement}{quotes}")
+
+    def _ruled(self, text: str) -> str:
+        return self._text.text(text) if self._text else text
+
+    def _ruled_pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """Apply the user's patterns. Pieces within the changed part become one piece."""
+        before = b"".join(pieces)
+        after = self._text.data(before)
+        if after == before:
+            return pieces
+        head = _common_start(before, after)
+        shortest = min(len(before), len(after)) - head
+        tail = _common_start(before[::-1][:shortest], after[::-1][:shortest])
+        out, at, end = [], 0, 0
+        for piece in pieces:
+            end += len(piece)
+            if end <= head:
+                border = end
+            elif end >= len(before) - tail:
+                border = len(after) - (len(before) - end)
+            else:
+                border = max(at, head)
+            out.append(after[at:border])
+            at = border
+        return out
+
+
+def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[str]:
+    """Return the literal secrets of a request, to be removed wherever they recur.
+
+    Args:
+        headers: The request's headers.
+        url: Its URL.
+    """
+    found: set[str] = set()
+    for name, value in headers:
+        if not is_secret_header(name):
+            continue
+        if "cookie" in name.lower():
+            found.update(_cookie_values(value))
+            continue
+        scheme, _, token = value.strip().partition(" ")
+        found.update((value.strip(), token.strip()))
+        if scheme.lower() == "basic":
+            found.update(_basic_parts(token.strip()))
+    authority = _AUTHORITY.search(url)
+    if authority:
+        found.update(unquote(part) for part in authority[0][:-1].split(":"))
+    query = url.partition("?")[2].partition("#")[0]
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if is_secret_parameter(name):
+            found.add(unquote_plus(value))
+    return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
+
+
+def _common_start(one: bytes, other: bytes) -> int:
+    """Return the length of the longest common beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _cookie_values(header: str) -> Iterator[str]:
+    for part in header.split(";"):
+        yield part.partition("=")[2].strip()
+
+
+def _basic_parts(token: str) -> list[str]:
+    try:
+        user, _, password = base64.b64decode(token, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return []
+    return [user, password]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield the forms in which a secret may occur: plain, in JSON, and in URLs."""
+    yield secret
+    for ascii_only in (True, False):
+        escaped = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
+        yield escaped
+        yield escaped.replace("/", "\\/")
+        yield json.dumps(escaped, ensure_ascii=ascii_only)[1:-1]
+    yield quote(secret, safe="")
+    yield quote(secret)
+    yield quote_plus(secret)
+
+
+def _multipart_edits(text: str) -> Iterator[Edit]:
+    for found in _MULTIPART_FIELD.finditer(text):
+        if secret_kind(found[1]):
+            yield Edit(*found.span(2), PLACEHOLDER)
+
+
+def _is_stream(text: str, content_type: str) -> bool:
+    if "event-stream" in content_type or "ndjson" in content_type or "jsonl" in content_type:
+        return True
+    return text.startswith(("data:", "event:"))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .secret_names import is_secret_parameter, is_secret_value, secret_kind
+from .secret_names import is_secret_parameter, is_secret_value, names_in, secret_kind
 
 __all__ = ["JsonString", "json_strings", "named_spans", "string_end"]
 
@@ -26,9 +26,9 @@ _LOGPROB = re.compile(r"[^{}]{0,400}logprob")
 _SPACE = " \t\r\n"
 _LEVELS = {0: 0, 1: 1, 3: 2, 7: 3, 15: 4, 31: 5}
 _LONGEST_NAME = 64
-_SCHEMA_KEYS = frozenset(
-    ["$ref", "allOf", "anyOf", "const", "enum", "items", "oneOf", "properties", "type"]
-)
+_SCHEMA_KEYS = names_in("""
+    $ref allOf anyOf const enum items oneOf properties type
+""")
 
 
 class JsonString(NamedTuple):

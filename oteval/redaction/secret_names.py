@@ -22,188 +22,49 @@ __all__ = [
     "secret_kind",
 ]
 
-SAFE_HEADERS = frozenset(
-    [
-        "accept",
-        "anthropic-beta",
-        "anthropic-version",
-        "cache-control",
-        "content-disposition",
-        "content-encoding",
-        "content-language",
-        "content-location",
-        "content-type",
-        "date",
-        "etag",
-        "last-modified",
-        "link",
-        "location",
-        "mcp-protocol-version",
-        "openai-beta",
-        "openai-model",
-        "openai-processing-ms",
-        "openai-version",
-        "operation-location",
-        "request-id",
-        "retry-after",
-        "retry-after-ms",
-        "server",
-        "user-agent",
-        "vary",
-        "x-request-id",
-        "x-should-retry",
-    ]
-)
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the words of a text, as a set of names."""
+    return frozenset(text.split())
+
+
+SAFE_HEADERS = names_in("""
+    accept anthropic-beta anthropic-version cache-control content-disposition content-encoding
+    content-language content-location content-type date etag last-modified link location
+    mcp-protocol-version openai-beta openai-model openai-processing-ms openai-version
+    operation-location request-id retry-after retry-after-ms server user-agent vary x-request-id
+    x-should-retry
+""")
 """The headers that a recording keeps, besides those about rate limits."""
 
 _LIMIT_HEADER = re.compile(r"(?:x|anthropic)-ratelimit-[a-z-]+")
 _CAMEL = re.compile(r"([a-z0-9])([A-Z])")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 
-_SECRET_WORDS = frozenset(
-    [
-        "password",
-        "passwords",
-        "passwd",
-        "passphrase",
-        "passcode",
-        "pwd",
-        "secret",
-        "secrets",
-        "credential",
-        "credentials",
-        "apikey",
-        "apikeys",
-        "authtoken",
-        "accesstoken",
-        "accesskey",
-        "privatekey",
-        "secretkey",
-        "authorization",
-        "jwt",
-    ]
-)
-_KEY_KINDS = frozenset(
-    [
-        "access",
-        "account",
-        "admin",
-        "api",
-        "app",
-        "auth",
-        "encryption",
-        "function",
-        "license",
-        "master",
-        "private",
-        "secret",
-        "service",
-        "shared",
-        "signing",
-        "storage",
-        "subscription",
-    ]
-)
+_SECRET_WORDS = names_in("""
+    password passwords passwd passphrase passcode pwd secret secrets credential credentials
+    apikey apikeys authtoken accesstoken accesskey privatekey secretkey authorization jwt
+""")
+_KEY_KINDS = names_in("""
+    access account admin api app auth encryption function license master private secret service
+    shared signing storage subscription
+""")
 _TOKEN_WORDS = frozenset({"token", "auth", "bearer"})
 # Words before "token" by which it is a piece of text, a count or a place in a list.
-_PLAIN_TOKENS = frozenset(
-    [
-        "accepted",
-        "audio",
-        "average",
-        "bos",
-        "bytes",
-        "cached",
-        "cancellation",
-        "cls",
-        "completion",
-        "continuation",
-        "cost",
-        "count",
-        "current",
-        "decode",
-        "end",
-        "eos",
-        "first",
-        "image",
-        "input",
-        "last",
-        "mask",
-        "max",
-        "min",
-        "next",
-        "num",
-        "output",
-        "page",
-        "pad",
-        "per",
-        "prediction",
-        "prefill",
-        "previous",
-        "price",
-        "prompt",
-        "reasoning",
-        "redaction",
-        "rejected",
-        "rest",
-        "sampled",
-        "sep",
-        "special",
-        "start",
-        "stop",
-        "sync",
-        "text",
-        "thinking",
-        "time",
-        "to",
-        "total",
-        "unk",
-        "usage",
-    ]
-)
-_PARAMETER_WORDS = frozenset(
-    [
-        "assertion",
-        "auth",
-        "code",
-        "cookie",
-        "credential",
-        "credentials",
-        "hmac",
-        "jwt",
-        "key",
-        "keys",
-        "otp",
-        "pass",
-        "pin",
-        "session",
-        "sessionid",
-        "sid",
-        "sig",
-        "sign",
-        "signature",
-        "state",
-        "ticket",
-        "token",
-        "tokens",
-    ]
-)
+_PLAIN_TOKENS = names_in("""
+    accepted audio average bos bytes cached cancellation cls completion continuation cost count
+    current decode end eos first image input last mask max min next num output page pad per
+    prediction prefill previous price prompt reasoning redaction rejected rest sampled sep
+    special start stop sync text thinking time to total unk usage
+""")
+_PARAMETER_WORDS = names_in("""
+    assertion auth code cookie credential credentials hmac jwt key keys otp pass pin session
+    sessionid sid sig sign signature state ticket token tokens
+""")
 _HEADER_WORDS = _PARAMETER_WORDS | _SECRET_WORDS | {"cookie2", "csrf", "xsrf"}
-_PLAIN_VALUES = frozenset(
-    [
-        "false",
-        "include",
-        "none",
-        "null",
-        "omit",
-        "optional",
-        "required",
-        "same-origin",
-        "string",
-        "true",
-        "undefined",
-    ]
-)
+_PLAIN_VALUES = names_in("""
+    false include none null omit optional required same-origin string true undefined
+""")
 # A word, perhaps with punctuation, such as the pieces of an answer.
 _WORD = re.compile(r"\s*[A-Za-z]{0,24}[^A-Za-z0-9]{0,8}")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -212,7 +73,9 @@ _ENVIRONMENT_WORD = re.compile(
     r"(?:[A-Z0-9]*(?:API|AUTH|ACCESS|SECRET|PRIVATE|SIGNING))?"
     r"(?:KEY|KEYS|TOKEN|TOKENS)|[A-Z0-9]*(?:SECRET|SECRETS|PASSWORD|PASSWORDS|PASSWD|PASS|PWD)"
 )
-_ENVIRONMENT_ENDS = frozenset(["COUNT", "DIR", "FILE", "LENGTH", "LIMIT", "NAME", "PATH", "TYPE"])
+_ENVIRONMENT_ENDS = names_in("""
+    COUNT DIR FILE LENGTH LIMIT NAME PATH TYPE
+""")
 _SHORTEST_LITERAL = 8
 _USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 

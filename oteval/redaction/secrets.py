@@ -4,9 +4,9 @@
 - **URLs** lose the user and password. Values in the query are kept if the name is known to be
   harmless, or if the value consists of words and numbers and the name names no secret.
 - **Bodies and other texts** lose the values of keys and parameters that name secrets, texts with
-  the form of a key or token, and every literal secret: the values of the request's own secret headers,
-  and of environment variables that are named like secrets. This also works across the pieces of a
-  stream, and between the deltas of its events.
+  the form of a key or token, and every literal secret: the values of the request's own secret
+  headers, and of environment variables that are named like secrets. This also works across the
+  pieces of a stream, and between the deltas of its events.
 
 Everything else is kept byte for byte. The same input always gives the same output, so a redacted
 request equals its redacted recording.
@@ -32,6 +32,7 @@ from .secret_names import (
     is_safe_header,
     is_secret_header,
     is_secret_parameter,
+    names_in,
     secret_kind,
 )
 from .secret_patterns import SecretSearch
@@ -46,34 +47,10 @@ PLACEHOLDER = "[redacted]"
 
 _SHORTEST_LITERAL = 8
 _MOST_KEPT_REDACTORS = 64
-_SAFE_PARAMETERS = frozenset(
-    [
-        "alt",
-        "api-version",
-        "api_version",
-        "beta",
-        "deployment",
-        "fields",
-        "format",
-        "include",
-        "lang",
-        "language",
-        "limit",
-        "locale",
-        "model",
-        "offset",
-        "order",
-        "page",
-        "page_size",
-        "per_page",
-        "sort",
-        "stream",
-        "timeout",
-        "units",
-        "v",
-        "version",
-    ]
-)
+_SAFE_PARAMETERS = names_in("""
+    alt api-version api_version beta deployment fields format include lang language limit locale
+    model offset order page page_size per_page sort stream timeout units v version
+""")
 # Words and numbers: a value without any longer mixture of letters and digits.
 _HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
 _LONGEST_HARMLESS = 200

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from .json_secrets import string_end
+from .secret_names import names_in
 from .text_edits import Edit, edited_pieces
 
 __all__ = ["delta_edits"]
@@ -22,22 +23,10 @@ __all__ = ["delta_edits"]
 # A line of server-sent events, or of JSON lines.
 _EVENT = re.compile(r"^(?:data:[ \t]*)?(\{[^\r\n]*\})[ \t]*$", re.MULTILINE)
 # Strings that are the same in every event, or that name its kind.
-_SAME = frozenset(
-    [
-        "created",
-        "event_id",
-        "finish_reason",
-        "id",
-        "item_id",
-        "model",
-        "object",
-        "obfuscation",
-        "role",
-        "service_tier",
-        "system_fingerprint",
-        "type",
-    ]
-)
+_SAME = names_in("""
+    created event_id finish_reason id item_id model object obfuscation role service_tier
+    system_fingerprint type
+""")
 _PLACE_KEYS = ("type", "item_id", "output_index", "content_index", "index")
 _DEEPEST = 16
 _ENCODING = "utf-8"

@@ -77,15 +77,20 @@ class SecretSearch:
         """Compile the search.
 
         Args:
-            literals: Secrets to find wherever they occur.
+            literals: Secrets to find wherever they occur, for many texts.
         """
-        self._literals = sorted(literals, key=lambda each: (-len(each), each))
+        self._literals = sorted(literals)
         self._any_form = Pattern(_ANY_FORM)
         # Patterns have a limited length.
         self._any_literal = [Pattern(text) for text in _alternatives(self._literals)]
 
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the places of secrets; they may overlap."""
+    def spans(self, text: str, literals: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
+        """Yield the places of secrets; they may overlap.
+
+        Args:
+            text: The text.
+            literals: More secrets, for this text only.
+        """
         if self._any_form.search(text):
             for form in _FORMS:
                 group = 1 if form.groups else 0
@@ -94,10 +99,16 @@ class SecretSearch:
             yield from _private_keys(text)
         if any(pattern.search(text) for pattern in self._any_literal):
             for literal in self._literals:
-                at = text.find(literal)
-                while at >= 0:
-                    yield at, at + len(literal)
-                    at = text.find(literal, at + len(literal))
+                yield from _occurrences(text, literal)
+        for literal in literals:
+            yield from _occurrences(text, literal)
+
+
+def _occurrences(text: str, literal: str) -> Iterator[tuple[int, int]]:
+    at = text.find(literal)
+    while at >= 0:
+        yield at, at + len(literal)
+        at = text.find(literal, at + len(literal))
 
 
 def _alternatives(literals: Iterable[str]) -> Iterator[str]:

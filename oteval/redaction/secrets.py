@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import functools
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from ..patterns import Pattern
@@ -46,7 +46,6 @@ PLACEHOLDER = "[redacted]"
 """The text in place of a secret."""
 
 _SHORTEST_LITERAL = 8
-_MOST_KEPT_REDACTORS = 64
 _SAFE_PARAMETERS = names_in("""
     alt api-version api_version beta deployment fields format include lang language limit locale
     model offset order page page_size per_page sort stream timeout units v version
@@ -92,8 +91,9 @@ class SecretRedactor:
         ]
         self._text = TextRedactor(self._patterns)
         known = environment_secrets(os.environ if environment is None else environment)
-        self._set_literals(known.union(literals))
-        self._for_secrets = functools.lru_cache(_MOST_KEPT_REDACTORS)(self._with_secrets)
+        self._known = known.union(literals)
+        self._search = SecretSearch(_all_forms(self._known))
+        self._literals: tuple[str, ...] = ()
 
     def with_secrets(self, secrets: Iterable[str]) -> SecretRedactor:
         """Return a redactor that also replaces the literal secrets of a request.
@@ -101,8 +101,12 @@ class SecretRedactor:
         Args:
             secrets: The secrets, see `request_secrets`.
         """
-        more = frozenset(secrets) - self._secrets
-        return self._for_secrets(more) if more else self
+        more = frozenset(secrets) - self._known
+        if not more:
+            return self
+        made = copy.copy(self)
+        made._literals = tuple(sorted({*self._literals, *_all_forms(more)}))
+        return made
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """Return the headers that may be kept, by lower-case names."""
@@ -159,19 +163,6 @@ class SecretRedactor:
         out = edited_pieces(text, merged(edits), pieces, encoding) if edits else list(pieces)
         return self._ruled_pieces(out) if self._text else out
 
-    def _with_secrets(self, secrets: frozenset[str]) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._set_literals(self._secrets | secrets)
-        return made
-
-    def _set_literals(self, secrets: frozenset[str]) -> None:
-        self._secrets = secrets
-        forms = {form for secret in secrets for form in _forms(secret)}
-        self._search = SecretSearch(
-            each for each in forms if len(each) >= _SHORTEST_LITERAL and each not in PLACEHOLDER
-        )
-
     def _parameter(self, pair: str) -> str:
         """Return a pair of a query, its value replaced unless it is harmless."""
         name, equals, value = pair.partition("=")
@@ -191,7 +182,9 @@ class SecretRedactor:
             Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
             for start, end, quotes in named_spans(text, is_form=is_form)
         ]
-        edits += [Edit(start, end, PLACEHOLDER) for start, end in self._search.spans(text)]
+        edits += [
+            Edit(start, end, PLACEHOLDER) for start, end in self._search.spans(text, self._literals)
+        ]
         if self._globs:
             edits += self._glob_edits(text)
         return merged(edits) if edits else []
@@ -291,6 +284,16 @@ def _basic_parts(token: str) -> list[str]:
     except (binascii.Error, UnicodeDecodeError):
         return []
     return [user, password]
+
+
+def _all_forms(secrets: Iterable[str]) -> set[str]:
+    """Return the forms of secrets that are long enough not to occur by chance."""
+    return {
+        form
+        for secret in secrets
+        for form in _forms(secret)
+        if len(form) >= _SHORTEST_LITERAL and form not in PLACEHOLDER
+    }
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -58,12 +58,12 @@ def post(client: Any, server: Server, path: str = "/chat") -> Any:
 def test_requests_of_both_libraries_pass_the_interceptor(library: Any, server: Server) -> None:
     """Sync and async clients are intercepted, also those that existed before."""
     log = Log()
-    with library.Client() as old:
+    with library.Client(verify=False) as old:
         with interception.add(log):
             assert post(old, server).status_code == 200
 
             async def ask() -> None:
-                async with library.AsyncClient() as client:
+                async with library.AsyncClient(verify=False) as client:
                     await post(client, server, "/async")
 
             asyncio.run(ask())
@@ -75,7 +75,7 @@ def test_the_last_interceptor_is_outermost_and_may_be_removed_first(server: Serv
     notes: list[str] = []
     first = interception.add(Log("first ", notes))
     second = interception.add(Log("second ", notes))
-    with httpx.Client() as client:
+    with httpx.Client(verify=False) as client:
         post(client, server, "/a")
         first.remove()
         first.remove()
@@ -107,7 +107,7 @@ def test_an_interceptor_may_answer_without_a_server(library: Any) -> None:
         async def handle_async(self, request: Any, send: Any) -> Any:
             return self.handle(request, send)
 
-    with interception.add(Answer()), library.Client() as client:
+    with interception.add(Answer()), library.Client(verify=False) as client:
         assert client.get("http://nowhere.invalid/").json() == {"said": "recorded"}
 
 
@@ -138,7 +138,7 @@ def test_works_with_opentelemetry_in_any_order(
     else:
         instrumentor.instrument(tracer_provider=provider)
         added = interception.add(log)
-    with library.Client() as client:
+    with library.Client(verify=False) as client:
         post(client, server, "/both")
         (added.remove if ends == "hook first" else instrumentor.uninstrument)()
         post(client, server, "/one")
@@ -199,7 +199,7 @@ def test_errors_of_an_interceptor_reach_the_agent() -> None:
         def handle(self, _request: Any, _send: Any) -> Any:
             raise Stop
 
-    with interception.add(Refuse()), httpx2.Client() as client, pytest.raises(Stop):
+    with interception.add(Refuse()), httpx2.Client(verify=False) as client, pytest.raises(Stop):
         client.get("http://nowhere.invalid/")
 
 
@@ -215,7 +215,7 @@ def test_a_hook_below_a_foreign_function_does_nothing_after_its_removal(
         httpx.HTTPTransport, "handle_request", lambda self, request: hooked(self, request)
     )
     added.remove()
-    with httpx.Client() as client:
+    with httpx.Client(verify=False) as client:
         post(client, server)
         assert log.notes == []
         with interception.add(log):
@@ -227,7 +227,7 @@ def test_a_hook_below_a_foreign_function_does_nothing_after_its_removal(
 
 
 def test_hooked_methods_and_responses_can_be_pickled(server: Server) -> None:
-    with interception.add(Log()), httpx.Client() as client:
+    with interception.add(Log()), httpx.Client(verify=False) as client:
         assert pickle.loads(pickle.dumps(post(client, server))).status_code == 200
         method = httpx.HTTPTransport.handle_request
         assert pickle.loads(pickle.dumps(method)) is method
@@ -241,7 +241,7 @@ def test_interceptors_may_come_and_go_while_requests_run(server: Server) -> None
 
     def work() -> None:
         try:
-            with httpx.Client() as client:
+            with httpx.Client(verify=False) as client:
                 for _ in range(20):
                     post(client, server)
         except BaseException as error:

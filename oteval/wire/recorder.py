@@ -1,0 +1,459 @@
+"""Record the HTTP exchanges of an agent as log events, without secrets.
+
+`WireRecorder` is an interceptor: it passes every request on, and keeps a copy of the request and
+of its response. The agent gets each piece of a response as soon as it arrives. Once the response
+has been read, has failed or is closed, the exchange is emitted as an OpenTelemetry log event in the
+context in which the request was made, so it lies beside the spans of the trace.
+
+Nothing here breaks the agent: an error of the recorder is counted, and logged once.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from types import ModuleType
+from typing import Any
+
+from ..model.recording import Chunk, Exchange
+from ..redaction.secrets import SecretRedactor, request_secrets
+from .events import to_event
+from .interception import library_of
+
+__all__ = ["MAX_BODY", "WireRecorder"]
+
+MAX_BODY = 16 << 20
+"""The size (bytes) of the largest request or response body that is kept by default."""
+
+_log = logging.getLogger(__name__)
+_OTLP_PATHS = ("/v1/traces", "/v1/logs", "/v1/metrics")
+# The last events of the streams of model APIs. Clients close the stream after them, without reading
+# the end of the body.
+_LAST_EVENTS = (
+    b"data: [DONE]",
+    b"event: message_stop",
+    b"event: response.completed",
+    b"event: response.failed",
+    b"event: response.incomplete",
+)
+_TAIL = 4096
+
+
+class WireRecorder:
+    """Records exchanges; add it with `oteval.wire.interception.add`.
+
+    Requests to OTLP endpoints, and those of code that suppresses instrumentation, are not recorded.
+
+    Attributes:
+        recorded: The number of exchanges that were emitted.
+        failures: The number of exchanges that were lost by an error of the recorder.
+    """
+
+    def __init__(
+        self,
+        logger_provider: Any = None,
+        *,
+        redactor: SecretRedactor | None = None,
+        max_body: int = MAX_BODY,
+        include_hosts: Iterable[str] = (),
+        exclude_hosts: Iterable[str] = (),
+    ) -> None:
+        """Prepare to record.
+
+        Args:
+            logger_provider: OpenTelemetry's logger provider; None for the global one.
+            redactor: Removes the secrets; None for one with the process's environment.
+            max_body: The largest body that is kept (bytes, encoded and decoded). The event of a
+                larger one says that it is missing.
+            include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
+                ``localhost:8000``; empty for all.
+            exclude_hosts: Globs of hosts not to record.
+        """
+        from opentelemetry import context
+        from opentelemetry._logs import get_logger
+
+        self._context = context
+        self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
+        self._redactor = redactor or SecretRedactor()
+        self._max_body = max_body
+        self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
+        self._lock = threading.Lock()
+        self.recorded = 0
+        self.failures = 0
+
+    def handle(self, request: Any, send: Callable[[Any], Any]) -> Any:
+        """Send a request, and record it."""
+        call = self._begin(request)
+        if call is None:
+            return send(request)
+        try:
+            response = send(request)
+        except BaseException as error:
+            call.fail(error)
+            raise
+        finally:
+            call.sent()
+        call.answered(response)
+        return response
+
+    async def handle_async(self, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Send a request of an asynchronous client, and record it."""
+        call = self._begin(request)
+        if call is None:
+            return await send(request)
+        try:
+            response = await send(request)
+        except BaseException as error:
+            call.fail(error)
+            raise
+        finally:
+            call.sent()
+        call.answered(response)
+        return response
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Count and log an error of the block instead of raising it."""
+        try:
+            yield
+        except Exception as error:
+            with self._lock:
+                self.failures += 1
+                is_first = self.failures == 1
+            if is_first:
+                # Without the error's text, which may quote a body.
+                reason = type(error).__name__
+                _log.warning("HTTP exchanges are lost (%s); more are only counted", reason)
+            _log.debug("an HTTP exchange could not be recorded", exc_info=True)
+
+    def emit(self, exchange: Exchange, omitted: str, context: Any) -> None:
+        """Emit the event of an exchange."""
+        event = to_event(exchange, omitted)
+        self._logger.emit(
+            timestamp=event.time_ns,
+            context=context,
+            event_name=event.name,
+            body=event.body,
+            attributes=event.attributes,
+        )
+        with self._lock:
+            self.recorded += 1
+
+    def _begin(self, request: Any) -> _Call | None:
+        """Return the record of a request; None if it is not to be recorded."""
+        with self.guarded():
+            if self._is_wanted(request):
+                return _Call(self, request, self._redactor, self._max_body, self._context)
+        return None
+
+    def _is_wanted(self, request: Any) -> bool:
+        url = request.url
+        if url.path.endswith(_OTLP_PATHS) or any(
+            self._context.get_value(key)
+            for key in ("suppress_instrumentation", self._context._SUPPRESS_INSTRUMENTATION_KEY)
+        ):
+            return False
+        if not (self._include or self._exclude):
+            return True
+        names = (url.host, f"{url.host}:{url.port}")
+        return (not self._include or _matches(names, self._include)) and not _matches(
+            names, self._exclude
+        )
+
+
+def _matches(names: Sequence[str], globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for name in names for glob in globs)
+
+
+class _Call:
+    """One request and its response, while they are being recorded."""
+
+    def __init__(
+        self,
+        recorder: WireRecorder,
+        request: Any,
+        redactor: SecretRedactor,
+        max_body: int,
+        context: Any,
+    ) -> None:
+        self._recorder = recorder
+        self._context = context.get_current()
+        self._library = library_of(request)
+        self._request = request
+        self._method, self._url = request.method, str(request.url)
+        self._headers = request.headers.multi_items()
+        self._redactor = redactor.with_secrets(request_secrets(self._headers, self._url))
+        self._sent = _Body(max_body)
+        self._received = _Body(max_body)
+        self._status = 0
+        self._response_headers: list[tuple[str, str]] = []
+        self._is_decoded = False
+        self._stream: Any = None
+        self._lock = threading.Lock()
+        self._is_finished = False
+        self._start_ns, self._started = time.time_ns(), time.perf_counter_ns()
+        try:
+            self._sent.add(request.content)
+        except self._library.RequestNotRead:
+            self._stream = request.stream
+            request.stream = _tee(self._library, self._stream, self._sent.add, None)
+
+    def sent(self) -> None:
+        """Give the request its stream back: a redirect may send it again."""
+        if self._stream is not None:
+            self._request.stream = self._stream
+
+    def answered(self, response: Any) -> None:
+        """Watch how the agent reads a response."""
+        with self._recorder.guarded():
+            self._status = response.status_code
+            self._response_headers = response.headers.multi_items()
+            try:
+                content = response.content
+            except self._library.ResponseNotRead:
+                response.stream = _tee(self._library, response.stream, self.receive, self)
+            else:
+                # Somebody made the response in this process: it is not encoded.
+                self._is_decoded = True
+                self.receive(content)
+                self.finish(is_complete=True)
+
+    def receive(self, data: bytes) -> None:
+        """Keep a piece of the response's body."""
+        self._received.add(data, time.perf_counter_ns() - self._started)
+
+    def fail(self, error: BaseException) -> None:
+        """Record the error of the transport, or of the agent's task."""
+        self._finish(f"{type(error).__name__}: {error}", is_complete=False)
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Record the response as it is, unless it is recorded already."""
+        self._finish("", is_complete=is_complete)
+
+    def _finish(self, error: str, *, is_complete: bool) -> None:
+        with self._lock:
+            if self._is_finished:
+                return
+            self._is_finished = True
+        with self._recorder.guarded():
+            end_ns = self._start_ns + time.perf_counter_ns() - self._started
+            exchange = self._exchange(error, is_complete, end_ns)
+            self._recorder.emit(exchange, self._omitted(), self._context)
+
+    def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
+        redactor = self._redactor
+        request_headers = redactor.headers(self._headers)
+        request_body = self._request_body(request_headers)
+        response_headers = redactor.headers(self._response_headers)
+        chunks, problem = self._chunks(response_headers)
+        kind = response_headers.get("content-type", "")
+        pieces = redactor.pieces([chunk.data for chunk in chunks], kind)
+        return Exchange(
+            method=self._method,
+            url=redactor.url(self._url),
+            request_headers=request_headers,
+            request_body=redactor.body(request_body, request_headers.get("content-type", "")),
+            status=self._status,
+            response_headers=response_headers,
+            chunks=tuple(
+                Chunk(data, chunk.offset_ns)
+                for data, chunk in zip(pieces, chunks, strict=True)
+                if data
+            ),
+            error=redactor.text(error or (problem if is_complete else "")),
+            is_complete=is_complete or (not error and self._was_read()),
+            start_ns=self._start_ns,
+            end_ns=end_ns,
+        )
+
+    def _request_body(self, headers: dict[str, str]) -> bytes:
+        """Return the request's body, decoded if that is possible."""
+        chunks, _ = _decoded(self._library, self._sent, headers)
+        return b"".join(chunk.data for chunk in chunks)
+
+    def _chunks(self, headers: dict[str, str]) -> tuple[list[Chunk], str]:
+        if self._is_decoded:
+            headers.pop("content-encoding", None)
+        return _decoded(self._library, self._received, headers)
+
+    def _was_read(self) -> bool:
+        """Return whether a response that was closed early has no more content."""
+        if not self._status:
+            return False
+        if self._method == "HEAD" or self._status in (204, 304):
+            return True
+        length = dict(self._response_headers).get("content-length", "")
+        if length.isdecimal():
+            return self._received.size >= int(length)
+        tail = self._received.tail()
+        return any(event in tail for event in _LAST_EVENTS)
+
+    def _omitted(self) -> str:
+        """Return why the exchange cannot be replayed, or ""."""
+        if self._status == 101:
+            return "the connection was upgraded (status 101); its messages are not recorded"
+        for name, body in (("request", self._sent), ("response", self._received)):
+            if body.is_too_large:
+                return f"the {name} body is larger than max_body ({body.limit} bytes): not kept"
+        return ""
+
+
+class _Body:
+    """The pieces of a body, up to a limit.
+
+    Attributes:
+        size: The size of all pieces, also of those not kept (bytes).
+        limit: The most bytes to keep.
+        chunks: The pieces; empty if they are too large.
+        is_too_large: Whether the body exceeds the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self.chunks: list[Chunk] = []
+        self.is_too_large = False
+
+    def add(self, data: bytes, offset_ns: int = 0) -> None:
+        """Add a piece."""
+        self.size += len(data)
+        if self.size > self.limit:
+            self.drop()
+        elif data:
+            self.chunks.append(Chunk(data, offset_ns))
+
+    def drop(self) -> None:
+        """Forget the body, because it is too large."""
+        self.is_too_large = True
+        self.chunks = []
+
+    def tail(self) -> bytes:
+        """Return the last bytes."""
+        size, out = 0, []
+        for chunk in reversed(self.chunks):
+            out.append(chunk.data)
+            size += len(chunk.data)
+            if size >= _TAIL:
+                break
+        return b"".join(reversed(out))[-_TAIL:]
+
+
+def _decoded(library: ModuleType, body: _Body, headers: dict[str, str]) -> tuple[list[Chunk], str]:
+    """Return the pieces of a body as the agent got them, and the error of the decoding or "".
+
+    Args:
+        library: The client's library, which decodes them.
+        body: The body; it is dropped if it becomes too large.
+        headers: The kept headers. If the body is decoded, ``content-encoding`` is removed.
+    """
+    encoding = headers.get("content-encoding", "")
+    if not encoding or not body.chunks:
+        return body.chunks, ""
+    offset = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal offset
+        for chunk in body.chunks:
+            offset = chunk.offset_ns
+            yield chunk.data
+
+    out: list[Chunk] = []
+    size, problem = 0, ""
+    response = library.Response(200, headers={"content-encoding": encoding}, content=pieces())
+    try:
+        for data in response.iter_bytes():
+            size += len(data)
+            if size > body.limit:
+                body.drop()
+                return [], ""
+            out.append(Chunk(data, offset))
+    except library.DecodingError as error:
+        problem = f"DecodingError: {error}"
+    if [chunk.data for chunk in out] != [chunk.data for chunk in body.chunks]:
+        del headers["content-encoding"]
+    return out, problem
+
+
+class _Tee:
+    """A stream that shows each piece to a function, and the end to a call."""
+
+    def __init__(self, stream: Any, receive: Callable[[bytes], None], call: _Call | None) -> None:
+        self._stream = stream
+        self._receive = receive
+        self._call = call
+
+    def _end(self) -> None:
+        if self._call is not None:
+            self._call.finish(is_complete=True)
+
+    def _fail(self, error: BaseException) -> None:
+        # A reader that stops early closes the stream afterwards.
+        if self._call is not None and not isinstance(error, GeneratorExit):
+            self._call.fail(error)
+
+    def _close(self) -> None:
+        if self._call is not None:
+            self._call.finish(is_complete=False)
+
+    def __del__(self) -> None:
+        # A response that is neither read nor closed.
+        self._close()
+
+
+class _SyncTee(_Tee):
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for data in self._stream:
+                self._receive(data)
+                yield data
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._end()
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._close()
+
+
+class _AsyncTee(_Tee):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for data in self._stream:
+                self._receive(data)
+                yield data
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._end()
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            self._close()
+
+
+def _tee(
+    library: ModuleType, stream: Any, receive: Callable[[bytes], None], call: _Call | None
+) -> Any:
+    """Return a stream of the same kind that is recorded while it is read."""
+    bases: list[type[Any]] = []
+    if isinstance(stream, library.SyncByteStream):
+        bases.append(_SyncTee)
+    if isinstance(stream, library.AsyncByteStream):
+        bases.append(_AsyncTee)
+    return _tee_class(library, tuple(bases))(stream, receive, call)
+
+
+@functools.cache
+def _tee_class(library: ModuleType, bases: tuple[type[Any], ...]) -> type[Any]:
+    kinds = {_SyncTee: library.SyncByteStream, _AsyncTee: library.AsyncByteStream}
+    return type("RecordedStream", (*bases, *(kinds[base] for base in bases)), {})

@@ -144,11 +144,11 @@ class WireRecorder:
         with self._lock:
             self.recorded += 1
 
-    def _begin(self, request: Any) -> _Call | None:
+    def _begin(self, request: Any) -> _OpenExchange | None:
         """Return the record of a request; None if it is not to be recorded."""
         with self.guarded():
             if self._is_wanted(request):
-                return _Call(self, request, self._redactor, self._max_body, self._context)
+                return _OpenExchange(self, request, self._redactor, self._max_body, self._context)
         return None
 
     def _is_wanted(self, request: Any) -> bool:
@@ -170,7 +170,7 @@ def _matches(names: Sequence[str], globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
-class _Call:
+class _OpenExchange:
     """One request and its response, while they are being recorded."""
 
     def __init__(
@@ -382,7 +382,9 @@ def _decoded(library: ModuleType, body: _Body, headers: dict[str, str]) -> tuple
 class _Tee:
     """A stream that shows each piece to a function, and the end to a call."""
 
-    def __init__(self, stream: Any, receive: Callable[[bytes], None], call: _Call | None) -> None:
+    def __init__(
+        self, stream: Any, receive: Callable[[bytes], None], call: _OpenExchange | None
+    ) -> None:
         self._stream = stream
         self._receive = receive
         self._call = call
@@ -442,7 +444,7 @@ class _AsyncTee(_Tee):
 
 
 def _tee(
-    library: ModuleType, stream: Any, receive: Callable[[bytes], None], call: _Call | None
+    library: ModuleType, stream: Any, receive: Callable[[bytes], None], call: _OpenExchange | None
 ) -> Any:
     """Return a stream of the same kind that is recorded while it is read."""
     bases: list[type[Any]] = []

@@ -21,6 +21,7 @@ from .config import config
 from .dataset import dataset
 from .delete import audit, delete
 from .demo import demo
+from .doctor import doctor
 from .experiments import eval_, experiments
 from .export import export
 from .ingest import ingest
@@ -53,7 +54,7 @@ for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),
     *(eval_, compare, pairwise, experiments, dataset, judge),
-    *(archive, compact, backup, delete, audit, resend),
+    *(archive, compact, backup, delete, audit, resend, doctor),
 ):
     cli.add_command(_command)
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 from .libraries import Library
 
-__all__ = ["ContentVariable", "content_variables", "set_content_variables"]
+__all__ = [
+    "ContentVariable",
+    "content_variables",
+    "hiding_variables",
+    "set_content_variables",
+]
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # With content, and without.
@@ -26,6 +31,14 @@ _COMMON: Mapping[str, tuple[str | None, str | None]] = {
     "OPENINFERENCE_HIDE_LLM_INVOCATION_PARAMETERS": (None, "true"),
     "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS": ("true", "false"),
 }
+# The prefixes of OpenTelemetry's own instrumentations; other ones with "opentelemetry-" are
+# OpenLLMetry's.
+_OPENTELEMETRY = (
+    "opentelemetry-instrumentation-genai-",
+    "opentelemetry-instrumentation-google-genai",
+    "opentelemetry-instrumentation-openai-v2",
+    "opentelemetry-instrumentation-botocore",
+)
 _OFF = frozenset({"false", "0", "no", "off", "no_content", ""})
 _HIDING = (
     "OPENINFERENCE_HIDE_INPUTS",
@@ -97,6 +110,35 @@ def content_variables(
             note = "" if value is None else _note(name, value, target)
             found.append(ContentVariable(name, value, target, note * capture_content))
     return found
+
+
+def hiding_variables(
+    library: Library, by: str, variables: Iterable[ContentVariable]
+) -> list[ContentVariable]:
+    """Return the variables that keep content out of a library's spans.
+
+    Args:
+        library: The library.
+        by: The distribution that writes the spans, or the library itself.
+        variables: The variables, see `content_variables`.
+    """
+    if by.startswith("openinference-"):
+        names = set(_HIDING)
+    elif by.startswith(_OPENTELEMETRY):
+        names = {_CAPTURE}
+    elif by.startswith("opentelemetry-"):
+        names = {"TRACELOOP_TRACE_CONTENT"}
+    else:
+        names = set(library.variables)
+        if library.name == "google-adk":
+            names |= {_CAPTURE, "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"}
+    if library.name == "openai-agents":
+        names.add("OPENAI_AGENTS_DISABLE_TRACING")
+    return [
+        one
+        for one in variables
+        if one.hides_content and (one.name in names or one.name.endswith("VALUE_LENGTH_LIMIT"))
+    ]
 
 
 def _note(name: str, value: str, wanted: str | None) -> str:

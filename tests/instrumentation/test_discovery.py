@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oteval.ingest.trace_files import read
+from oteval.errors import ConfigError
+from oteval.ingest import read
+from oteval.instrumentation.discovery import check_libraries
 from oteval.model import Trajectory
 from oteval.reconstruct import reconstruct
-from tests.instrumentation.programs import run_program
+from tests.instrumentation import fake_packages
+from tests.instrumentation.programs import ROOT, run_program
 from tests.instrumentation.travel_agents import ANSWER, converse
 from tests.model_server import Server, serving
 
@@ -157,3 +160,120 @@ def test_the_agents_own_instrumentation_wins(when: str, tmp_path: Path) -> None:
     scopes = [s.scope for batch in read(tmp_path / "traces.jsonl") for s in batch.spans]
     assert scopes.count("openinference.instrumentation.openai") == 3
     assert "opentelemetry.instrumentation.genai.openai" not in scopes
+
+
+OPENINFERENCE = "openinference-instrumentation-cohere"
+OPENLLMETRY = "opentelemetry-instrumentation-cohere"
+START = """
+from opentelemetry.sdk.trace import TracerProvider
+from oteval.instrumentation.discovery import instrument_libraries, library_states
+instrument_libraries(capture_content=True, tracer_provider=TracerProvider(), logger_provider=None)
+def state():
+    return [(s.status, s.by, s.reason) for s in library_states() if s.library == "cohere"]
+"""
+
+
+def run_with(folder: Path, program: str) -> list[str]:
+    """Run a program after `instrument_libraries`, with a folder of packages; return its output."""
+    done = run_program(START + program, PYTHONPATH=f"{folder}:{ROOT}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_never_two_for_one_library(tmp_path: Path) -> None:
+    """Of several installed instrumentations one is turned on, once, at the import."""
+    fake_packages.library(tmp_path, "cohere", "5.0")
+    fake_packages.instrumentation(tmp_path, OPENLLMETRY, "cohere")
+    fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere")
+
+    lines = run_with(tmp_path, "print(state())\nimport cohere\nprint(state())\n" + START)
+
+    assert lines == [
+        f"[('waiting', '{OPENINFERENCE} 1.0', '')]",
+        "cohere imported",
+        f"{OPENINFERENCE} on",
+        f"[('on', '{OPENINFERENCE} 1.0', '')]",
+    ]
+
+
+def test_the_next_one_is_taken_when_the_first_fails(tmp_path: Path) -> None:
+    """An instrumentation that raises is undone, and the agent's import goes on."""
+    fake_packages.library(tmp_path, "cohere", "5.0")
+    fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere", code="raise KeyError('x')")
+    fake_packages.instrumentation(tmp_path, OPENLLMETRY, "cohere")
+
+    lines = run_with(tmp_path, "import cohere\nprint(state())")
+
+    assert lines == [
+        "cohere imported",
+        f"{OPENINFERENCE} off",
+        f"{OPENLLMETRY} on",
+        f"[('on', '{OPENLLMETRY} 1.0', '')]",
+    ]
+
+
+def test_a_version_out_of_range_is_named(tmp_path: Path) -> None:
+    """A library that its instrumentations do not fit stays without spans, with both versions."""
+    fake_packages.library(tmp_path, "cohere", "9.1")
+    fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere<6,>=5")
+
+    [line, _] = run_with(tmp_path, "print(state())\nimport cohere")
+
+    assert f"'off', '', '{OPENINFERENCE} 1.0 needs cohere<6,>=5, 9.1 is installed'" in line
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_ours_makes_way_for_the_agents_own(tmp_path: Path, refuses: bool) -> None:
+    """The agent's instrumentor replaces ours; if it refuses the library, ours comes back."""
+    fake_packages.library(tmp_path, "cohere", "5.0")
+    fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere")
+    fake_packages.instrumentation(tmp_path, "acme-cohere", "cohere>=6" if refuses else "cohere")
+
+    lines = run_with(
+        tmp_path,
+        "import cohere\nfrom acme_cohere import Instrumentor\nInstrumentor().instrument()\n"
+        "print(state())",
+    )
+
+    assert lines[:3] == ["cohere imported", f"{OPENINFERENCE} on", f"{OPENINFERENCE} off"]
+    if refuses:
+        assert lines[3:] == [f"{OPENINFERENCE} on", f"[('on', '{OPENINFERENCE} 1.0', '')]"]
+    else:
+        own = "acme_cohere.Instrumentor"
+        assert lines[3:] == [
+            "acme-cohere on",
+            f"[('on', '{own}', \"turned on by the agent's code\")]",
+        ]
+
+
+def test_threads_that_import_at_once(tmp_path: Path) -> None:
+    """Imports in several threads, one inside an instrumentation, end without a deadlock."""
+    for name in ("cohere", "groq", "ollama"):
+        fake_packages.library(tmp_path, name, "5.0")
+    fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere", code="import groq, ollama")
+    for name in ("groq", "ollama"):
+        other = "ollama" if name == "groq" else "groq"
+        distribution = f"openinference-instrumentation-{name}"
+        fake_packages.instrumentation(tmp_path, distribution, name, code=f"import {other}, cohere")
+
+    lines = run_with(
+        tmp_path,
+        """
+import importlib, threading
+names = ["cohere", "groq", "ollama"]
+threads = [threading.Thread(target=importlib.import_module, args=[name]) for name in names]
+for thread in threads: thread.start()
+for thread in threads: thread.join(60)
+print(sorted(s.library for s in library_states() if s.status == "on"))
+""",
+    )
+
+    assert lines[-1] == "['cohere', 'groq', 'ollama']"
+
+
+def test_an_unknown_library_is_an_error() -> None:
+    """A misspelt name says which one is meant."""
+    with pytest.raises(ConfigError, match="'opnai' is not known; did you mean openai"):
+        check_libraries(["opnai"])
+    with pytest.raises(ConfigError, match="openai is instrumented by"):
+        check_libraries(["openai=acme"])

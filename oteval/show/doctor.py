@@ -1,0 +1,96 @@
+"""The report of `oteval doctor` for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..instrumentation.doctor import DoctorReport
+from .columns import Column, Columns, one_row
+
+__all__ = ["doctor_view"]
+
+_STYLES = {"on": "green", "off": "yellow", "arrived": "green", "failed": "red"}
+
+
+def doctor_view(report: DoctorReport) -> Iterator[RenderableType]:
+    """Return the sections of a report: libraries, HTTP clients, variables, destination."""
+    yield _libraries(report)
+    if report.clients:
+        yield ""
+        yield _clients(report)
+    if report.tools or report.variables:
+        yield ""
+        yield _environment(report)
+    yield ""
+    yield _delivery(report)
+
+
+def _libraries(report: DoctorReport) -> RenderableType:
+    if not report.libraries:
+        return Text("no library of agents or models is installed")
+    table = Columns(
+        Column("library"),
+        Column("version", rank=1),
+        Column("spans"),
+        Column("content"),
+        Column("by", rank=2, least=20, most=50),
+        Column("", wraps=True, optional=True),
+    )
+    for one in report.libraries:
+        content, _, hidden_by = one.content.partition(": ")
+        note = "; ".join(text for text in (one.reason, one.remedy, hidden_by) if text)
+        table.add_row(
+            one_row(one.library),
+            one_row(one.version),
+            _state(one.status),
+            _state(content or "-"),
+            one_row(one.by or "-"),
+            note,
+        )
+    return table
+
+
+def _clients(report: DoctorReport) -> RenderableType:
+    table = Columns(
+        Column("HTTP client"),
+        Column("version", rank=1),
+        Column("spans"),
+        Column("recorded"),
+        Column("", wraps=True, optional=True),
+    )
+    for one in report.clients:
+        table.add_row(
+            one_row(one.client),
+            one_row(one.version),
+            _state("on" if one.spans else "off"),
+            Text("yes" if one.is_recorded else "no", style="" if one.is_recorded else "yellow"),
+            one.note,
+        )
+    return table
+
+
+def _environment(report: DoctorReport) -> RenderableType:
+    table = Columns(
+        Column("environment", least=20), Column("value", least=10), Column("", wraps=True)
+    )
+    for variable in report.variables:
+        table.add_row(one_row(variable.name), one_row(variable.value or ""), variable.note)
+    for name, version, note in report.tools:
+        table.add_row(one_row(name), one_row(version), note)
+    return table
+
+
+def _delivery(report: DoctorReport) -> RenderableType:
+    found = report.delivery
+    text = Text("test span: ").append_text(_state(found.status))
+    text.append(f" {'at' if found.status == 'arrived' else 'to'} {found.destination}")
+    if found.status == "arrived":
+        text.append(f" in {found.milliseconds:.0f} ms")
+    return text.append(f": {found.error}" if found.error else "")
+
+
+def _state(status: str) -> Text:
+    return Text(status, style=_STYLES.get(status, ""))

@@ -160,6 +160,7 @@ class RecordedToolCall:
         end_ns: The end of the execution; 0 if it has no span.
         trace_id: The id of the trace of the execution.
         span_id: The id of the span of the execution, or "".
+        runs_agent: Whether the tool ran another agent, whose model calls are recorded too.
     """
 
     name: str
@@ -171,6 +172,7 @@ class RecordedToolCall:
     end_ns: int = 0
     trace_id: str = ""
     span_id: str = ""
+    runs_agent: bool = False
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
-from .conversation import trajectories_of
+from .conversation import TracedTrajectory, trajectories_of
 from .detached_tools import with_lone_tools
 from .dialects import DIALECTS
 from .duplicates import without_duplicates
@@ -35,9 +35,11 @@ __all__ = [
     "DIALECTS",
     "Explanation",
     "SpanAccount",
+    "TracedTrajectory",
     "explain",
     "failed_trajectory",
     "reconstruct",
+    "reconstruct_with_runs",
 ]
 
 
@@ -54,6 +56,18 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
         One trajectory per agent run, in order of start. A trace without any gives one trajectory
         without messages, whose gaps say why; a trace of nothing but requests and database calls
         gives none.
+    """
+    return [found.trajectory for found in reconstruct_with_runs(spans, logs)]
+
+
+def reconstruct_with_runs(
+    spans: Iterable[Span], logs: Iterable[LogRecord] = ()
+) -> list[TracedTrajectory]:
+    """Return the trajectories of some traces, with their model calls and tool runs.
+
+    Args:
+        spans: The spans, as for `reconstruct`.
+        logs: The log records of the traces.
     """
     runs = without_duplicates(_runs(_TracesById(spans, logs)))
     return trajectories_of(with_lone_tools(runs))

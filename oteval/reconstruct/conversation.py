@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model import (
     Gap,
@@ -30,10 +30,22 @@ from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 from .tree import order
 
-__all__ = ["trajectories_of"]
+__all__ = ["TracedTrajectory", "trajectories_of"]
 
 
-def trajectories_of(runs: Sequence[TracedRun]) -> list[Trajectory]:
+class TracedTrajectory(NamedTuple):
+    """A trajectory with the runs that it was made of.
+
+    Attributes:
+        trajectory: The trajectory.
+        runs: The run, and those that only bring results back to it.
+    """
+
+    trajectory: Trajectory
+    runs: Sequence[TracedRun]
+
+
+def trajectories_of(runs: Sequence[TracedRun]) -> list[TracedTrajectory]:
     """Return the trajectories of some runs, in order of start.
 
     Args:
@@ -44,7 +56,10 @@ def trajectories_of(runs: Sequence[TracedRun]) -> list[Trajectory]:
     for run in sorted(runs, key=lambda run: (*order(run.root.span), run.root.span.trace_id)):
         stitcher.take(run)
     children = children_of(runs)
-    return [_finished(builder, stitcher.by_run, children) for builder in stitcher.builders]
+    return [
+        TracedTrajectory(_finished(builder, stitcher.by_run, children), builder.runs)
+        for builder in stitcher.builders
+    ]
 
 
 class _ConversationStitcher:

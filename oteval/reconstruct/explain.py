@@ -123,7 +123,8 @@ def account_for(
         runs: The runs of all traces that belong together with it.
     """
     kept = with_lone_tools(without_duplicates(runs))
-    trajectories = [t for t in trajectories_of(kept) if trace_id in t.trace_ids]
+    reconstructed = [one.trajectory for one in trajectories_of(kept)]
+    trajectories = [one for one in reconstructed if trace_id in one.trace_ids]
     book = _SpanIndex(trace_id, kept, trajectories)
     accounts = []
     for root in build(spans):

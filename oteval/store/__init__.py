@@ -84,6 +84,7 @@ from .related_traces import LooseRun, RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
 from .scores import HumanLabels, Scores
+from .sessions import Sessions, StoredSession
 from .spans import SpanBatch, Spans, WriteResult
 from .trajectories import Trajectories
 
@@ -105,6 +106,7 @@ __all__ = [
     "ReadLimit",
     "SpanBatch",
     "Store",
+    "StoredSession",
     "TraceArrival",
     "WriteResult",
     "is_short_of_memory",
@@ -122,6 +124,7 @@ class Store:
         pending: Traces that are to be reconstructed.
         related: Traces that have to be reconstructed together.
         trajectories: Trajectories.
+        sessions: Finds the trajectories of a trace, of a conversation, or below another one.
         matching: Matches trajectories with a reference in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -166,6 +169,7 @@ class Store:
         self.pending = PendingTraces(connection)
         self.related = RelatedTraces(connection)
         self.trajectories = Trajectories(connection)
+        self.sessions = Sessions(connection)
         self.matching = TrajectoryMatcher(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)

@@ -1,0 +1,106 @@
+"""The recorded executions of tools in a session.
+
+A tool's arguments are those that the model asked for, and its result is the one that the model
+received, since the span of a tool often has them in another form. Executions that no model asked
+for have the values of their span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ..model import Message, ToolCall
+from ..model.recording import RecordedToolCall
+from ..reconstruct import TracedTrajectory
+from ..reconstruct.operations import ToolRun
+
+__all__ = ["executions_of"]
+
+
+def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
+    """Return the executions of tools in a session, by their start.
+
+    Args:
+        session: The trajectories of the session with their runs.
+    """
+    runs = [tool for one in session for run in one.runs for tool in run.tool_runs]
+    by_span = {tool.span.span_id: tool for tool in runs}
+    agents = _agent_tools(session)
+    found: list[RecordedToolCall] = []
+    placed: set[str] = set()
+    for one in session:
+        for message, call, result in _asked(one.trajectory.own_messages):
+            if call.span_id in placed:
+                continue
+            placed.add(call.span_id)
+            placed.discard("")
+            made = _requested(message, call, result, by_span.get(call.span_id))
+            found.append(replace(made, runs_agent=call.span_id in agents))
+    found += [_unasked(tool) for tool in runs if tool.span.span_id not in placed]
+    return sorted(found, key=lambda one: one.start_ns)
+
+
+def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:
+    """Return the ids of the spans of tools that ran another agent."""
+    tools = [run.parent_tool for one in session for run in one.runs]
+    return {tool.span.span_id for tool in tools if tool is not None}
+
+
+def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Message | None]]:
+    """Yield each call with the message that asks for it and the one with its result."""
+    for place, message in enumerate(messages):
+        if not message.tool_calls:
+            continue
+        results: list[Message] = []
+        for later in messages[place + 1 :]:
+            if later.tool_calls:
+                break
+            if later.role == "tool":
+                results.append(later)
+        for call in message.tool_calls:
+            yield message, call, _take_result(call, results)
+
+
+def _take_result(call: ToolCall, results: list[Message]) -> Message | None:
+    """Take the result of a call out of the results of its message: by its id, else in order."""
+    for index, result in enumerate(results):
+        if result.tool_call_id == call.id or not (result.tool_call_id and call.id):
+            return results.pop(index)
+    return None
+
+
+def _requested(
+    message: Message, call: ToolCall, result: Message | None, run: ToolRun | None
+) -> RecordedToolCall:
+    known = run.result if run else None
+    arguments = call.arguments
+    if arguments is None and run is not None:
+        arguments = run.arguments
+    # Without a span, the call began after the message that asked for it.
+    return RecordedToolCall(
+        name=call.name,
+        arguments=arguments,
+        result=result.content if result and result.content is not None else known,
+        is_error=result.is_error if result else bool(run and run.is_error),
+        call_id=call.id,
+        start_ns=call.start_ns,
+        end_ns=call.end_ns,
+        trace_id=message.trace_id,
+        span_id=call.span_id,
+    )
+
+
+def _unasked(tool: ToolRun) -> RecordedToolCall:
+    span = tool.span
+    return RecordedToolCall(
+        name=tool.name,
+        arguments=tool.arguments,
+        result=tool.result,
+        is_error=tool.is_error,
+        call_id=tool.call_id,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+    )

@@ -1,0 +1,199 @@
+"""Recordings in files, so that a child process or a test needs no database.
+
+A file has JSON lines, and is compressed if its name ends in ``.gz``. The first line is the header
+with the version of the format and the number of the lines after it. Each of these is a model call,
+an execution of a tool, or an HTTP exchange; fields with their default value are left out. Bodies
+that are not text are base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..jsontext import dumps_exact, restore
+from ..model import Message, ToolCall
+from ..model.recording import (
+    Chunk,
+    Exchange,
+    RecordedModelCall,
+    RecordedRequest,
+    RecordedToolCall,
+    Recording,
+)
+
+__all__ = ["load", "save"]
+
+_FORMAT, _VERSION = "oteval recording", 1
+_LISTS = {"model_call": "model_calls", "tool_call": "tool_calls", "exchange": "exchanges"}
+
+
+def save(recording: Recording, path: str | Path) -> None:
+    """Write a recording to a file.
+
+    Args:
+        recording: The recording.
+        path: The file; it is compressed if its name ends in ``.gz``.
+    """
+    path = Path(path)
+    lines = [line for kind, name in _LISTS.items() for line in _lines(kind, recording, name)]
+    header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "lines": len(lines)}
+    header |= {k: v for k, v in _plain(recording).items() if k not in _LISTS.values()}
+    data = "".join(f"{dumps_exact(line)}\n" for line in (header, *lines)).encode()
+    # Without a time or a name, equal recordings are equal files.
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _lines(kind: str, recording: Recording, name: str) -> Iterator[dict[str, Any]]:
+    return ({kind: _plain(one)} for one in getattr(recording, name))
+
+
+def load(path: str | Path) -> Recording:
+    """Return the recording in a file.
+
+    Raises:
+        InputError: The file cannot be read, has another format or a newer version, or is damaged;
+            the message names the line.
+    """
+    try:
+        data = Path(path).read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        text = data.decode()
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    lines = text.split("\n")
+    header = _header(path, lines[0])
+    rows = [(number, line) for number, line in enumerate(lines[1:], 2) if line]
+    found: dict[str, list[Any]] = {kind: [] for kind in _LISTS}
+    for number, line in rows:
+        kind, value = _line(path, number, line)
+        found[kind].append(value)
+    if len(rows) != header.pop("lines", len(rows)):
+        raise InputError(f"{path}: line {len(lines)}: the file was cut: save the recording again")
+    values = _known(Recording, header)
+    values |= {name: tuple(found[kind]) for kind, name in _LISTS.items()}
+    try:
+        return Recording(**values)
+    except TypeError as error:
+        raise InputError(f"{path}: line 1: the header is damaged: {error}") from error
+
+
+def _header(path: str | Path, line: str) -> dict[str, Any]:
+    try:
+        header = restore(line)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.pop("format", "") != _FORMAT:
+        raise InputError(f"{path}: line 1: not a recording of oteval: save() writes them")
+    version = header.pop("version", 0)
+    if version != _VERSION:
+        raise InputError(f"{path}: version {version} of the format: upgrade oteval to read it")
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in header.items()}
+
+
+def _line(path: str | Path, number: int, line: str) -> tuple[str, Any]:
+    try:
+        ((kind, value),) = restore(line).items()
+        return kind, _READERS[kind](value)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path}: line {number}: damaged: {problem}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as plain JSON; bytes are text or base64."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if is_dataclass(value):
+        return {
+            field.name: _plain(inner)
+            for field in fields(value)
+            if not _is_default(inner := getattr(value, field.name), field)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_default(value: Any, field: Any) -> bool:
+    if field.default_factory is not MISSING:
+        return not value
+    return (
+        field.default is not MISSING
+        and type(value) is type(field.default)
+        and (value == field.default)
+    )
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()
+
+
+def _known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a class has; later versions may have more."""
+    names = {field.name for field in fields(kind)}
+    return {key: value for key, value in found.items() if key in names}
+
+
+def _changed(found: Mapping[str, Any], **readers: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return fields with some of them read by a function."""
+    return {k: readers[k](v) if k in readers and v is not None else v for k, v in found.items()}
+
+
+def _each(read: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
+    return lambda values: tuple(map(read, values))
+
+
+def _tool_request(found: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(**_known(ToolCall, found))
+
+
+def _message(found: Mapping[str, Any]) -> Message:
+    known = _known(Message, found)
+    return Message(**_changed(known, parts=tuple, tool_calls=_each(_tool_request)))
+
+
+def _chunk(found: Mapping[str, Any]) -> Chunk:
+    return Chunk(**_changed(_known(Chunk, found), data=_bytes))
+
+
+def _exchange(found: Mapping[str, Any]) -> Exchange:
+    known = _known(Exchange, found)
+    return Exchange(**_changed(known, request_body=_bytes, chunks=_each(_chunk)))
+
+
+def _request(found: Mapping[str, Any]) -> RecordedRequest:
+    known = _known(RecordedRequest, found)
+    return RecordedRequest(**_changed(known, messages=_each(_message), tools=tuple))
+
+
+def _model_call(found: Mapping[str, Any]) -> RecordedModelCall:
+    known = _changed(
+        _known(RecordedModelCall, found),
+        request=_request,
+        answer=_message,
+        exchange=_exchange,
+        choices=_each(_message),
+    )
+    return RecordedModelCall(**known)
+
+
+def _tool_call(found: Mapping[str, Any]) -> RecordedToolCall:
+    return RecordedToolCall(**_known(RecordedToolCall, found))
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "model_call": _model_call,
+    "tool_call": _tool_call,
+    "exchange": _exchange,
+}

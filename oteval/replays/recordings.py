@@ -1,0 +1,168 @@
+"""Read the recordings of sessions from the store.
+
+A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Its
+model calls are the recorded HTTP exchanges, where there are any. Others are rebuilt from the spans
+of any dialect. `Recording.reasons` names each call whose answer or request is not known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ..model import LogRecord, Span
+from ..model.recording import Exchange, RecordedModelCall, Recording
+from ..reconstruct import TracedTrajectory, reconstruct_with_runs
+from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
+from .recorded_executions import executions_of
+from .recording_files import load, save
+from .wire_calls import join_exchanges
+
+if TYPE_CHECKING:  # A replay from a file needs no database.
+    from ..store import Store, StoredSession
+
+__all__ = ["load", "read_recording", "read_recordings", "recording_of", "save"]
+
+_Row = TypeVar("_Row", Span, LogRecord)
+# How many sessions are read together.
+_PAGE = 100
+
+
+def read_recording(store: Store, session: str) -> Recording:
+    """Return the recording of a session.
+
+    Args:
+        store: The store. Its trajectories are up to date.
+        session: The id of a trajectory, a trace or a conversation, or the beginning of one.
+
+    Raises:
+        NotFound: There is no such session, or there are several.
+    """
+    return next(read_recordings(store, [session]))
+
+
+def read_recordings(store: Store, sessions: Sequence[str]) -> Iterator[Recording]:
+    """Yield the recordings of sessions, in their order.
+
+    Args:
+        store: The store. Its trajectories are up to date.
+        sessions: The ids of trajectories, traces or conversations, or beginnings of them.
+
+    Raises:
+        NotFound: There is no such session, or there are several.
+    """
+    found = store.sessions.find(sessions)
+    for start in range(0, len(found), _PAGE):
+        page = found[start : start + _PAGE]
+        traces = sorted({trace for session in page for trace in session.trace_ids})
+        spans, logs = store.spans.of_traces(traces)
+        spans_of, logs_of = _by_trace(spans), _by_trace(logs)
+        for session in page:
+            yield recording_of(
+                session,
+                [span for trace in session.trace_ids for span in spans_of[trace]],
+                [record for trace in session.trace_ids for record in logs_of[trace]],
+            )
+
+
+def _by_trace(rows: Iterable[_Row]) -> Mapping[str, list[_Row]]:
+    found: dict[str, list[_Row]] = defaultdict(list)
+    for row in rows:
+        found[row.trace_id].append(row)
+    return found
+
+
+def recording_of(
+    session: StoredSession,
+    spans: Sequence[Span],
+    logs: Sequence[LogRecord],
+    exchanges: Sequence[Exchange] = (),
+) -> Recording:
+    """Return the recording of a session.
+
+    Args:
+        session: The session.
+        spans: The spans of its traces.
+        logs: The log records of its traces.
+        exchanges: The HTTP exchanges that were recorded in its traces.
+    """
+    members = set(session.trajectory_ids)
+    family = [one for one in reconstruct_with_runs(spans, logs) if one.trajectory.id in members]
+    own = _own_exchanges(exchanges, spans, family, session)
+    joined = join_exchanges(_rebuilt(family), own, {span.span_id: span.parent_id for span in spans})
+    calls = [one.call for one in joined.calls]
+    is_wire = bool(calls) and all(_is_whole(call) for call in calls)
+    tops = [one.trajectory for one in family if one.trajectory.parent_id not in members]
+    return Recording(
+        session=session.name,
+        fidelity="wire" if is_wire else "semconv",
+        reasons=tuple(_reasons(joined.calls, family)),
+        inputs=tuple(one.question.content or "" for one in tops if one.question),
+        model_calls=tuple(calls),
+        tool_calls=tuple(executions_of(family)),
+        exchanges=joined.exchanges,
+        trajectory_ids=session.trajectory_ids,
+    )
+
+
+def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
+    return [
+        rebuilt_call(call, run, one.trajectory)
+        for one in family
+        for run in one.runs
+        for call in run.model_calls
+    ]
+
+
+def _own_exchanges(
+    exchanges: Sequence[Exchange],
+    spans: Sequence[Span],
+    family: Sequence[TracedTrajectory],
+    session: StoredSession,
+) -> list[Exchange]:
+    """Return the exchanges of a session: of a trajectory, those below its spans or in its time."""
+    if session.kind != "trajectory":
+        traces = {name for one in family for name in one.trajectory.trace_ids}
+        return [one for one in exchanges if one.trace_id in traces]
+    parents = {span.span_id: span.parent_id for span in spans}
+    own = {span.span_id for one in family for run in one.runs for span in run.spans}
+    roots = {one.trajectory.root_span.span_id for one in family}
+    return [one for one in exchanges if _is_below(one.span_id, own | roots, parents)]
+
+
+def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool:
+    seen: set[str] = set()
+    while span_id and span_id not in seen:
+        if span_id in above:
+            return True
+        seen.add(span_id)
+        span_id = parents.get(span_id, "")
+    return False
+
+
+def _is_whole(call: RecordedModelCall) -> bool:
+    """Return whether a call has its whole exchange."""
+    return call.exchange is not None and call.exchange.is_complete
+
+
+def _reasons(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> Iterator[str]:
+    """Yield why a recording is not complete, one line each."""
+    if not calls:
+        yield "the trace has no model calls"
+    rebuilt = [one for one in calls if one.call.exchange is None]
+    if rebuilt:
+        dialects = dict.fromkeys(name for one in family for name in one.trajectory.dialects)
+        count = (
+            "all model calls are"
+            if len(rebuilt) == len(calls)
+            else (f"{len(rebuilt)} of {len(calls)} model calls are")
+        )
+        yield f"{count} rebuilt from spans ({', '.join(dialects)}): no HTTP exchange was recorded"
+    for number, one in enumerate(calls, 1):
+        name = call_name(number, one.call)
+        if one.problem:
+            yield f"{name}: {one.problem}"
+        exchange = one.call.exchange
+        if exchange is not None and not exchange.is_complete:
+            yield f"{name}: the agent did not read the response to its end"

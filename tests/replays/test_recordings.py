@@ -1,0 +1,191 @@
+"""Recordings of stored sessions: their calls, tools, inputs and gaps, from any dialect's spans."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.errors import NotFound
+from oteval.ingest import read
+from oteval.model import LogRecord, Message, Span
+from oteval.model.recording import Recording
+from oteval.pipeline import refresh
+from oteval.replays.recordings import read_recording, read_recordings
+from oteval.replays.request_key import difference, key_of
+from oteval.store import Store
+from tests.make import ALL_WHEN_SLOW, CAPTURES, ROOT, capture
+
+DATA = ROOT / "tests" / "data"
+OTHERS = sorted(
+    path
+    for folder in ("frameworks", "shapes")
+    for path in (DATA / folder).glob("*.json")
+    if not path.name.endswith(".logs.json") and path.stem not in ("expected", "truth")
+)
+# Why the recording has fewer answers than the trajectory has messages of the assistant.
+UNKNOWN = {
+    "fastmcp_native": "the trace has no model calls",
+    "genai_openai_chat_nocontent": "content_not_captured",
+    "genai_truncated_250": "content_truncated",
+    "google_adk_native": "content_not_captured",
+    "haystack_pipeline_openinference": "the trace has no model calls",
+    "instructor_parallel_openinference": "content_not_captured",
+    "openinference_attrcount_28": "attributes_dropped",
+    "openinference_hidden": "redacted",
+    # A client that runs tools itself has one span around several answers of the model.
+    "tool_below_model": "rebuilt from spans",
+}
+
+
+def stored(store: Store, spans: list[Span], logs: list[LogRecord]) -> list[str]:
+    """Store spans and log records, and return the ids of the traces with trajectories."""
+    store.spans.write(spans, logs)
+    refresh(store)
+    return list(dict.fromkeys(one.root_span.trace_id for one in store.trajectories.read()))
+
+
+def files(path: Path) -> tuple[list[Span], list[LogRecord]]:
+    """Return the spans and log records of a capture's files."""
+    paths = [path, path.with_name(f"{path.stem}.logs.json")]
+    batches = [batch for one in paths if one.exists() for batch in read(one)]
+    return [s for b in batches for s in b.spans], [r for b in batches for r in b.logs]
+
+
+def said(messages: list[Message]) -> Counter[Any]:
+    """Count the messages of the assistant by text and tools."""
+    return Counter(
+        (message.content or "", tuple(call.name for call in message.tool_calls))
+        for message in messages
+        if message.role == "assistant"
+    )
+
+
+def check(store: Store, name: str, recordings: list[Recording]) -> None:
+    """Check that recordings have the answers of their trajectories, or say why they do not."""
+    trajectories = {one.id: one for one in store.trajectories.read()}
+    reasons = " ".join(reason for recording in recordings for reason in recording.reasons)
+    assert UNKNOWN.get(name, "") in reasons
+    for recording in recordings:
+        own = [m for one in recording.trajectory_ids for m in trajectories[one].own_messages]
+        answers = [call.answer for call in recording.model_calls if call.answer]
+        if name in UNKNOWN:
+            assert said(answers) <= said(own)
+        else:
+            assert said(answers) == said(own)
+        asked = Counter(call.name for message in own for call in message.tool_calls)
+        assert asked <= Counter(call.name for call in recording.tool_calls)
+        starts = [call.start_ns for call in recording.model_calls]
+        assert starts == sorted(starts)
+        for call in recording.model_calls:
+            assert call.answer or call.error or call.span_id in " ".join(recording.reasons)
+        assert recording.fidelity == "semconv"
+
+
+@pytest.mark.parametrize("name", ALL_WHEN_SLOW)
+def test_recorded_answers_are_the_messages_of_the_trajectory(name: str, store: Store) -> None:
+    """Every capture gives recordings, whichever framework wrote it."""
+    traces = stored(store, *capture(name))
+    check(store, name, list(read_recordings(store, traces)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
+def test_other_captures_give_recordings_too(path: Path, store: Store) -> None:
+    """The captures of frameworks, and the files with single shapes of spans."""
+    traces = stored(store, *files(path))
+    check(store, path.stem, list(read_recordings(store, traces)))
+
+
+def test_sub_agents_belong_to_the_session(store: Store) -> None:
+    """The recording of a manager has the calls of its sub-agent, and knows the tool that ran it."""
+    stored(store, *capture("openai_agents_genai_plus_llm"))
+    manager = next(one for one in store.trajectories.read() if one.agent == "manager")
+
+    recording = read_recording(store, manager.id[:12])
+
+    assert recording.session == manager.id
+    assert len(recording.trajectory_ids) == 2
+    assert len(recording.model_calls) == 4
+    tools = {(call.name, call.runs_agent) for call in recording.tool_calls}
+    assert {name for name, runs_agent in tools if not runs_agent} == {"get_weather_tool"}
+    assert any(runs_agent for _, runs_agent in tools)
+    assert len(recording.inputs) == 1
+    assert recording.reasons[0].startswith("all model calls are rebuilt from spans (genai)")
+
+
+def test_a_conversation_has_all_turns(store: Store) -> None:
+    """Turns come in order; tools have the arguments and results that the model saw."""
+    stored(store, *capture("openinference_chat"))
+    turns = [one for one in store.trajectories.read() if one.agent]
+    conversation = turns[0].conversation_id
+
+    recording = read_recording(store, conversation)
+
+    assert recording.session == conversation
+    assert recording.trajectory_ids == tuple(one.id for one in turns)
+    assert [text[:12] for text in recording.inputs] == [
+        (one.question.content or "")[:12] for one in turns if one.question
+    ]
+    paris, tokyo, order = recording.tool_calls
+    assert (paris.arguments["city"], tokyo.arguments["city"]) == ("Paris", "Tokyo")
+    assert '"temp_c": 21' in (paris.result or "")
+    assert order.name == "lookup_order"
+    assert order.is_error
+    assert paris.start_ns < paris.end_ns
+
+
+def test_failed_calls_keep_their_error(store: Store) -> None:
+    """A call that failed has an error and no answer."""
+    stored(store, *capture("genai_openai_chat"))
+    failed = next(one for one in store.trajectories.read() if not one.agent)
+    (call,) = read_recording(store, failed.id).model_calls
+    assert call.answer is None
+    assert "Connection" in call.error
+
+
+def test_histories_that_the_spans_leave_out_are_completed(store: Store) -> None:
+    """With ``previous_response_id`` a span has only new messages; the request has them all."""
+    (trace,) = stored(store, *capture("genai_openai_responses_prev_id"))
+    calls = read_recording(store, trace).model_calls
+    assert [message.role for message in calls[1].request.messages] == [
+        *("system", "user", "assistant", "tool", "tool")
+    ]
+    assert calls[1].request.messages[2].tool_calls[0].name == "get_weather"
+
+
+def test_requests_are_found_again_by_their_keys(store: Store) -> None:
+    """Each request of a session differs from the others, and not from itself."""
+    stored(store, *capture("langgraph_openinference"))
+    for trajectory in store.trajectories.read():
+        calls = read_recording(store, trajectory.id).model_calls
+        keys = [key_of(call.request) for call in calls]
+        assert len(set(keys)) == len(keys)
+        assert [difference(key, key) for key in keys] == [None] * len(keys)
+
+
+def test_names_of_sessions(store: Store) -> None:
+    """The beginning of an id is enough; several candidates are listed."""
+    stored(store, *capture("genai_openai_chat"))
+    trajectories = list(store.trajectories.read())
+    trace = trajectories[0].root_span.trace_id
+    assert read_recording(store, trace[:20]).session == trace
+    with pytest.raises(NotFound, match="no trajectory, trace or conversation 'zzz'"):
+        read_recording(store, "zzz")
+    with pytest.raises(NotFound, match="no trajectory"):
+        read_recording(store, "")
+    several = list(store.sessions.find([one.id for one in trajectories]))
+    assert [one.name for one in several] == [one.id for one in trajectories]
+    ids = sorted(one.id for one in trajectories)
+    shared = next((i[0] for i, j in itertools.pairwise(ids) if i[0] == j[0]), "")
+    if shared:
+        with pytest.raises(NotFound, match="means several trajectories"):
+            read_recording(store, shared)
+
+
+def test_all_captures_are_known() -> None:
+    """A capture that is listed as incomplete exists."""
+    assert set(UNKNOWN) <= {*CAPTURES, *(path.stem for path in OTHERS)}

@@ -37,7 +37,7 @@ def read_recording(store: Store, session: str) -> Recording:
         session: The id of a trajectory, a trace or a conversation, or the beginning of one.
 
     Raises:
-        NotFound: There is no such session, or there are several.
+        NotFound: The session does not exist, or the name stands for several.
     """
     return next(read_recordings(store, [session]))
 
@@ -50,7 +50,7 @@ def read_recordings(store: Store, sessions: Sequence[str]) -> Iterator[Recording
         sessions: The ids of trajectories, traces or conversations, or beginnings of them.
 
     Raises:
-        NotFound: There is no such session, or there are several.
+        NotFound: The session does not exist, or the name stands for several.
     """
     found = store.sessions.find(sessions)
     for start in range(0, len(found), _PAGE):

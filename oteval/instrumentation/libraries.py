@@ -96,7 +96,7 @@ class Library:
         """The command that installs the preferred instrumentation; "" if there is none."""
         if self.extra:
             return f'pip install "oteval[{self.extra}]"'
-        return f"pip install {self.instrumentations[0].distribution}" * bool(self.instrumentations)
+        return next((f"pip install {one.distribution}" for one in self.instrumentations), "")
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

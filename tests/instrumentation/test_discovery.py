@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from oteval.errors import ConfigError
 from oteval.ingest import read
 from oteval.instrumentation.discovery import check_libraries
+from oteval.instrumentation.libraries import HTTP_CLIENTS, LIBRARIES
 from oteval.model import Trajectory
 from oteval.reconstruct import reconstruct
 from tests.instrumentation import fake_packages
@@ -269,6 +271,16 @@ print(sorted(s.library for s in library_states() if s.status == "on"))
     )
 
     assert lines[-1] == "['cohere', 'groq', 'ollama']"
+
+
+def test_every_extra_exists() -> None:
+    """The commands that the doctor prints name extras of this package and known distributions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    for library in (*LIBRARIES, *HTTP_CLIENTS):
+        assert library.extra in {"", *extras}
+        assert library.own or library.install_command
 
 
 def test_an_unknown_library_is_an_error() -> None:

@@ -77,14 +77,35 @@ def call_site() -> CallSite:
 
 
 def _frames() -> Iterator[tuple[CodeType, int, str]]:
-    """Yield the frames of the current call from the innermost, then those of waiting tasks."""
+    """Yield the frames of the current call from the innermost on.
+
+    Those of the tasks that wait for the current one come before those that run the event loop.
+    """
     frame: FrameType | None = sys._getframe(1)
+    is_outside = False
     while frame is not None:
-        yield frame.f_code, frame.f_lineno, str(frame.f_globals.get("__name__", ""))
+        module = _module_of(frame)
+        if module == "asyncio.events" and not is_outside:
+            is_outside = True
+            for task in _waiting_tasks():
+                for outer in reversed(_suspended_frames(task)):
+                    yield outer.f_code, outer.f_lineno, _module_of(outer)
+        yield frame.f_code, frame.f_lineno, module
         frame = frame.f_back
-    for task in _waiting_tasks():
-        for outer in reversed(task.get_stack()):
-            yield outer.f_code, outer.f_lineno, str(outer.f_globals.get("__name__", ""))
+
+
+def _suspended_frames(task: asyncio.Task[Any]) -> list[FrameType]:
+    """Return the frames of the coroutines of a task that waits, the outermost first."""
+    frames: list[FrameType] = []
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        frames.append(frame)
+        waiting = waiting.cr_await
+    return frames
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _waiting_tasks() -> Iterator[asyncio.Task[Any]]:
@@ -137,7 +158,7 @@ def _is_agents(file: str) -> bool:
 @functools.cache
 def _foreign_folders() -> tuple[str, ...]:
     """Return the folders of Python's library and of oteval."""
-    names = ("stdlib", "platstdlib")
+    names = ("stdlib", "platstdlib", "scripts")
     folders = [Path(sysconfig.get_path(name)).resolve() for name in names]
     folders += [Path(os.__file__).resolve().parent, Path(__file__).resolve().parents[1]]
     return tuple(f"{folder}{os.sep}" for folder in folders)

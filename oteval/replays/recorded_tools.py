@@ -138,9 +138,10 @@ class RecordedTools:
         exact = next((each for each in unused if each.key == key), None)
         if exact is not None or not isinstance(arguments, Mapping):
             return exact
-        # Arguments from a message of the model lack the defaults that the tool's own code adds.
-        from_messages = (e for e in unused if e.call.name == name and not e.call.start_ns)
-        return next((e for e in from_messages if self._is_part(e.call.arguments, arguments)), None)
+        # Recorded arguments are those that the model asked for. They lack the defaults of the tool,
+        # and values that the agent adds.
+        same_name = (each for each in unused if each.call.name == name)
+        return next((e for e in same_name if self._is_part(e.call.arguments, arguments)), None)
 
     def _is_part(self, recorded: Any, actual: Mapping[str, Any]) -> bool:
         if not isinstance(recorded, Mapping) or not recorded.keys() <= actual.keys():

@@ -1,0 +1,262 @@
+"""The player without a client: what it answers, and which divergences it notes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from typing import Any
+
+import httpx
+import pytest
+
+import oteval
+from oteval.errors import ConfigError, ReplayDiverged
+from oteval.model import (
+    Chunk,
+    Exchange,
+    Message,
+    RecordedModelCall,
+    RecordedRequest,
+    RecordedToolCall,
+    Recording,
+    ToolCall,
+)
+from oteval.replays.divergence import Divergence
+from oteval.replays.http_answers import HttpRequest
+from oteval.replays.player import Player
+
+from .agents import async_client
+
+ASK = "http://models.example/v1/chat/completions"
+
+
+def request(*messages: tuple[str, str], **fields: Any) -> HttpRequest:
+    """Return a request for a chat completion."""
+    shown = [{"role": role, "content": content} for role, content in messages]
+    body = {"model": "gpt-test", "messages": shown, **fields}
+    return HttpRequest("POST", ASK, {}, json.dumps(body).encode())
+
+
+def rebuilt(*messages: tuple[str, str], answer: str = "Hello", **fields: Any) -> RecordedModelCall:
+    """Return a model call as a trace contains it, without its exchange."""
+    asked = RecordedRequest(messages=tuple(Message(*one) for one in messages))
+    return RecordedModelCall(asked, Message("assistant", answer), **fields)
+
+
+def recorded(*calls: RecordedModelCall, **fields: Any) -> Recording:
+    """Return a recording that was rebuilt from a trace."""
+    return Recording("session-1", "semconv", ("rebuilt",), (), calls, **fields)
+
+
+def text_of(player: Player, asked: HttpRequest) -> str:
+    """Return the text of the answer to a request."""
+    body = json.loads(player.answer(asked).body)
+    return body["choices"][0]["message"]["content"]
+
+
+def test_a_trace_without_exchanges_is_replayed() -> None:
+    """The answer is rebuilt; parts of the request that the trace lacks are not compared."""
+    player = Player(recorded(rebuilt(("system", "Be kind."), ("user", "Hi"))))
+
+    found = text_of(player, request(("system", "Be kind."), ("user", "Hi"), temperature=0.5))
+
+    result = player.finish()
+    assert found == "Hello"
+    assert result.passed
+    assert (result.fidelity, result.reasons) == ("semconv", ("rebuilt",))
+
+
+def test_a_failed_call_of_a_trace_is_an_http_error() -> None:
+    """The status comes from the error's text, and clients do not try again."""
+    asked = RecordedRequest(messages=(Message("user", "Hi"),))
+    player = Player(recorded(RecordedModelCall(asked, error="RateLimitError: slow down")))
+
+    answer = player.answer(request(("user", "Hi")))
+
+    assert answer.status == 429
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_equal_requests_are_answered_in_order() -> None:
+    """The same request gets the recorded answers one after the other."""
+    player = Player(
+        recorded(*(rebuilt(("user", "Roll"), answer=str(number)) for number in (4, 2, 6)))
+    )
+
+    assert [text_of(player, request(("user", "Roll"))) for _ in range(3)] == ["4", "2", "6"]
+
+
+def test_the_intended_call_is_the_most_similar_one() -> None:
+    """Of two agents' calls, a changed one is compared with its own recording."""
+    player = Player(
+        recorded(
+            rebuilt(("system", "Plan."), ("user", "Go")),
+            rebuilt(("system", "Write."), ("user", "Draft")),
+        ),
+        miss="ordinal",
+    )
+
+    player.answer(request(("system", "Write."), ("user", "Draft it")))
+
+    (found,) = player.divergences
+    assert (found.kind, found.call, found.message) == ("prompt", 2, 1)
+
+
+def test_the_first_difference_is_the_only_one() -> None:
+    """With strict misses, the replay stays at its first divergence."""
+    player = Player(recorded(rebuilt(("user", "Hi")), rebuilt(("user", "Bye"))))
+
+    for asked in (request(("user", "Hi!")), request(("user", "Bye")), request(("user", "New"))):
+        with pytest.raises(ReplayDiverged, match="Hi!"):
+            player.answer(asked)
+
+    assert [one.kind for one in player.finish().divergences] == ["prompt"]
+
+
+def test_other_exchanges_are_replayed() -> None:
+    """Requests besides model calls are matched by method, URL and body."""
+    weather = Exchange(
+        method="POST",
+        url="https://weather.example/api?b=2&a=1",
+        request_body=b'{"city": "Paris", "unit": "C"}',
+        status=200,
+        chunks=(Chunk(b"21 "), Chunk(b"degrees")),
+    )
+    with oteval.replay(recorded(exchanges=(weather,))) as replay, httpx.Client() as client:
+        response = client.post(
+            "https://weather.example/api?a=1&b=2", json={"unit": "C", "city": "Paris"}
+        )
+
+    assert response.text == "21 degrees"
+    assert replay.result.served_exchanges == 1
+
+
+def test_a_changed_body_of_another_exchange_is_shown() -> None:
+    """The divergence has both bodies."""
+    player = Player(
+        recorded(exchanges=(Exchange("POST", "https://weather.example", request_body=b"Paris"),)),
+        miss="error",
+    )
+
+    player.answer(HttpRequest("POST", "https://weather.example", {}, b"Rome"))
+
+    (found,) = player.divergences
+    assert (found.kind, found.recorded, found.actual) == ("extra_call", "Paris", "Rome")
+
+
+def test_calls_inside_an_answered_tool_are_not_missing() -> None:
+    """A tool that asks a model is answered as a whole; the result says so."""
+    tool = RecordedToolCall("research", {}, "found", start_ns=10, end_ns=50)
+    inner = rebuilt(("user", "Search"), start_ns=20, end_ns=30)
+    player = Player(recorded(inner, tool_calls=(tool,)))
+
+    assert player.answer_tool("research", {}) == tool
+
+    result = player.finish()
+    assert result.passed
+    assert "1 model call inside answered tools" in result.reasons[-1]
+
+
+def test_a_tool_without_a_recorded_result_diverges() -> None:
+    """An answer is never made up."""
+    player = Player(recorded(tool_calls=(RecordedToolCall("lookup", {}),)))
+
+    with pytest.raises(ReplayDiverged, match="does not contain the result"):
+        player.answer_tool("lookup", {})
+
+
+def test_an_intercepted_tool_that_is_not_called_is_missing() -> None:
+    """A second execution of a tool that the replay intercepts must come."""
+    calls = tuple(
+        RecordedToolCall("lookup", {"n": n}, "x", start_ns=n * 10, end_ns=n * 10 + 5)
+        for n in (1, 2)
+    )
+    player = Player(recorded(tool_calls=calls))
+    player.answer_tool("lookup", {"n": 1})
+
+    (found,) = player.finish().divergences
+
+    assert (found.kind, found.recorded) == (
+        "missing_call",
+        {"name": "lookup", "arguments": {"n": 2}},
+    )
+
+
+def test_defaults_of_a_tool_are_not_a_difference() -> None:
+    """The model did not ask for the arguments that the tool's own code adds."""
+    player = Player(recorded(tool_calls=(RecordedToolCall("search", {"q": "x"}, "found"),)))
+
+    answer = player.answer_tool("search", {"q": "x", "limit": 10})
+
+    assert answer is not None
+    assert answer.result == "found"
+
+
+def test_calls_of_different_messages_have_no_order() -> None:
+    """Tools of two agents ran at different times by chance."""
+    calls = [
+        rebuilt(("user", name), start_ns=1, end_ns=2) for name in ("first agent", "second agent")
+    ]
+    asked = [
+        RecordedModelCall(
+            call.request, Message("assistant", None, (ToolCall("go", {"n": n}, f"call_{n}"),))
+        )
+        for n, call in enumerate(calls)
+    ]
+    tools = tuple(
+        RecordedToolCall("go", {"n": n}, "x", call_id=f"call_{n}", start_ns=n + 1, end_ns=n + 2)
+        for n in range(2)
+    )
+    player = Player(recorded(*asked, tool_calls=tools))
+
+    assert player.answer_tool("go", {"n": 1})
+    assert player.answer_tool("go", {"n": 0})
+    assert not player.divergences
+
+
+async def asks_in_a_library_task() -> None:
+    """Let asyncio run a coroutine of the client as a task."""
+    messages: list[Any] = [{"role": "user", "content": "Hello"}]
+    async with async_client("http://models.example/v1") as model:
+        await asyncio.gather(model.chat.completions.create(model="gpt-test", messages=messages))
+
+
+async def test_the_line_of_a_request_in_a_task_of_a_library() -> None:
+    """The task that waits for a gathered request is found."""
+    with pytest.raises(ReplayDiverged) as caught, oteval.replay(recorded(rebuilt(("user", "Hi")))):
+        await asks_in_a_library_task()
+
+    line = caught.value.divergence.line
+    assert "test_player.py:" in line
+    assert line.endswith("in asks_in_a_library_task")
+
+
+def test_a_divergence_can_be_sent_to_another_process() -> None:
+    """Processes that verify sessions report their divergences."""
+    divergence = Divergence("prompt", "it differs", recorded=Message("user", "a"), actual="b")
+    error = ReplayDiverged(divergence.text(), divergence)
+
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert (str(copy), copy.divergence) == (str(error), divergence)
+    assert json.loads(json.dumps(divergence.as_dict()))["recorded"]["content"] == "a"
+
+
+def test_long_texts_are_shown_around_their_first_difference() -> None:
+    """Both texts are cut, and the difference is visible."""
+    same = "word " * 100
+    text = Divergence("prompt", "it differs", recorded=f"{same}old", actual=f"{same}new").text()
+
+    assert "old" in text
+    assert "new" in text
+    assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    "options", [{"miss": "other"}, {"tools": "none"}, {"normalize": ["("]}, {"timing": "slow"}]
+)
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
+    """The message names the option."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        oteval.replay(recorded(), **options)

@@ -31,6 +31,7 @@ from .reference import reference
 from .report import report
 from .rescore import rescore
 from .resend import resend
+from .run import run
 from .score import score, scores
 from .serve import serve
 from .view import diff, explain, show, trajectories, variants
@@ -54,7 +55,7 @@ for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),
     *(eval_, compare, pairwise, experiments, dataset, judge),
-    *(archive, compact, backup, delete, audit, resend, doctor),
+    *(archive, compact, backup, delete, audit, resend, doctor, run),
 ):
     cli.add_command(_command)
 

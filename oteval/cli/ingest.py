@@ -8,6 +8,7 @@ import click
 
 from ..errors import StoreLocked
 from ..pipeline import FileReport, LoadReport, load, refresh
+from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
 from ..store import Store
 from ..text import counted
@@ -42,10 +43,17 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
             raise StoreLocked(
                 f"{db}: oteval serve has it open; send traces to the server, or give another --db"
             )
-        report = load_files(store, paths)
+        folder, left = TraceFolder(db), TransferReport()
+        report = load_files(store, tuple(path for path in paths if not folder.holds(path)))
+        folder.load_into(store, left)
         agentless: list[str] = []
         with progress("reconstructing", " traces") as update:
             changed = report.new_runs + refresh(store, update, agentless.extend)
+    folder.remove_empty()
+    if left.spans or left.problems:
+        warn(f"{folder.path}: {counted(left.spans, 'span')} that oteval run had left there")
+        for problem in left.problems:
+            warn(problem)
     if as_json:
         for file in report.files:
             print_json(_as_dict(file))

@@ -44,7 +44,7 @@ from .common import (
 )
 from .ingest import load_files
 
-__all__ = ["exit_status", "score", "scores"]
+__all__ = ["exit_status", "score", "score_selection", "scores"]
 
 _SHOWN = 20
 _PAGE = 500
@@ -114,12 +114,28 @@ def score(
     write_report(junit, lambda: junit_report(kept, titles))
     write_report(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
-        out().print(tallies_table(run.tallies.values()))
-        for note in list_order_notes(run):
-            warn(note)
-        if judge_summary(run):
-            warn(f"judges: {judge_summary(run)}")
+        _print_tallies(run)
     return exit_status(run, gates, min_evaluated)
+
+
+def score_selection(store: Store, config_path: str, selection: Selection) -> int:
+    """Score some trajectories, print the result, and return the exit status.
+
+    Raises:
+        NothingEvaluated: None of them has a verdict.
+    """
+    config, run = load_config(config_path), ScoreRun()
+    _run(store, config, Path(config_path).parent, selection, run, False, False, False)
+    _print_tallies(run)
+    return exit_status(run, check_gates(config.gates, run.tallies), 1)
+
+
+def _print_tallies(run: ScoreRun) -> None:
+    out().print(tallies_table(run.tallies.values()))
+    for note in list_order_notes(run):
+        warn(note)
+    if judge_summary(run):
+        warn(f"judges: {judge_summary(run)}")
 
 
 def _run(

@@ -66,7 +66,9 @@ def _problem(start: dict[str, Any]) -> str:
             return f"oteval is not installed in its environment; {install}"
         return f"{error}; {install}"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        # The messages of oteval's errors are made for people.
+        is_ours = type(error).__module__ == "oteval.errors"
+        return str(error) if is_ours else f"{type(error).__name__}: {error}"
     return ""
 
 

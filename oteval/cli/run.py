@@ -1,0 +1,207 @@
+"""``oteval run``: run a program with instrumentation, without a change of its code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import click
+
+from ..config import DEFAULT_PATH, load_config
+from ..errors import ConfigError, InputError, NothingEvaluated
+from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
+from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
+from ..pipeline.trace_folder import TraceFolder
+from ..selection import Selection
+from ..store import MEMORY, Store
+from ..text import counted, shown_url
+from .common import db_option, warn
+from .score import score_selection
+
+__all__ = ["run"]
+
+_SHOWN = 3
+
+
+@click.command()
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+@db_option
+@click.option(
+    "--to",
+    metavar="URL|FILE",
+    default="",
+    help="Export the traces to this OTLP endpoint or into this .jsonl file, not into a database.",
+)
+@click.option("--service", default="", help="The name of the service; by default the script's.")
+@click.option("--no-content", is_flag=True, help="Record no messages and no arguments.")
+@click.option("--no-record", is_flag=True, help="Record no HTTP exchanges, which replays need.")
+@click.option(
+    "--redact",
+    multiple=True,
+    metavar="KEY",
+    help="Replace values with this key, such as *.password; may be repeated.",
+)
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    help="Instrument only this library; may be repeated. oteval doctor lists the names.",
+)
+@click.option("--score", is_flag=True, help="Score the runs when the program has ended.")
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration for --score.",
+)
+@click.option(
+    "--load-every",
+    type=click.FloatRange(min=0.1),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the traces of a running program are loaded.",
+)
+@click.option("--quiet", is_flag=True, help="Print only problems.")
+def run(
+    command: tuple[str, ...],
+    db: str,
+    to: str,
+    service: str,
+    no_content: bool,
+    no_record: bool,
+    redact: tuple[str, ...],
+    libraries: tuple[str, ...],
+    score: bool,
+    config_path: str,
+    load_every: float,
+    quiet: bool,
+) -> int:
+    """Run a program, and record its agents without a change of its code.
+
+    Every Python process of the program is instrumented: scripts, modules, tests, servers with their
+    workers, and processes that they start. The traces are loaded into the database, or sent to
+    the oteval serve that has it open, while the program runs and when it ends.
+
+    The exit status is the program's, or 128+n if signal n ended it; 126 if the program cannot be
+    started, and 127 if there is none of this name. Only before the program starts is 2 oteval's
+    own: an option is wrong. With --score, a program that ends with 0 gets the status of oteval
+    score. oteval writes only to standard error.
+    """
+    if score:
+        if to:
+            raise click.UsageError("--score needs a database; leave out --to")
+        load_config(config_path)
+    if to:
+        folder = None
+    elif db == MEMORY:
+        raise ConfigError("--db :memory: would be lost at the end; give a file")
+    else:
+        folder = TraceFolder(db)
+    settings = ChildSettings(
+        to=_destination(to),
+        folder=str(folder.path) if folder else "",
+        service=service or _default_service(command),
+        capture_content=not no_content,
+        record_http=not no_record,
+        redact=redact,
+        libraries=libraries,
+        outer_trace=os.environ.get("TRACEPARENT", ""),
+    )
+    try:
+        result = run_command(command, settings, folder, interval=load_every)
+    except OSError as error:
+        return _report_start(command[0], error)
+    _report(result, command, to, db, quiet)
+    if score and not result.traces.error and not result.traces.server:
+        scored = _score(db, config_path, result.traces.changed)
+        return result.status or scored
+    return result.status
+
+
+def _destination(to: str) -> str:
+    """Return a destination that is valid in every working directory."""
+    if not to or re.match(r"https?://[^/\s]+", to):
+        return to
+    if "://" in to or not to.endswith((".jsonl", ".jsonl.gz")):
+        raise ConfigError(
+            f"--to {shown_url(to)!r}: write http://HOST:PORT, https://HOST or FILE.jsonl; "
+            "--db FILE is for a database"
+        )
+    path = Path(to).absolute()
+    if not path.parent.is_dir():
+        raise InputError(f"--to {to}: its folder does not exist")
+    return str(path)
+
+
+def _default_service(command: Sequence[str]) -> str:
+    attributes = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if os.environ.get("OTEL_SERVICE_NAME") or re.search(r"(^|,)\s*service\.name=", attributes):
+        return ""
+    return service_of(command)
+
+
+def _report_start(program: str, error: OSError) -> int:
+    """Say why a program could not be started, and return the exit status that shells use."""
+    if isinstance(error, FileNotFoundError):
+        warn(f"{program}: command not found")
+        return NOT_FOUND
+    hint = f"; oteval run -- python {program} runs a script" if program.endswith(".py") else ""
+    warn(f"{program}: cannot be started: {error.strerror or error}{hint}")
+    return CANNOT_START
+
+
+def _report(result: RunResult, command: Sequence[str], to: str, db: str, quiet: bool) -> None:
+    """Print the number of recorded runs, and the reasons for missing ones."""
+    problems = list(dict.fromkeys(one.problem for one in result.processes if one.problem))
+    for problem in problems[:_SHOWN]:
+        affected = [one for one in result.processes if one.problem == problem]
+        warn(f"{counted(len(affected), 'process')} not instrumented: {problem}")
+    if not result.processes:
+        warn(
+            f"{command[0]}: no Python process was instrumented; either none ran, or it ignored "
+            "PYTHONPATH (python -I, -E or -S, or a cleared environment)"
+        )
+    traces = result.traces
+    for problem in traces.problems:
+        warn(problem)
+    if traces.error:
+        warn(traces.error)
+        folder = TraceFolder(db).path
+        warn(f"the traces are kept in {folder}; the next oteval run or oteval ingest loads them")
+    elif not quiet and (result.processes or traces.spans):
+        warn(_summary(result, to, db))
+
+
+def _summary(result: RunResult, to: str, db: str) -> str:
+    traces = result.traces
+    if to:
+        on = sum(not one.problem for one in result.processes)
+        return f"{counted(on, 'process')} exported to {shown_url(to)}"
+    spans = counted(traces.spans, "span")
+    if traces.server:
+        return f"{spans} sent to oteval serve at {traces.server}, which has {db} open"
+    if not traces.spans:
+        return "no spans: no instrumented library was used (oteval doctor lists them)"
+    runs = counted(len(traces.changed), "agent run")
+    hint = "oteval trajectories lists them" if traces.changed else "oteval doctor says why"
+    return f"{runs}, {spans} in {db}; {hint}"
+
+
+def _score(db: str, config_path: str, trajectory_ids: Sequence[str]) -> int:
+    """Score the runs of the program, print the result, and return the exit status."""
+    try:
+        if not trajectory_ids:
+            raise NothingEvaluated("no agent runs to score")
+        # Standard output belongs to the program.
+        with Store(db) as store, redirect_stdout(sys.stderr):
+            return score_selection(store, config_path, Selection(ids=tuple(trajectory_ids)))
+    except NothingEvaluated as error:
+        warn(str(error))
+        return 3

@@ -1,0 +1,67 @@
+"""The start of instrumentation in a child of `oteval run`, called by its bootstrap.
+
+Each process appends its traces to a file of the run's folder, or exports them directly. A process
+that was started inside a span continues its trace, see `carry_context`. The TRACEPARENT of the
+shell in which `oteval run` itself was started is passed on to the program, but it is not continued:
+that of a build server would join all agents of a build in one trace.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import OtevalError
+from .context import attach_environ
+from .context_carriers import carry_context
+from .instrument import instrument
+
+__all__ = ["start"]
+
+_TRACE = "TRACEPARENT"
+
+
+def start(settings: Mapping[str, Any]) -> None:
+    """Turn instrumentation on in this process.
+
+    Args:
+        settings: `ChildSettings` as a mapping; see `run_command`.
+
+    Raises:
+        OtevalError: Nothing is recorded; the message says why.
+    """
+    with _without_outer_trace(settings["outer_trace"]):
+        recording = instrument(
+            settings["to"] or _own_file(Path(settings["folder"])),
+            service=settings["service"] or None,
+            capture_content=settings["capture_content"],
+            record_http=settings["record_http"],
+            redact=[{"keys": settings["redact"]}] if settings["redact"] else (),
+            libraries=settings["libraries"] or None,
+        )
+        if recording.problem:
+            raise OtevalError(recording.problem)
+        attach_environ()
+    carry_context()
+
+
+def _own_file(folder: Path) -> Path:
+    """Return the file of this process. Process ids are used again, so it has a random part."""
+    return folder / f"{os.getpid()}-{secrets.token_hex(4)}.jsonl"
+
+
+@contextmanager
+def _without_outer_trace(outer: str) -> Iterator[None]:
+    """Hide the trace in which the whole command was started while a block runs."""
+    is_outer = outer != "" and os.environ.get(_TRACE) == outer
+    if is_outer:
+        del os.environ[_TRACE]
+    try:
+        yield
+    finally:
+        if is_outer:
+            os.environ[_TRACE] = outer

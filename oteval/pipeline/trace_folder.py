@@ -1,0 +1,219 @@
+"""The folder beside a database in which running agents leave their traces until they are loaded.
+
+Each process appends OTLP/JSON lines to its file with `append_shared`. A loader takes files away
+while the processes run, loads them, and deletes them. Whoever opens the database next loads the
+files of a loader that was killed; spans that were already loaded are dropped as duplicates.
+While `oteval serve` has the database open, the lines are sent to that server instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..attach import HttpClient
+from ..errors import OtevalError, StoreError, StoreLocked
+from ..files import is_complete, private_folder, take_shared
+from ..store import Store
+from ..store.remote_client import notice_path
+from .loader import load
+from .reconstruction import refresh_traces
+
+__all__ = ["TraceFolder", "TransferReport"]
+
+_SUFFIX, _TAKEN = ".jsonl", ".taken"
+_SIGNALS = {"resourceSpans": "traces", "resourceLogs": "logs"}
+_MAX_PROBLEMS = 5
+_RETRY_INTERVAL = 0.1  # seconds
+
+
+@dataclass
+class TransferReport:
+    """The traces that were taken from a folder.
+
+    Attributes:
+        spans: The number of spans that were loaded or sent.
+        logs: The number of log records.
+        changed: The ids of trajectories that are new or changed; empty if a server took the traces.
+        server: The URL of the server that took them, or "".
+        problems: The first few parts that could not be read, or that the server refused.
+        problem_count: The number of all of these parts.
+        error: Why files are left in the folder, or "".
+    """
+
+    spans: int = 0
+    logs: int = 0
+    changed: list[str] = field(default_factory=list)
+    server: str = ""
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+    error: str = ""
+
+    def add(self, other: TransferReport) -> None:
+        """Add the result of a later transfer; its error replaces this one's."""
+        self.spans += other.spans
+        self.logs += other.logs
+        self.changed = list(dict.fromkeys([*self.changed, *other.changed]))
+        self.server = other.server or self.server
+        self.problems = [*self.problems, *other.problems][:_MAX_PROBLEMS]
+        self.problem_count += other.problem_count
+        self.error = other.error
+
+    def note(self, problem: str, count: int = 1) -> None:
+        """Count parts that could not be read, and keep the first reasons."""
+        self.problem_count += count
+        if problem not in self.problems:
+            self.problems = [*self.problems, problem][:_MAX_PROBLEMS]
+
+
+class TraceFolder:
+    """The folder of traces beside a database.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, database: str) -> None:
+        self.path = Path(f"{Path(database).absolute()}.traces")
+        self._database = database
+
+    def create(self) -> None:
+        """Create the folder, accessible to its owner only.
+
+        Raises:
+            StoreError: It cannot be created, or others may write to it.
+        """
+        try:
+            private_folder(self.path)
+        except OSError as error:
+            raise StoreError(f"{self.path}: {error.strerror or error}") from error
+
+    def remove_empty(self) -> None:
+        """Remove the folder if it holds no file."""
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def size(self) -> int:
+        """Return the bytes that wait in the folder."""
+        size = 0
+        for path in self._files():
+            with suppress(FileNotFoundError):
+                size += path.stat().st_size
+        return size
+
+    def holds(self, path: str) -> bool:
+        """Return whether a file is in this folder."""
+        return Path(path).absolute().parent == self.path
+
+    def transfer(self, patience: float = 0.0) -> TransferReport:
+        """Load all files into the database, or send them to the server that has it open.
+
+        Files that could not be transferred stay in the folder, and the report has the reason.
+
+        Args:
+            patience: Seconds to wait for another command to close the database.
+        """
+        report = TransferReport()
+        if not self.size():
+            return report
+        try:
+            with self._open_store(patience) as store:
+                if store.is_served:
+                    self._send(report)
+                else:
+                    self.load_into(store, report)
+                    for traces in store.pending.pages():
+                        report.changed += refresh_traces(store, traces).changed
+        except OtevalError as error:
+            report.error = str(error)
+        return report
+
+    def load_into(self, store: Store, report: TransferReport) -> None:
+        """Load all files into an open database."""
+        for path in self._take():
+            if path.stat().st_size:
+                file = load(store, [path]).files[0]
+                report.spans += file.spans
+                report.logs += file.logs
+                if file.problem_count:
+                    report.note(f"{path.name}: {file.problems[0]}", file.problem_count)
+                if file.error:
+                    report.note(file.error)
+            path.unlink()
+
+    def _files(self) -> Iterator[Path]:
+        with suppress(FileNotFoundError):
+            yield from sorted(
+                path for path in self.path.iterdir() if path.suffix in (_SUFFIX, _TAKEN)
+            )
+
+    def _open_store(self, patience: float) -> Store:
+        until = time.monotonic() + patience
+        while True:
+            try:
+                return Store(self._database)
+            except StoreLocked:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_RETRY_INTERVAL)
+
+    def _take(self) -> Iterator[Path]:
+        """Take files away from the processes that write them, and yield the complete ones."""
+        for path in self._files():
+            with suppress(FileNotFoundError):
+                taken = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{_TAKEN}")
+                if take_shared(path, taken) if path.suffix == _SUFFIX else is_complete(path):
+                    yield taken if path.suffix == _SUFFIX else path
+
+    def _send(self, report: TransferReport) -> None:
+        """Send the lines of all files to the server that has the database open."""
+        url = json.loads(notice_path(self._database).read_bytes()).get("http", "")
+        token = os.environ.get("OTEVAL_INGEST_TOKEN", "")
+        client = HttpClient(url, {"Authorization": f"Bearer {token}"} if token else {})
+        report.server = client.url
+        try:
+            for path in self._take():
+                if not self._send_file(client, path, report):
+                    return
+                path.unlink(missing_ok=True)
+        finally:
+            client.close()
+
+    def _send_file(self, client: HttpClient, path: Path, report: TransferReport) -> bool:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    request = json.loads(line)
+                    key = next(key for key in _SIGNALS if key in request)
+                except (ValueError, TypeError, StopIteration):
+                    report.note(f"{path.name}, line {number}: not OTLP")
+                    continue
+                result = client.export(_SIGNALS[key], line, "json")
+                if not result.is_accepted and not result.is_refused:
+                    report.error = f"{client.url}: {result.status or 'no answer'}: {result.reason}"
+                    return False
+                rejected, reason = result.rejected(_SIGNALS[key])
+                if result.is_refused:
+                    rejected, reason = _count(request[key]), f"{result.status} {result.reason}"
+                if rejected:
+                    report.note(f"{client.url}: {reason}", rejected)
+                sent = _count(request[key]) - rejected
+                report.spans += sent if key == "resourceSpans" else 0
+                report.logs += sent if key == "resourceLogs" else 0
+        return True
+
+
+def _count(resources: object) -> int:
+    """Return the number of spans or log records of a request."""
+    assert isinstance(resources, list)
+    return sum(
+        len(scope.get("spans") or scope.get("logRecords") or ())
+        for resource in resources
+        for scope in resource.get("scopeSpans") or resource.get("scopeLogs") or ()
+    )

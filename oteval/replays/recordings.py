@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..model import LogRecord, Span
 from ..model.recording import Exchange, RecordedModelCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
+from ..wire.events import EVENT_NAME, UnreadableExchange, from_log
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
 from .recorded_executions import executions_of
 from .recording_files import load, save
@@ -74,36 +75,50 @@ def _by_trace(rows: Iterable[_Row]) -> Mapping[str, list[_Row]]:
 
 
 def recording_of(
-    session: StoredSession,
-    spans: Sequence[Span],
-    logs: Sequence[LogRecord],
-    exchanges: Sequence[Exchange] = (),
+    session: StoredSession, spans: Sequence[Span], logs: Sequence[LogRecord]
 ) -> Recording:
     """Return the recording of a session.
 
     Args:
         session: The session.
         spans: The spans of its traces.
-        logs: The log records of its traces.
-        exchanges: The HTTP exchanges that were recorded in its traces.
+        logs: The log records of its traces, with those of HTTP exchanges.
     """
     members = set(session.trajectory_ids)
-    family = [one for one in reconstruct_with_runs(spans, logs) if one.trajectory.id in members]
-    own = _own_exchanges(exchanges, spans, family, session)
-    joined = join_exchanges(_rebuilt(family), own, {span.span_id: span.parent_id for span in spans})
+    found = reconstruct_with_runs(spans, [r for r in logs if r.event_name != EVENT_NAME])
+    family = [one for one in found if one.trajectory.id in members]
+    exchanges, problems = _exchanges(logs)
+    parents = {span.span_id: span.parent_id for span in spans}
+    own = _own_exchanges(exchanges, parents, family, found)
+    joined = join_exchanges(_rebuilt(family), own, parents)
     calls = [one.call for one in joined.calls]
     is_wire = bool(calls) and all(_is_whole(call) for call in calls)
     tops = [one.trajectory for one in family if one.trajectory.parent_id not in members]
     return Recording(
         session=session.name,
         fidelity="wire" if is_wire else "semconv",
-        reasons=tuple(_reasons(joined.calls, family)),
+        reasons=(*_reasons(joined.calls, family), *problems),
         inputs=tuple(one.question.content or "" for one in tops if one.question),
         model_calls=tuple(calls),
         tool_calls=tuple(executions_of(family)),
         exchanges=joined.exchanges,
         trajectory_ids=session.trajectory_ids,
     )
+
+
+def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[str]]:
+    """Return the HTTP exchanges in log records, and why others cannot be read."""
+    found: list[Exchange] = []
+    problems: list[str] = []
+    for record in logs:
+        try:
+            exchange = from_log(record)
+        except UnreadableExchange as error:
+            problems.append(str(error))
+            continue
+        if exchange is not None:
+            found.append(exchange)
+    return found, list(dict.fromkeys(problems))
 
 
 def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
@@ -117,18 +132,29 @@ def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
 
 def _own_exchanges(
     exchanges: Sequence[Exchange],
-    spans: Sequence[Span],
+    parents: Mapping[str, str],
     family: Sequence[TracedTrajectory],
-    session: StoredSession,
+    found: Sequence[TracedTrajectory],
 ) -> list[Exchange]:
-    """Return the exchanges of a session: of a trajectory, those below its spans or in its time."""
-    if session.kind != "trajectory":
-        traces = {name for one in family for name in one.trajectory.trace_ids}
-        return [one for one in exchanges if one.trace_id in traces]
-    parents = {span.span_id: span.parent_id for span in spans}
+    """Return the exchanges of a session.
+
+    Args:
+        exchanges: The exchanges of its traces.
+        parents: The id of each span's parent.
+        family: The trajectories of the session.
+        found: All trajectories of the traces.
+    """
+    members = {one.trajectory.id for one in family}
+    traces = {name for one in family for name in one.trajectory.trace_ids}
+    foreign = [one for one in found if one.trajectory.id not in members]
+    shared = {name for one in foreign for name in one.trajectory.trace_ids}
     own = {span.span_id for one in family for run in one.runs for span in run.spans}
-    roots = {one.trajectory.root_span.span_id for one in family}
-    return [one for one in exchanges if _is_below(one.span_id, own | roots, parents)]
+    return [
+        one
+        for one in exchanges
+        if one.trace_id in traces
+        if one.trace_id not in shared or _is_below(one.span_id, own, parents)
+    ]
 
 
 def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool:

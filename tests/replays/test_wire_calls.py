@@ -1,0 +1,168 @@
+"""Recorded HTTP exchanges become the model calls of a recording, joined with those of the spans."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from oteval.model import LogRecord, Span
+from oteval.model.recording import Chunk, Exchange, Recording
+from oteval.pipeline import refresh
+from oteval.replays.recordings import read_recording
+from oteval.store import Store
+from oteval.wire.events import to_event
+from tests.make import chat, span
+
+URL = "https://model/v1/chat/completions"
+TRACE = f"{1:032x}"
+
+
+def exchange(number: int, answer: str = "", span_id: int = 0, **fields: Any) -> Exchange:
+    """Return the exchange of a chat completion that was sent at a time."""
+    body = {"model": "m", "messages": [{"role": "user", "content": f"Question {number}"}]}
+    message = {"role": "assistant", "content": answer}
+    response = {
+        "id": f"chatcmpl-{number}",
+        "model": "m-1",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+    known: dict[str, Any] = {
+        "method": "POST",
+        "url": URL,
+        "request_body": json.dumps(body).encode(),
+        "status": 200,
+        "chunks": (Chunk(json.dumps(response).encode()),),
+        "start_ns": number,
+        "end_ns": number,
+        "trace_id": TRACE,
+        "span_id": f"{span_id or number:016x}",
+    }
+    return Exchange(**{**known, **fields})
+
+
+def log(one: Exchange, **body: Any) -> LogRecord:
+    """Return the log record of an exchange, as it is stored."""
+    event = to_event(one)
+    return LogRecord(
+        one.trace_id,
+        one.span_id,
+        time_ns=event.time_ns,
+        event_name=event.name,
+        body={**event.body, **body},
+    )
+
+
+def call(number: int, answer: str) -> Span:
+    """Return the span of a model call with its question and answer."""
+    return replace(
+        chat(1, number, [("user", f"Question {number}")], answer),
+        parent_id=f"{1:016x}",
+        end_ns=number + 5,
+    )
+
+
+AGENT = replace(span(1, 1), end_ns=100, attributes={"gen_ai.operation.name": "invoke_agent"})
+SPANS = [AGENT, call(10, "one"), call(20, "two")]
+
+
+def recorded(store: Store, spans: list[Span], logs: list[LogRecord]) -> Recording:
+    """Return the recording of the only trace."""
+    store.spans.write(spans, logs)
+    refresh(store)
+    return read_recording(store, TRACE)
+
+
+def test_whole_exchanges_are_wire_fidelity(store: Store) -> None:
+    """Requests and answers are those of the exchanges; other requests are kept apart."""
+    other = exchange(15, method="GET", url="https://api/weather", span_id=1)
+    logs = [log(exchange(20, "two")), log(exchange(10, "one")), log(other)]
+
+    recording = recorded(store, SPANS, logs)
+
+    assert (recording.fidelity, recording.reasons) == ("wire", ())
+    one, two = recording.model_calls
+    assert (one.request.api, one.request.model, one.model) == ("chat_completions", "m", "m-1")
+    assert one.request.messages[0].content == "Question 10"
+    assert (one.answer.content, two.answer.content) == ("one", "two")
+    assert (one.input_tokens, one.response_id, one.finish_reason) == (3, "chatcmpl-10", "stop")
+    assert recording.exchanges == (other,)
+
+
+def test_attempts_of_one_call_are_kept_in_order(store: Store) -> None:
+    """A refused request, a timeout and the answer are three exchanges of one span."""
+    error = {"error": {"message": "Slow down."}}
+    logs = [
+        log(exchange(10, span_id=10, status=429, chunks=(Chunk(json.dumps(error).encode()),))),
+        log(exchange(11, span_id=10, status=0, chunks=(), error="ReadTimeout: too slow")),
+        log(exchange(12, "one", span_id=10)),
+        log(exchange(20, "two")),
+    ]
+
+    recording = recorded(store, SPANS, logs)
+
+    assert recording.fidelity == "wire"
+    assert [call.error for call in recording.model_calls] == [
+        *("Slow down.", "ReadTimeout: too slow", "", "")
+    ]
+    assert [call.status for call in recording.model_calls] == [429, 0, 0, 0]
+    assert [bool(call.answer) for call in recording.model_calls] == [False, False, True, True]
+
+
+def test_a_call_without_an_exchange_is_rebuilt(store: Store) -> None:
+    """The fidelity says so, with the reason."""
+    recording = recorded(store, SPANS, [log(exchange(20, "two"))])
+
+    assert recording.fidelity == "semconv"
+    assert recording.reasons[0].startswith("1 of 2 model calls are rebuilt from spans (genai)")
+    assert [call.exchange is None for call in recording.model_calls] == [True, False]
+    assert [call.answer.content for call in recording.model_calls] == ["one", "two"]
+
+
+def test_exchanges_of_spans_below_beside_and_above(store: Store) -> None:
+    """An HTTP client's span below the call, or the agent's span with the same answer, will do."""
+    http = replace(span(1, 11), parent_id=f"{10:016x}", name="POST")
+    logs = [log(exchange(12, "one", span_id=11)), log(exchange(21, "two", span_id=1))]
+
+    recording = recorded(store, [*SPANS, http], logs)
+
+    assert (recording.fidelity, len(recording.model_calls)) == ("wire", 2)
+
+
+def test_an_exchange_that_was_sent_twice_counts_once(store: Store) -> None:
+    """Two exporters may write the same exchange, with different times of collection."""
+    one = log(exchange(10, "one"))
+    logs = [one, replace(one, observed_ns=99), log(exchange(20, "two"))]
+    assert len(recorded(store, SPANS, logs).model_calls) == 2
+
+
+def test_damaged_and_unfinished_exchanges_are_named(store: Store) -> None:
+    """Such a recording is not whole, and says why."""
+    unfinished = exchange(20, "two", is_complete=False)
+    logs = [log(exchange(10, "one"), omitted="the body is too large"), log(unfinished)]
+
+    recording = recorded(store, SPANS, logs)
+
+    assert recording.fidelity == "semconv"
+    reasons = "\n".join(recording.reasons)
+    assert "the body is too large" in reasons
+    assert "model call 2 (m, span 0000000000000014): the agent did not read" in reasons
+
+
+def test_calls_of_an_unknown_api_are_kept_as_exchanges(store: Store) -> None:
+    """They are answered by their URL, so the call of the span is not expected again."""
+    unknown = exchange(10, url="https://model/invoke")
+    recording = recorded(store, SPANS, [log(unknown), log(exchange(20, "two"))])
+    assert [call.answer.content for call in recording.model_calls] == ["two"]
+    assert recording.exchanges == (unknown,)
+
+
+def test_responses_that_cannot_be_read_are_named(store: Store) -> None:
+    """A page of a proxy is an answer with an error, or none at all."""
+    page = (Chunk(b"<html>"),)
+    logs = [log(exchange(10, chunks=page)), log(exchange(20, chunks=page, status=502))]
+    recording = recorded(store, SPANS, logs)
+    assert [call.error for call in recording.model_calls] == ["", "HTTP 502"]
+    assert "its response cannot be read" in recording.reasons[0]
+    assert all(call.exchange for call in recording.model_calls)

@@ -28,6 +28,7 @@ from .ingest import ingest
 from .judge import judge
 from .maintain import archive, backup, compact
 from .reference import reference
+from .replay import replay
 from .report import report
 from .rescore import rescore
 from .resend import resend
@@ -54,7 +55,7 @@ def cli(debug: bool) -> None:
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),
-    *(eval_, compare, pairwise, experiments, dataset, judge),
+    *(eval_, compare, pairwise, experiments, dataset, judge, replay),
     *(archive, compact, backup, delete, audit, resend, doctor, run),
 ):
     cli.add_command(_command)

@@ -2,8 +2,9 @@
 
 A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.testing`);
 evaluators that it calls log their results. The fixtures `oteval_capture` and `oteval_trajectory`
-give it the trajectory of its agent, captured from spans. Options print the log as a table, save it
-as a baseline, and fail the run on regressions from a baseline.
+give it the trajectory of its agent, captured from spans. The fixture `oteval_replay` and
+``@pytest.mark.oteval_replay`` answer the agent from a recording. Options print the log as a table,
+save it as a baseline, and fail the run on regressions from a baseline.
 
 pytest imports this module in every project where oteval is installed. It therefore imports only
 pytest and the small `oteval.testing`, and does nothing without a mark, a fixture or an option.
@@ -12,6 +13,7 @@ pytest and the small `oteval.testing`, and does nothing without a mark, a fixtur
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,13 +24,18 @@ if TYPE_CHECKING:
     from oteval.live.capture import Capture
     from oteval.model import Trajectory
     from oteval.testing.cases import Case
+    from oteval.testing.replayed_tests import ReplayedTest
 
-__all__ = ["oteval_capture", "oteval_trajectory"]
+__all__ = ["oteval_capture", "oteval_replay", "oteval_trajectory"]
 
 _MARK = (
     "oteval(repetitions=1, output_keys=(), tolerance=None): log the agent's inputs, outputs and "
     "feedback; run the test several times; name the parameters that are reference outputs; and "
     "set how far a score may fall below the baseline's"
+)
+_REPLAY_MARK = (
+    "oteval_replay(recording, **options): answer the agent's models and tools from a recording "
+    "while the test runs; options as for oteval.replay"
 )
 CASE: pytest.StashKey[Case] = pytest.StashKey()
 CAPTURE: pytest.StashKey[Capture] = pytest.StashKey()
@@ -77,6 +84,7 @@ def needs_results(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and collect results if an option uses them."""
     config.addinivalue_line("markers", _MARK)
+    config.addinivalue_line("markers", _REPLAY_MARK)
     set_plugin_active(True)
     # Under xdist only the controller has the results of all workers.
     if needs_results(config) and not hasattr(config, "workerinput"):
@@ -123,6 +131,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
         stop()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Replay the recording of a test that is marked with one."""
+    mark = item.get_closest_marker("oteval_replay")
+    if mark is None:
+        return (yield)
+    from oteval.testing.replayed_tests import replayed_test
+
+    with replayed_test(item, *mark.args, **mark.kwargs):
+        return (yield)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Attach the log of a marked test to its report."""
@@ -165,3 +185,15 @@ def oteval_capture(
 def oteval_trajectory(oteval_capture: Capture) -> Callable[[], Trajectory]:
     """Return a function that returns the trajectory of the agent's run."""
     return lambda: oteval_capture.trajectory
+
+
+@pytest.fixture
+def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]:
+    """Return a function that opens a replay, whose divergence fails the test.
+
+    It takes the file of a recording, relative to the test's folder, or the id of a session, and the
+    options of `oteval.replay`.
+    """
+    from oteval.testing.replayed_tests import replayed_test
+
+    return partial(replayed_test, request.node)

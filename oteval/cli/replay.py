@@ -1,0 +1,257 @@
+"""``oteval replay``: give recorded sessions back to the agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from ..errors import ConfigError, NothingEvaluated
+from ..model import Recording, Trajectory
+from ..replays.command_runner import CommandRunner
+from ..replays.frozen import FREEZABLE
+from ..replays.player import MISSES, Tools
+from ..replays.recording_files import load
+from ..replays.recordings import read_recordings
+from ..replays.target import InputForm
+from ..replays.verified import VerifiedSession, exit_status
+from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
+from ..replays.verify import verify as verify_sessions
+from ..selection import Selection
+from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
+from ..store import Store
+from .common import (
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    select,
+    warn,
+    write_report,
+)
+from .experiments import FUNCTION_METAVAR, report_options
+
+__all__ = ["CommandAfterDashes", "recordings_of", "replay"]
+
+_RECORDING_FILES = (".jsonl", ".jsonl.gz")
+_MOST_WORKERS = 8
+
+
+@click.group()
+def replay() -> None:
+    """Replay recorded sessions: the agent runs, and the recording answers it.
+
+    Record sessions with `oteval run`, `oteval.instrument()` or `oteval serve`. Sessions without
+    recorded HTTP requests are rebuilt from their messages; the fidelity is then `semconv`, not
+    `wire`.
+    """
+
+
+class CommandAfterDashes(click.Command):
+    """A command that takes another command after ``--``, as the parameter ``command``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Split the arguments at the first ``--``."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["command"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the usage with the other command."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+@replay.command(cls=CommandAfterDashes)
+@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option(
+    "--target",
+    metavar=FUNCTION_METAVAR,
+    help="The agent as a function, called once for each turn with the user's message.",
+)
+@click.option(
+    "--input",
+    "input_form",
+    type=click.Choice(get_args(InputForm)),
+    default="text",
+    show_default=True,
+    help="The argument of the target: the user's text, all messages so far, or none.",
+)
+@click.option(
+    "--miss",
+    type=click.Choice([one for one in MISSES if one != "fork"]),
+    default="strict",
+    show_default=True,
+    help="The answer to a request that differs: stop the agent, an error, or the recorded answer.",
+)
+@click.option(
+    "--tools",
+    type=click.Choice(get_args(Tools)),
+    default="recorded",
+    show_default=True,
+    help="Answer tools from the recording where possible, or run them.",
+)
+@click.option(
+    "--normalize",
+    multiple=True,
+    metavar="REGEX",
+    help="Ignore text that matches, such as dates and ids; may be repeated.",
+)
+@click.option(
+    "--freeze", default="", metavar="SOURCES", help=f"Freeze sources: {','.join(FREEZABLE)}."
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="An address that the agent may reach; may be repeated.",
+)
+@click.option("--timing", is_flag=True, help="Stream answers at the recorded pace.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The limit for each session.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="The number of sessions at a time.  [default: the number of processors, at most 8]",
+)
+@db_option
+@filters
+@report_options
+@json_option
+def verify(
+    sessions: tuple[str, ...],
+    command: tuple[str, ...],
+    target: str | None,
+    input_form: InputForm,
+    timing: bool,
+    freeze: str,
+    timeout: float,
+    workers: int | None,
+    db: str,
+    junit: str | None,
+    md: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Verify that an agent behaves as in recorded sessions.
+
+    The agent's current code runs: a function (--target), or a command after `--`. Its requests to
+    models and its tools are answered from the recording, and the network is blocked. The first
+    difference is shown with the line of the agent's code.
+
+    A SESSION is the id of a trajectory, a trace or a conversation, or the file of a recording.
+    Without one, all sessions that the filters select are verified. In the command, {input} is
+    replaced by the user's message; otherwise it is the command's standard input.
+
+    Exit status: 0 all sessions passed, 1 a session failed, 2 an error, 3 nothing could be replayed.
+    """
+    options = ReplayOptions(
+        miss=given.pop("miss"),
+        tools=given.pop("tools"),
+        normalize=tuple(given.pop("normalize")),
+        allow=tuple(given.pop("allow")),
+        freeze=tuple(filter(None, (name.strip() for name in freeze.split(",")))),
+        timing="recorded" if timing else "none",
+    )
+    new_runner = _runner(target, command, options, input_form, timeout)
+    count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
+    found: list[VerifiedSession] = []
+    with (
+        recordings_of(sessions, db, select(**given)) as (recordings, total),
+        progress("replaying", " sessions") as update,
+    ):
+        for one in verify_sessions(recordings, new_runner, workers=min(count, max(total, 1))):
+            found.append(one)
+            update(len(found), total, _failures(found))
+            if as_json:
+                print_json(one.as_dict())
+    write_report(junit, lambda: replay_junit(found))
+    write_report(md, lambda: replay_markdown(found))
+    if found and not as_json:
+        out().print(replays_view(found))
+    return _status(found)
+
+
+def _runner(
+    target: str | None,
+    command: Sequence[str],
+    options: ReplayOptions,
+    input_form: InputForm,
+    timeout: float,
+) -> Callable[[], SessionRunner]:
+    """Return the function that makes runners of the target or of the command."""
+    if bool(target) == bool(command):
+        raise ConfigError(
+            "replay verify: give the agent as --target PKG.MODULE:FUNCTION or as a command: "
+            "oteval replay verify SESSION -- python agent.py"
+        )
+    if target:
+        return lambda: TargetRunner(target, options, input_form=input_form, timeout=timeout)
+    return lambda: CommandRunner(command, options, timeout=timeout)
+
+
+@contextmanager
+def recordings_of(
+    sessions: Sequence[str], db: str, selection: Selection
+) -> Iterator[tuple[Iterator[Recording], int]]:
+    """Open the recordings of sessions, from files or the database, and count them.
+
+    Args:
+        sessions: Ids or files; all that the selection has if there are none.
+        db: The database.
+        selection: The selection.
+    """
+    files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
+    if files and len(files) == len(sessions):
+        yield (load(name) for name in files), len(files)
+        return
+    with open_store(db) as store:
+        ids = [name for name in sessions if name not in files]
+        if not sessions:
+            ids = _sessions(store.trajectories.read(selection))
+        yield _all(files, store, ids), len(files) + len(ids)
+
+
+def _all(files: Sequence[str], store: Store, ids: Sequence[str]) -> Iterator[Recording]:
+    for name in files:
+        yield load(name)
+    yield from read_recordings(store, ids)
+
+
+def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:
+    """Return the ids of sessions: a conversation is one, a sub-agent is part of its agent's."""
+    names = (one.conversation_id or one.id for one in trajectories if not one.parent_id)
+    return list(dict.fromkeys(names))
+
+
+def _failures(found: Sequence[VerifiedSession]) -> str:
+    failed = sum(one.failed for one in found)
+    return f"{failed} failed" if failed else ""
+
+
+def _status(found: Sequence[VerifiedSession]) -> int:
+    """Print the summary, and return the exit status.
+
+    Raises:
+        NothingEvaluated: Nothing was replayed.
+    """
+    if not found:
+        raise NothingEvaluated("no session was selected; oteval trajectories lists them")
+    warn(replay_summary(found))
+    status = exit_status(found)
+    if status == 3:
+        raise NothingEvaluated(f"no session could be replayed: {found[0].detail}")
+    return status

@@ -1,0 +1,92 @@
+"""A replay of the whole process: started in the Python processes of a replayed command.
+
+`oteval.instrumentation.bootstrap` calls `start` before the program's first line. When the program
+ends, or takes too long, its result is written as a file of the folder that the settings name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import ReplayDiverged
+from .recording_files import load
+from .session import ReplaySession
+from .target import late_result, verified
+from .verified import VerifiedSession
+from .verify_worker import waits_at
+
+__all__ = ["start"]
+
+
+def start(settings: Mapping[str, Any]) -> None:
+    """Replay a recording in this process until it ends.
+
+    Args:
+        settings: ``recording`` (a file), ``results`` (a folder), ``options`` of the replay, and
+            ``timeout`` in seconds.
+    """
+    session = ReplaySession(load(settings["recording"]), capture=False, **settings["options"])
+    process = _ReplayedProcess(session, Path(settings["results"]), settings["timeout"])
+    # Before the replay, so that this thread is not part of it.
+    process.watch()
+    session.__enter__()
+    atexit.register(process.end)
+    os.register_at_fork(after_in_child=process.forked)
+
+
+class _ReplayedProcess:
+    """Writes the result of the replay of a process.
+
+    Args:
+        session: The replay.
+        results: The folder for results.
+        timeout: The time limit in seconds.
+    """
+
+    def __init__(self, session: ReplaySession, results: Path, timeout: float) -> None:
+        self._session = session
+        self._results = results
+        self._timeout = timeout
+        self._main = threading.main_thread().ident
+        self._began = time.monotonic()
+        self._ended = threading.Event()
+
+    def watch(self) -> None:
+        """Report a process that does not end in time."""
+        threading.Thread(target=self._wait, name="oteval-replay-timeout", daemon=True).start()
+
+    def _wait(self) -> None:
+        if not self._ended.wait(self._timeout):
+            detail = f"no end after {self._timeout:g} s{waits_at(self._main)}"
+            self._write(late_result(self._session, detail))
+            os._exit(1)
+
+    def forked(self) -> None:
+        """Watch a forked process as well; it has the state of its parent's replay."""
+        self._ended = threading.Event()
+        self.watch()
+
+    def end(self) -> None:
+        """End the replay, and write its result."""
+        self._ended.set()
+        # The interpreter sets it when an exception ends the program.
+        raised: BaseException | None = getattr(sys, "last_value", None)
+        with suppress(ReplayDiverged):
+            self._session.__exit__(type(raised) if raised else None, raised, None)
+        self._write(verified(self._session, raised))
+
+    def _write(self, found: VerifiedSession) -> None:
+        found = replace(found, seconds=time.monotonic() - self._began)
+        partial = self._results / f"{os.getpid()}.partial"
+        partial.write_text(json.dumps(found.as_dict()), "utf-8")
+        partial.rename(partial.with_suffix(".json"))

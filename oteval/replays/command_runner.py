@@ -1,0 +1,181 @@
+"""Replay sessions with a command: it runs once for each session, with the replay in its processes.
+
+In the arguments, ``{input}`` is replaced by the first message of the recorded user, and
+``{session}`` by the session's id. Without ``{input}``, the user's messages are the lines of
+standard input. The environment variable OTEVAL_REPLAY_INPUT has the first message, and
+OTEVAL_REPLAY_INPUTS all of them as a JSON list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO
+
+from ..errors import ConfigError
+from ..instrumentation.bootstrap import environment, read_reports
+from .verified import VerifiedSession, combined
+from .verify import ReplayJob, ReplayOptions
+from .verify_worker import default_keys, end_of
+
+__all__ = ["CommandRunner"]
+
+# A Python process ends itself when it takes too long; this much later the command is killed.
+_GRACE = 10.0
+_ENTRY = "oteval.replays.command_child:start"
+
+
+class CommandRunner:
+    """Replays sessions with a command.
+
+    Args:
+        command: The command, with placeholders.
+        options: The options of the replays.
+        timeout: The time limit of a session in seconds.
+    """
+
+    def __init__(self, command: Sequence[str], options: ReplayOptions, *, timeout: float) -> None:
+        self._command = tuple(command)
+        self._options = options
+        self._timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def run(self, job: ReplayJob) -> VerifiedSession:
+        """Run the command for a session.
+
+        Raises:
+            ConfigError: It cannot be started.
+        """
+        results = job.output.parent / "results"
+        results.mkdir()
+        began = time.monotonic()
+        status = self._run(job, results)
+        found = self._result(job, results, status)
+        found = replace(found, session=job.session, seconds=time.monotonic() - began)
+        return found if found.status == "passed" else replace(found, output=end_of(job.output))
+
+    def _run(self, job: ReplayJob, results: Path) -> int | None:
+        """Return the exit status of the command; None if it was killed for taking too long."""
+        if self._is_stopped:
+            raise ConfigError("the verification was interrupted")
+        with job.output.open("wb") as output, _standard_input(self._command, job) as lines:
+            try:
+                process = subprocess.Popen(  # noqa: S603  the user's command, without a shell
+                    self._arguments(job),
+                    stdin=lines,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment(job, results),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                text = f"{self._command[0]}: cannot be started: {error.strerror or error}"
+                raise ConfigError(text) from error
+        self._process = process
+        try:
+            return process.wait(self._timeout + _GRACE)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # Also the processes that the command has left behind.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _arguments(self, job: ReplayJob) -> list[str]:
+        first = job.inputs[0] if job.inputs else ""
+        return [
+            each.replace("{input}", first).replace("{session}", job.session)
+            for each in self._command
+        ]
+
+    def _environment(self, job: ReplayJob, results: Path) -> dict[str, str]:
+        settings = {
+            "recording": str(job.recording),
+            "results": str(results),
+            "options": asdict(self._options),
+            "timeout": self._timeout,
+        }
+        first = job.inputs[0] if job.inputs else ""
+        variables = {
+            **os.environ,
+            **environment(_ENTRY, settings, reports=_reports(results), required=True),
+            "OTEVAL_REPLAY_INPUT": first,
+            "OTEVAL_REPLAY_INPUTS": json.dumps(job.inputs),
+        }
+        default_keys(variables)
+        return variables
+
+    def _result(self, job: ReplayJob, results: Path, status: int | None) -> VerifiedSession:
+        """Return the result of the command from those of its processes."""
+        written = [
+            VerifiedSession.from_dict(json.loads(path.read_text("utf-8")))
+            for path in sorted(results.glob("*.json"))
+        ]
+        found = combined(written)
+        if status is None and (found is None or found.status == "passed"):
+            text = f"no end after {self._timeout:g} s"
+            return VerifiedSession(job.session, "timeout", text, found.result if found else None)
+        if found is None:
+            return _without_result(job.session, results, status)
+        if found.status == "passed" and status and not found.detail:
+            return replace(found, status="error", detail=_ended(status))
+        return found
+
+    def close(self) -> None:
+        """Do nothing: each command has ended with its session."""
+
+    def stop(self) -> None:
+        """End the command."""
+        self._is_stopped = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _reports(results: Path) -> Path:
+    return results / "processes"
+
+
+def _without_result(session: str, results: Path, status: int | None) -> VerifiedSession:
+    """Return the result of a command none of whose processes gave one."""
+    processes = read_reports(_reports(results))
+    problems = [each.problem for each in processes if each.problem]
+    if problems:
+        return VerifiedSession(session, "not_replayed", problems[0])
+    if processes:
+        return VerifiedSession(session, "crashed", f"the agent's process died: {_ended(status)}")
+    return VerifiedSession(
+        session,
+        "not_replayed",
+        f"no Python process of the command loaded the replay ({_ended(status)}): is it a Python "
+        "program, without the options -I, -E and -S?",
+    )
+
+
+def _ended(status: int | None) -> str:
+    """Return how a process ended, for people."""
+    if status is None or status >= 0:
+        return f"the command ended with status {status}"
+    with suppress(ValueError):
+        return f"the command was ended by {signal.Signals(-status).name}"
+    return f"the command was ended by signal {-status}"
+
+
+@contextmanager
+def _standard_input(command: Sequence[str], job: ReplayJob) -> Iterator[IO[bytes]]:
+    """Open the standard input of a command: the user's messages, one a line."""
+    is_argument = any("{input}" in each for each in command)
+    path = job.output.with_name("input.txt")
+    path.write_text("" if is_argument else "".join(f"{text}\n" for text in job.inputs), "utf-8")
+    with path.open("rb") as file:
+        yield file

@@ -1,0 +1,166 @@
+"""The target of a replay: a function of the agent, called with the recorded user's messages.
+
+A conversation calls the function once for each turn, in order. A coroutine is awaited, and a
+generator is read to its end; all turns share one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+from ..model import Recording
+from .session import ReplaySession
+from .verified import VerifiedSession, VerifyStatus
+
+__all__ = [
+    "InputForm",
+    "call_target",
+    "late_result",
+    "replay_target",
+    "turn_inputs",
+    "unreplayable",
+    "verified",
+]
+
+InputForm = Literal["text", "messages", "none"]
+"""How a turn's input is passed: the user's text, all messages so far, or no argument."""
+
+_INSTRUCTIONS = ("system", "developer")
+
+
+def turn_inputs(recording: Recording, form: InputForm) -> list[tuple[Any, ...]]:
+    """Return the arguments of the target for each turn.
+
+    Args:
+        recording: The recording.
+        form: How inputs are passed. ``messages`` are those of the turn's first model call up to the
+            user's message, without system instructions, as OpenAI's dicts.
+    """
+    if form == "none":
+        return [()]
+    if form == "text":
+        return [(text,) for text in recording.inputs]
+    return [(_messages(recording, number),) for number in range(len(recording.inputs))]
+
+
+def _messages(recording: Recording, turn: int) -> list[dict[str, Any]]:
+    """Return the messages of a turn up to the user's message."""
+    text, earlier = recording.inputs[turn], recording.inputs[:turn]
+    for call in recording.model_calls:
+        messages = [each for each in call.request.messages if each.role not in _INSTRUCTIONS]
+        users = [each.content for each in messages if each.role == "user"]
+        if messages and messages[-1].role == "user" and users == [*earlier, text]:
+            return [each.as_dict() for each in messages]
+    return [{"role": "user", "content": text}]
+
+
+def call_target(
+    function: Callable[..., Any], inputs: list[tuple[Any, ...]], *, session: str = ""
+) -> None:
+    """Call a target for each turn.
+
+    Args:
+        function: The function. Its parameters ``session`` and ``turn``, if it has them, get the id
+            of the session and the number of the turn, from 1.
+        inputs: The arguments by turn.
+        session: The id of the session.
+    """
+    with asyncio.Runner() as runner:
+        for number, arguments in enumerate(inputs, 1):
+            more = _accepted(function, {"session": session, "turn": number})
+            result = function(*arguments, **more)
+            if inspect.isawaitable(result) or hasattr(result, "__aiter__"):
+                runner.run(_exhaust(result))
+            elif inspect.isgenerator(result):
+                for _ in result:
+                    pass
+
+
+async def _exhaust(result: Any) -> None:
+    """Await a result; read an asynchronous iterator to its end."""
+    if inspect.isawaitable(result):
+        result = await result
+    if hasattr(result, "__aiter__"):
+        async for _ in result:
+            pass
+
+
+def _accepted(function: Callable[..., Any], available: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords that a function has parameters for, after its first parameter."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    keywords |= {each.name for each in parameters[1:] if each.kind is each.POSITIONAL_OR_KEYWORD}
+    return {name: value for name, value in available.items() if name in keywords}
+
+
+def replay_target(
+    session: ReplaySession, function: Callable[..., Any], form: InputForm
+) -> VerifiedSession:
+    """Replay a session with a target in this process.
+
+    Args:
+        session: The replay, which has not begun.
+        function: The target.
+        form: How inputs are passed.
+    """
+    recording = session.recording
+    inputs = turn_inputs(recording, form)
+    problem = unreplayable(recording) or ("" if inputs else _NO_INPUT)
+    if problem:
+        return VerifiedSession(recording.session, "not_replayed", problem)
+    raised: BaseException | None = None
+    try:
+        with session:
+            call_target(function, inputs, session=recording.session)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raised = error
+    return verified(session, raised)
+
+
+_NO_INPUT = "the recording has no message of a user; pass none with --input none"
+
+
+def unreplayable(recording: Recording) -> str:
+    """Return why a recording cannot be replayed, or ""."""
+    if not recording.model_calls and not recording.exchanges:
+        reasons = f": {recording.reasons[0]}" if recording.reasons else ""
+        return f"the recording has no model calls{reasons}"
+    return ""
+
+
+def late_result(session: ReplaySession, detail: str) -> VerifiedSession:
+    """Return the outcome of a replay that did not end in time.
+
+    A divergence may be the reason: it ends the thread that it happens in, and another may wait for
+    that thread.
+    """
+    status: VerifyStatus = "diverged" if session.divergences else "timeout"
+    return VerifiedSession(session.recording.session, status, detail, session.result)
+
+
+def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSession:
+    """Return the outcome of a replay that has ended.
+
+    Args:
+        session: The replay.
+        raised: The exception with which the agent ended, or None. It is expected if the recording
+            ends with an error as well.
+    """
+    name, result = session.recording.session, session.result
+    if not result.passed:
+        return VerifiedSession(name, "diverged", result=result)
+    if raised is None or (isinstance(raised, SystemExit) and not raised.code):
+        return VerifiedSession(name, "passed", result=result)
+    text = f"the agent raised {type(raised).__name__}: {raised}".rstrip(": ")
+    calls = session.recording.model_calls
+    if calls and result.served == result.model_calls and calls[-1].error:
+        return VerifiedSession(name, "passed", f"{text}, after a recorded error", result)
+    return VerifiedSession(name, "error", text, result)

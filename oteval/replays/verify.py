@@ -1,0 +1,287 @@
+"""Verify that an agent behaves as in its recorded sessions.
+
+`verify` replays each session with the agent's current code: a function, called in worker processes
+that replay many sessions each, or a command, run once for each session. A session that crashes its
+process, or does not end in time, has a result like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import select
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..child_process import ChildProcess
+from ..errors import ConfigError
+from ..jsontext import dumps
+from ..model import Recording
+from .frozen import freezable
+from .open_replays import Timing
+from .player import MISSES, Miss, Tools, compiled
+from .recording_files import save
+from .target import InputForm, unreplayable
+from .verified import VerifiedSession
+from .verify_worker import end_of
+
+__all__ = ["ReplayJob", "ReplayOptions", "SessionRunner", "TargetRunner", "verify"]
+
+# A worker ends itself when a session takes too long; this much later it is killed.
+_GRACE = 10.0
+# Sessions per worker process, which bounds memory that the agent or its libraries do not free.
+_RECYCLE = 250
+_IMPORT = 300.0  # seconds for the import of the target
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """The options of replays that verify sessions; see `oteval.replay`.
+
+    Attributes:
+        miss: ``strict``, ``error`` or ``ordinal``.
+        tools: ``recorded`` or ``run``.
+        normalize: Patterns of text that varies.
+        freeze: Sources to freeze.
+        allow: Addresses that the agent may reach.
+        timing: ``none`` or ``recorded``.
+    """
+
+    miss: Miss = "strict"
+    tools: Tools = "recorded"
+    normalize: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    timing: Timing = "none"
+
+    def __post_init__(self) -> None:
+        if self.miss not in MISSES or self.miss == "fork":
+            choices = ", ".join(one for one in MISSES if one != "fork")
+            raise ConfigError(f"miss {self.miss!r}: verify takes {choices}")
+        freezable(self.freeze)
+        compiled(self.normalize)
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """One session to verify.
+
+    Attributes:
+        session: Its id.
+        recording: The file of its recording.
+        output: The file for the agent's output.
+        inputs: The user's messages.
+    """
+
+    session: str
+    recording: Path
+    output: Path
+    inputs: tuple[str, ...] = ()
+
+
+class SessionRunner(Protocol):
+    """Replays one session after the other; used by one thread."""
+
+    def run(self, job: ReplayJob) -> VerifiedSession:
+        """Replay a session."""
+
+    def stop(self) -> None:
+        """End the session that is running, and begin no other. Called from another thread."""
+
+    def close(self) -> None:
+        """End the processes of the runner, when no session is running."""
+
+
+def verify(
+    recordings: Iterable[Recording],
+    new_runner: Callable[[], SessionRunner],
+    *,
+    workers: int = 1,
+) -> Iterator[VerifiedSession]:
+    """Replay sessions, several at a time, and yield the results in the order of the recordings.
+
+    Args:
+        recordings: The recordings. They are read as work proceeds.
+        new_runner: Makes the runner of a worker.
+        workers: The number of sessions at a time.
+
+    Raises:
+        ConfigError: The target cannot be imported, or the command cannot be started.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="oteval-replay-") as folder,
+        _Runners(new_runner, workers) as runners,
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        try:
+            for number, recording in enumerate(recordings):
+                problem = unreplayable(recording)
+                if problem:
+                    found = VerifiedSession(recording.session, "not_replayed", problem)
+                    waiting.put(lambda found=found: found)
+                    continue
+                job = _saved(recording, Path(folder), number)
+                waiting.put(pool.submit(runners.run, job).result)
+            while not waiting.empty():
+                yield waiting.get()()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            runners.stop()
+
+
+def _saved(recording: Recording, folder: Path, number: int) -> ReplayJob:
+    """Write a recording where worker processes read it."""
+    place = folder / str(number)
+    place.mkdir()
+    save(recording, place / "recording.jsonl")
+    return ReplayJob(
+        recording.session, place / "recording.jsonl", place / "output.txt", recording.inputs
+    )
+
+
+class _Runners:
+    """The runners of all workers; a thread takes one for each session."""
+
+    def __init__(self, new_runner: Callable[[], SessionRunner], workers: int) -> None:
+        self._all = [new_runner() for _ in range(workers)]
+        self._free: queue.SimpleQueue[SessionRunner] = queue.SimpleQueue()
+        for runner in self._all:
+            self._free.put(runner)
+
+    def __enter__(self) -> _Runners:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for runner in self._all:
+            runner.close()
+
+    def run(self, job: ReplayJob) -> VerifiedSession:
+        """Replay a session with a free runner."""
+        with self._taken() as runner:
+            return runner.run(job)
+
+    @contextmanager
+    def _taken(self) -> Iterator[SessionRunner]:
+        runner = self._free.get()
+        try:
+            yield runner
+        finally:
+            self._free.put(runner)
+
+    def stop(self) -> None:
+        """End all sessions that are running."""
+        for runner in self._all:
+            runner.stop()
+
+
+class TargetRunner:
+    """Replays sessions with a function of the agent, in one worker process at a time.
+
+    Args:
+        target: The function as ``module:function``, importable from the current folder.
+        options: The options of the replays.
+        input_form: How the user's messages are passed.
+        timeout: The time limit of a session in seconds.
+    """
+
+    def __init__(
+        self, target: str, options: ReplayOptions, *, input_form: InputForm, timeout: float
+    ) -> None:
+        self._settings = dumps(
+            {
+                "target": target,
+                "options": asdict(options),
+                "input": input_form,
+                "timeout": timeout,
+            }
+        )
+        self._timeout = timeout
+        self._process: ChildProcess | None = None
+        self._sessions = 0
+        self._is_stopped = False
+
+    def run(self, job: ReplayJob) -> VerifiedSession:
+        """Replay a session in the worker process, which is started if need be."""
+        process = self._started()
+        files = {"recording": str(job.recording), "output": str(job.output)}
+        try:
+            process.send({"session": job.session, **files})
+            answer = _answer(process, self._timeout + _GRACE)
+        except (EOFError, TimeoutError) as error:
+            return self._lost(job, error)
+        found = VerifiedSession.from_dict(answer)
+        self._sessions += 1
+        if found.status == "timeout" or self._sessions >= _RECYCLE:
+            self._end()
+        return found
+
+    def _started(self) -> ChildProcess:
+        if self._process is not None:
+            return self._process
+        if self._is_stopped:
+            raise ConfigError("the verification was interrupted")
+        self._sessions = 0
+        process = ChildProcess("oteval.replays.verify_worker", self._settings)
+        self._process = process
+        try:
+            answer = _answer(process, _IMPORT)
+        except (EOFError, TimeoutError):
+            self._end()
+            raise ConfigError(
+                "the target could not be imported: its process ended; run the import in Python to "
+                "see why"
+            ) from None
+        if "problem" in answer:
+            self._end()
+            raise ConfigError(answer["problem"])
+        return process
+
+    def _lost(self, job: ReplayJob, error: Exception) -> VerifiedSession:
+        """Return the result of a session whose process died or had to be killed."""
+        self._end()
+        output = end_of(job.output)
+        if isinstance(error, TimeoutError):
+            text = f"no end after {self._timeout:g} s"
+            return VerifiedSession(job.session, "timeout", text, output=output)
+        text = "the process of the agent died"
+        return VerifiedSession(job.session, "crashed", text, output=output)
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.close()
+
+    def stop(self) -> None:
+        """Kill the worker process."""
+        self._is_stopped = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """End the worker process."""
+        self._end()
+
+
+def _answer(process: ChildProcess, timeout: float) -> Mapping[str, Any]:
+    """Return the next line of a worker.
+
+    Raises:
+        EOFError: The process has ended.
+        TimeoutError: It did not answer in time.
+    """
+    ready, _, _ = select.select([process.output], [], [], timeout)
+    if not ready:
+        raise TimeoutError
+    line = process.output.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    answer: Mapping[str, Any] = json.loads(line)
+    return answer

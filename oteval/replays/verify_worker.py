@@ -1,0 +1,166 @@
+"""A worker process of ``oteval replay verify --target``: replays sessions one after the other.
+
+    python -m oteval.replays.verify_worker SETTINGS
+
+It imports the target, prints ``{"ready": true}`` or ``{"problem": "..."}``, and then answers each
+line on standard input (a `ReplayJob`) with a line (a `VerifiedSession`). The agent's own output
+goes to a file. A session that does not end in time is reported, and ends the process: its threads
+cannot be stopped.
+
+Each session runs in a copy of the context. The state of the agent's modules stays: an agent that
+keeps conversations in a global variable sees those of earlier sessions.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import faulthandler
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import OtevalError
+from ..evaluators.functions import load_function
+from .recording_files import load
+from .session import ReplaySession
+from .target import late_result, replay_target
+from .verified import VerifiedSession
+
+__all__ = ["default_keys", "end_of", "main", "waits_at", "watchdog"]
+
+# How much of an agent's output a report has.
+_OUTPUT = 2000
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+def main() -> None:
+    """Replay the sessions that standard input names."""
+    settings = json.loads(sys.argv[1])
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # the agent's prints must not mix with the answers
+    default_keys(os.environ)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        target = load_function(settings["target"])
+    except OtevalError as error:
+        _send(answers, {"problem": str(error)})
+        return
+    _send(answers, {"ready": True})
+    for line in sys.stdin:
+        _send(answers, _replayed(json.loads(line), target, settings, answers).as_dict())
+
+
+def default_keys(environ: Any) -> None:
+    """Set keys that clients ask for, so that a replay needs none."""
+    for name in _KEYS:
+        environ.setdefault(name, "none-needed-in-a-replay")
+
+
+def _send(answers: IO[str], value: Mapping[str, Any]) -> None:
+    answers.write(json.dumps(value) + "\n")
+    answers.flush()
+
+
+def _replayed(
+    job: Mapping[str, str],
+    target: Callable[..., Any],
+    settings: Mapping[str, Any],
+    answers: IO[str],
+) -> VerifiedSession:
+    """Replay one session."""
+    started = time.monotonic()
+    try:
+        session = ReplaySession(load(job["recording"]), capture=False, **settings["options"])
+    except OtevalError as error:
+        return VerifiedSession(job["session"], "not_replayed", str(error))
+
+    def late() -> None:
+        # Only the first thread replays, see `main`.
+        place = waits_at(threading.main_thread().ident)
+        limit = f"no end after {settings['timeout']:g} s{place}"
+        found = replace(late_result(session, limit), seconds=time.monotonic() - started)
+        _send(answers, replace(found, output=end_of(job["output"])).as_dict())
+        os._exit(1)
+
+    with _output_into(job["output"]), watchdog(settings["timeout"], late):
+        context = contextvars.copy_context()
+        found = context.run(replay_target, session, target, settings["input"])
+    found = replace(found, session=job["session"], seconds=time.monotonic() - started)
+    is_quiet = found.status in ("passed", "not_replayed")
+    return found if is_quiet else replace(found, output=end_of(job["output"]))
+
+
+@contextmanager
+def watchdog(seconds: float, late: Callable[[], None]) -> Iterator[None]:
+    """Call a function, from another thread, if the block takes too long.
+
+    Args:
+        seconds: The time limit.
+        late: The function.
+    """
+    ended = threading.Event()
+
+    def wait() -> None:
+        if not ended.wait(seconds):
+            late()
+
+    threading.Thread(target=wait, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+@contextmanager
+def _output_into(path: str) -> Iterator[None]:
+    """Write standard output and standard error, also those of child processes, into a file."""
+    kept = os.dup(1), os.dup(2)
+    with Path(path).open("wb") as file:
+        _flush()
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        faulthandler.enable(file)
+        try:
+            yield
+        finally:
+            _flush()
+            faulthandler.disable()
+            for number, descriptor in enumerate(kept, 1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def end_of(path: str | Path) -> str:
+    """Return the end of an agent's output, or "" if there is none."""
+    try:
+        text = Path(path).read_bytes()[-_OUTPUT:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text.strip()
+
+
+def waits_at(thread: int | None) -> str:
+    """Return where a thread is, as text to append: the innermost line outside of the library."""
+    frame = sys._current_frames().get(thread or 0)
+    library = tuple({str(Path(os.__file__).parent), str(Path(__file__).parents[1])})
+    for entry in reversed(traceback.extract_stack(frame)):
+        if not entry.filename.startswith((*library, "<frozen")):
+            return f", at {entry.filename}:{entry.lineno} in {entry.name}"
+    return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Verified sessions: the table and the divergences in the terminal, JUnit XML and Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from ..replays.divergence import Divergence
+from ..replays.verified import VerifiedSession
+from ..text import counted
+from .columns import Column, Columns, one_row
+from .reports import markdown_cell
+from .run_titles import unique
+from .text import clean, short_ids
+
+__all__ = ["replay_junit", "replay_markdown", "replay_summary", "replays_table", "replays_view"]
+
+_STYLES = {"passed": "green", "not_replayed": "yellow"}
+_FAILED = "red"
+# How many sessions are shown with their divergences; --json has all of them.
+_SHOWN = 20
+# How many lines of an agent's output a divergence is shown with.
+_OUTPUT_LINES = 10
+_JUNIT = {"not_replayed": "skipped", "diverged": "failure"}
+
+
+def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
+    """Return verified sessions, one a line, those that did not pass last."""
+    table = Columns(
+        Column("session"),
+        Column("result"),
+        Column("fidelity", rank=1),
+        Column("model calls", rank=3, right=True),
+        Column("tools", rank=4, right=True),
+        Column("time", rank=5, right=True),
+        Column("why", rank=2, least=20, optional=True),
+    )
+    ids = short_ids(one.session for one in sessions)
+    for one in sorted(sessions, key=_rank):
+        found = one.result
+        table.add_row(
+            ids[one.session],
+            Text(one.status.replace("_", " "), style=_STYLES.get(one.status, _FAILED)),
+            one.fidelity or "-",
+            f"{found.served}/{found.model_calls}" if found else "-",
+            f"{found.served_tools}/{found.tool_calls}" if found else "-",
+            f"{one.seconds:.2f} s",
+            one_row(_why(one)),
+        )
+    return table
+
+
+def _rank(one: VerifiedSession) -> int:
+    """Return 0 for sessions that passed, so that the others stand next to their divergences."""
+    return 0 if one.status == "passed" else 1
+
+
+def _why(one: VerifiedSession) -> str:
+    """Return in one line why a session did not pass, or where it is less than a full replay."""
+    if one.divergences:
+        first = one.divergences[0]
+        return f"{first.kind}: {first.summary}"
+    if one.detail:
+        return one.detail
+    return one.result.reasons[0] if one.result and one.result.reasons else ""
+
+
+def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
+    """Return the table of verified sessions, then the divergences of those that failed."""
+    failed = [one for one in sessions if one.failed]
+    parts: list[RenderableType] = [replays_table(sessions)]
+    ids = short_ids(one.session for one in sessions)
+    for one in failed[:_SHOWN]:
+        parts += [Text(""), *_details(one, ids[one.session])]
+    if len(failed) > _SHOWN:
+        more = counted(len(failed) - _SHOWN, "more failed session")
+        parts += [Text(""), Text(f"{more}: --json has all of them", style="dim")]
+    return Group(*parts)
+
+
+def _details(one: VerifiedSession, name: str) -> Iterator[RenderableType]:
+    fidelity = f" (fidelity {one.fidelity})" if one.fidelity else ""
+    yield Text(f"{name} {one.status.replace('_', ' ')}{fidelity}", style=f"bold {_FAILED}")
+    for divergence in one.divergences:
+        yield Padding(divergence_view(divergence), (0, 0, 0, 2))
+    if one.detail:
+        yield Text(f"  {clean(one.detail)}")
+    for reason in one.result.reasons if one.result else ():
+        yield Text(f"  {clean(reason)}", style="dim")
+    lines = one.output.splitlines()[-_OUTPUT_LINES:]
+    if lines and one.status != "diverged":
+        yield Text("  the end of the agent's output:", style="dim")
+        yield Padding(Text(clean("\n".join(lines)), style="dim"), (0, 0, 0, 4))
+
+
+def divergence_view(divergence: Divergence) -> Text:
+    """Return a divergence: its summary, the difference, the line of code, a suggestion."""
+    head, *rest = clean(divergence.text()).split("\n")
+    text = Text(head, style="bold")
+    for line in rest:
+        text.append("\n").append(line, style=_style(line.strip()))
+    return text
+
+
+def _style(line: str) -> str:
+    if line.startswith(("recorded:", "-")):
+        return "red"
+    if line.startswith(("actual:", "+")):
+        return "green"
+    return "cyan" if line.startswith("at ") else "dim"
+
+
+def replay_summary(sessions: Sequence[VerifiedSession]) -> str:
+    """Return the counts in one line: ``500 sessions: 498 passed, 2 diverged (fidelity wire)``."""
+    by_status = Counter(one.status for one in sessions)
+    counts = ", ".join(
+        f"{number} {status.replace('_', ' ')}" for status, number in by_status.most_common()
+    )
+    fidelities = Counter(one.fidelity for one in sessions if one.fidelity).most_common()
+    shown = ", ".join(
+        name if len(fidelities) == 1 else f"{number} {name}" for name, number in fidelities
+    )
+    head = f"{counted(len(sessions), 'session')}: {counts}"
+    return f"{head} (fidelity {shown})" if shown else head
+
+
+def replay_junit(sessions: Sequence[VerifiedSession]) -> str:
+    """Return verified sessions as JUnit XML: one suite with a case for each session."""
+    kinds = [_JUNIT.get(one.status, "error") for one in sessions if one.status != "passed"]
+    root = ElementTree.Element("testsuites", name="oteval")
+    counts = {
+        "tests": len(sessions),
+        "failures": kinds.count("failure"),
+        "errors": kinds.count("error"),
+        "skipped": kinds.count("skipped"),
+    }
+    attributes = {key: str(value) for key, value in counts.items()}
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "replay", **attributes})
+    names = unique(one.session for one in sessions)
+    for name, one in zip(names, sessions, strict=True):
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="replay", name=clean(name), time=f"{one.seconds:.3f}"
+        )
+        if one.status != "passed":
+            kind = _JUNIT.get(one.status, "error")
+            element = ElementTree.SubElement(case, kind, message=clean(_why(one)) or one.status)
+            texts = [each.text() for each in one.divergences] or [one.output]
+            element.text = clean("\n\n".join(texts))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def replay_markdown(sessions: Sequence[VerifiedSession]) -> str:
+    """Return verified sessions as Markdown: the counts, and a table of those that did not pass."""
+    lines = ["# Replay", "", f"{replay_summary(sessions)}."]
+    others = [one for one in sessions if one.status != "passed"]
+    if others:
+        lines += ["", "| session | result | fidelity | why | line |", "|---|---|---|---|---|"]
+    for one in others:
+        line = one.divergences[0].line if one.divergences else ""
+        cells = [one.session, one.status.replace("_", " "), one.fidelity or "-", _why(one), line]
+        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,82 @@
+"""Replays in tests: a divergence fails the test, with the difference as its message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from ..errors import ReplayDiverged
+from ..replays.recording_files import load
+from ..replays.session import ReplaySession, replay
+
+__all__ = ["ReplayedTest", "replayed_test"]
+
+_FILES = (".jsonl", ".jsonl.gz")
+
+
+class ReplayedTest:
+    """A replay in a test; a context manager, also for ``async with``.
+
+    `ReplayDiverged` is a `BaseException`, which the agent's own error handling lets through. Here
+    it becomes the failure of the test.
+
+    Args:
+        session: The replay, which has not begun.
+    """
+
+    def __init__(self, session: ReplaySession) -> None:
+        self._session = session
+
+    def __enter__(self) -> ReplaySession:
+        return self._session.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        diverged = error if isinstance(error, ReplayDiverged) else None
+        try:
+            self._session.__exit__(kind, error, traceback)
+        except ReplayDiverged as found:
+            diverged = found
+        if diverged is not None:
+            recording = self._session.recording
+            head = f"the agent differs from its recording {recording.session}"
+            message = f"{head} (fidelity {recording.fidelity})\n{diverged}"
+            # The traceback shows where the replay ends; the message has the agent's line.
+            pytest.fail(message, pytrace=False)
+
+    async def __aenter__(self) -> ReplaySession:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+
+def replayed_test(item: pytest.Item, recording: str | Path, **options: Any) -> ReplayedTest:
+    """Return the replay of a recording in a test, which fails if the file does not exist.
+
+    Args:
+        item: The test.
+        recording: The file of a recording, relative to the folder of the test or the current one,
+            or the id of a session in a database.
+        options: Options of `oteval.replay`.
+    """
+    if not isinstance(recording, Path) and not recording.endswith(_FILES):
+        return ReplayedTest(replay(recording, **options))
+    folders = (item.path.parent, Path.cwd())
+    found = next((folder / recording for folder in folders if (folder / recording).exists()), None)
+    if found is None:
+        text = f"{recording}: not found in {folders[0]}"
+        pytest.fail(f"{text}; write it with oteval.replays.recording_files.save", pytrace=False)
+    return ReplayedTest(replay(recording=load(found), **options))

@@ -1,0 +1,293 @@
+"""``oteval replay verify``: many sessions with a function of the agent, or with a command."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from oteval.replays.divergence import Divergence
+from oteval.replays.player import ReplayResult
+from oteval.replays.session import ReplaySession
+from oteval.replays.target import replay_target, turn_inputs
+from oteval.replays.verified import VerifiedSession, combined
+from oteval.show.replay import replay_junit, replay_markdown, replay_summary, replays_view
+
+from ..commands import Run, oteval
+from .shop import SHOP, recording_file, shop_recording, write_shop
+
+__all__ = ["oteval"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Return the current folder of commands, which has the agent."""
+    write_shop(tmp_path)
+    return tmp_path
+
+
+# A function of the agent
+
+
+def test_each_session_has_a_result(oteval: Run, shop: Path) -> None:
+    """An exception, a crash or a divergence of one session does not affect the others."""
+    names = ("Refund 17", "raises", "crashes", "hidden", "Refund 18")
+    files = [recording_file(shop, name) for name in names]
+
+    done = oteval(
+        "replay",
+        "verify",
+        *files,
+        "--target",
+        "shop:target",
+        "--json",
+        "--workers",
+        "1",
+        "--junit",
+        "junit.xml",
+        "--md",
+        "report.md",
+    )
+
+    rows = {row["session"]: row for row in done.rows}
+    assert done.status == 1
+    assert [row["status"] for row in done.rows] == [
+        *("passed", "error", "crashed", "diverged", "passed")
+    ]
+    assert {row["fidelity"] for row in done.rows} == {"wire", None}
+    assert rows["raises"]["detail"] == "the agent raised ValueError: no such order"
+    assert rows["raises"]["output"] == "asked: raises"
+    assert rows["Refund_17"]["model_calls"] == {"recorded": 2, "served": 2}
+    (divergence,) = rows["hidden"]["divergences"]
+    assert divergence["kind"] == "prompt"
+    assert divergence["recorded"] == "You refund orders."
+    assert divergence["actual"] == "You refund nothing."
+    assert divergence["line"].startswith("shop.py:")
+    assert "2 passed" in done.err
+    suite = ElementTree.parse(shop / "junit.xml").getroot()[0]
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "2")
+    assert "| hidden | diverged | wire |" in (shop / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_session_that_hangs_ends_at_the_limit(oteval: Run, shop: Path) -> None:
+    """Its process is ended, and the report says where it waits."""
+    files = [recording_file(shop, name) for name in ("hangs",)]
+
+    done = oteval(
+        *("replay", "verify", *files, "--target", "shop:target", "--json", "--timeout", "0.2")
+    )
+
+    (row,) = done.rows
+    assert (done.status, row["status"]) == (1, "timeout")
+    assert row["detail"].startswith("no end after 0.2 s, at ")
+    assert "shop.py" in row["detail"]
+
+
+def test_the_report_for_people() -> None:
+    """The table, then each divergence with the line of code; also as JUnit XML and Markdown."""
+    found = Divergence(
+        *("prompt", "message 0 (system): the text differs"),
+        recorded="You refund orders.",
+        actual="You [b]refund[/b] nothing.",
+        line="shop.py:15 in chat",
+    )
+    result = ReplayResult("a1", "wire", ("one reason",), (found,), model_calls=2, served=1)
+    sessions = [
+        VerifiedSession("a1", "diverged", result=result),
+        VerifiedSession("b2", "passed", result=replace(result, divergences=(), served=2)),
+        VerifiedSession("c3", "crashed", "the process of the agent died", output="boom"),
+        VerifiedSession("d4", "not_replayed", "the recording has no model calls"),
+    ]
+    console = Console(width=120, file=io.StringIO())
+
+    console.print(replays_view(sessions))
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[1].startswith("b2       passed        wire              2/2")
+    text = "\n".join(lines)
+    assert "a1 diverged (fidelity wire)" in text
+    assert "recorded: You refund orders." in text
+    assert "actual:   You [b]refund[/b] nothing." in text
+    assert "at shop.py:15 in chat" in text
+    assert "boom" in text
+    summary = "4 sessions: 1 diverged, 1 passed, 1 crashed, 1 not replayed (fidelity wire)"
+    assert replay_summary(sessions) == summary
+    suite = ElementTree.fromstring(replay_junit(sessions))[0]
+    figures = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert figures == ["4", "1", "1", "1"]
+    assert "| a1 | diverged | wire | prompt: message 0" in replay_markdown(sessions)
+    assert [VerifiedSession.from_dict(one.as_dict()).as_dict() for one in sessions] == [
+        one.as_dict() for one in sessions
+    ]
+
+
+@pytest.mark.slow
+def test_options_reach_the_replay(oteval: Run, shop: Path) -> None:
+    """A frozen clock, ignored patterns, and recorded answers for requests that differ."""
+    today = recording_file(shop, "today", prompt="Today is 2023-11-14.")
+    base = ("replay", "verify", today, "--target", "shop:target", "--json")
+
+    plain = oteval(*base)
+    frozen = oteval(*base, "--freeze", "clock,uuid")
+    ignored = oteval(*base, "--normalize", r"\d{4}-\d\d-\d\d")
+    ordinal = oteval(*base, "--miss", "ordinal")
+
+    assert plain.rows[0]["divergences"][0]["kind"] == "prompt"
+    assert (plain.status, frozen.status, ignored.status) == (1, 0, 0)
+    assert (ordinal.status, ordinal.rows[0]["flagged"] > 0) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        ((), 2, "give the agent as --target"),
+        (("--target", "shop:target", "--", "python"), 2, "give the agent as --target"),
+        (("--target", "shop:nothing"), 2, "has no function 'nothing'"),
+        pytest.param(
+            *(("--target", "nowhere:target"), 2, "cannot import nowhere"), marks=pytest.mark.slow
+        ),
+        (("--target", "shop:target", "--freeze", "dice"), 2, "unknown source 'dice'"),
+        (("--target", "shop:target", "--normalize", "("), 2, "normalize"),
+        (("--", "/nowhere/agent"), 2, "/nowhere/agent: cannot be started"),
+        (("--", "true"), 3, "no Python process of the command loaded the replay"),
+    ],
+)
+def test_wrong_arguments(
+    oteval: Run, shop: Path, arguments: tuple[str, ...], status: int, text: str
+) -> None:
+    """One line says which, and the status tells errors from sessions that failed."""
+    done = oteval("replay", "verify", recording_file(shop, "Refund 17"), *arguments)
+
+    assert done.status == status, done
+    assert text in done.err
+
+
+def test_recordings_without_model_calls_are_not_replayed(oteval: Run, shop: Path) -> None:
+    """If that is so for all of them, nothing was verified: status 3."""
+    done = oteval("replay", "verify", recording_file(shop), "--target", "shop:target")
+
+    assert done.status == 3
+    assert "the recording has no model calls" in done.err
+
+
+# Targets in this process
+
+
+def shop_module() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "shop"}
+    exec(compile(SHOP, "shop.py", "exec"), names)
+    return names
+
+
+def test_a_conversation_calls_the_target_once_a_turn() -> None:
+    """It gets the session and the number of the turn; coroutines share one event loop."""
+    recording = shop_recording("Refund 17", "Refund 18", "And 19")
+
+    found = replay_target(ReplaySession(recording), shop_module()["in_turns"], "text")
+
+    assert (found.status, found.detail) == ("passed", "")
+    assert found.result is not None
+    assert (found.result.served, found.result.model_calls) == (6, 6)
+
+
+def test_inputs_can_be_messages_or_none() -> None:
+    """Messages are those up to the user's, without system instructions."""
+    recording = shop_recording("Refund 17", "Refund 18")
+
+    (first,), (second,) = turn_inputs(recording, "messages")
+
+    assert turn_inputs(recording, "none") == [()]
+    assert first == [{"role": "user", "content": "Refund 17"}]
+    assert [one["role"] for one in second] == ["user", "assistant", "tool", "assistant", "user"]
+    assert second[1]["tool_calls"][0]["function"]["name"] == "refund"
+    assert second[-1]["content"] == "Refund 18"
+
+
+def test_an_agent_that_stops_early_misses_calls() -> None:
+    """Its answer may look right, but recorded calls were not made."""
+    found = replay_target(ReplaySession(shop_recording("Refund 17")), lambda text: text, "text")
+
+    assert found.status == "diverged"
+    assert found.divergences[0].kind == "missing_call"
+
+
+def test_generators_are_read_to_their_end() -> None:
+    """An agent may stream its answer, synchronously or not."""
+    answer = shop_module()["answer"]
+
+    def streamed(text: str) -> Any:
+        yield answer(text)
+
+    async def streamed_later(text: str) -> Any:
+        yield answer(text)
+
+    for target in (streamed, streamed_later):
+        session = ReplaySession(shop_recording("Refund 17"))
+        assert replay_target(session, target, "text").status == "passed"
+
+
+# A command
+
+
+def test_a_command_is_replayed(oteval: Run, shop: Path) -> None:
+    """The user's message is an argument or standard input; a divergence has its line."""
+    good, hidden = (recording_file(shop, name) for name in ("Refund 17", "hidden"))
+    agent = ("--json", "--", sys.executable, "shop.py")
+
+    argument = oteval("replay", "verify", good, hidden, *agent, "{input}")
+    lines = oteval("replay", "verify", good, *agent)
+
+    assert [row["status"] for row in argument.rows] == ["passed", "diverged"], argument
+    assert [row["status"] for row in lines.rows] == ["passed"], lines
+    (divergence,) = argument.rows[1]["divergences"]
+    assert divergence["kind"] == "prompt"
+    assert divergence["line"].startswith("shop.py:")
+    assert (argument.status, lines.status) == (1, 0)
+
+
+@pytest.mark.slow
+def test_a_command_that_fails(oteval: Run, shop: Path) -> None:
+    """An exception, a crash and a hang are told apart."""
+    files = [recording_file(shop, name) for name in ("raises", "crashes")]
+    agent = ("--json", "--", sys.executable, "shop.py", "{input}")
+
+    done = oteval("replay", "verify", *files, *agent)
+    late = oteval("replay", "verify", recording_file(shop, "hangs"), "--timeout", "0.2", *agent)
+
+    raised, crashed = done.rows
+    assert (raised["status"], crashed["status"]) == ("error", "crashed")
+    assert raised["detail"] == "the agent raised ValueError: no such order"
+    assert "no such order" in raised["output"]
+    assert crashed["detail"] == "the agent's process died: the command ended with status 7"
+    assert late.rows[0]["status"] == "timeout"
+
+
+def process(served: int, *kinds: str) -> VerifiedSession:
+    """Return the result of one process of a command: of a session with two model calls."""
+    divergences = tuple(Divergence(kind, kind) for kind in kinds)  # type: ignore[arg-type]
+    result = ReplayResult("s", "wire", (), divergences, model_calls=2, served=served)
+    return VerifiedSession("s", "diverged" if kinds else "passed", result=result)
+
+
+def test_processes_of_a_command_share_a_session() -> None:
+    """A call that one process misses may have been made by another."""
+    idle = process(0, "missing_call")
+
+    one = combined([idle, process(2)])
+    both = combined([process(1, "missing_call"), idle, process(1, "missing_call")])
+    less = combined([process(1, "missing_call"), process(0, "network")])
+
+    assert one is not None
+    assert both is not None
+    assert less is not None
+    assert (one.status, both.status, less.status) == ("passed", "passed", "diverged")
+    assert [each.kind for each in less.divergences] == ["missing_call", "network"]
+    assert combined([idle]) == idle
+    assert combined([]) is None

@@ -185,6 +185,20 @@ class Player:
         with self._lock:
             return self._exchanges.has(request)
 
+    def expects(self, request: HttpRequest) -> bool:
+        """Return whether an answer that was not given yet is recorded for exactly this request."""
+        api = api_of(request.method, request.url)
+        with self._lock:
+            if api is None:
+                return self._exchanges.has(request)
+            return self._requests.expects(self._requests.key_of(parsed(api, request)))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every recorded model call has answered a request."""
+        with self._lock:
+            return not self._requests.unused
+
     def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
         """Return the recorded execution that answers a call of a tool; None to run the tool.
 

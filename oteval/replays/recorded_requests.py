@@ -79,13 +79,21 @@ class RecordedRequests:
 
     def take(self, key: RequestKey) -> RecordedEntry | None:
         """Return the call that answers a request, and use it up; None if there is none."""
+        found = self._find(key)
+        if found is not None:
+            found.is_used = True
+        return found
+
+    def expects(self, key: RequestKey) -> bool:
+        """Return whether an unused call answers a request."""
+        return self._find(key) is not None
+
+    def _find(self, key: RequestKey) -> RecordedEntry | None:
         unused = self.unused
         found = next((entry for entry in unused if entry.key == key), None)
         if found is None:
             # Equal, but for parts that the recording lacks or has redacted.
             found = next((e for e in unused if difference(e.key, key) is None), None)
-        if found is not None:
-            found.is_used = True
         return found
 
     def intended(self, key: RequestKey) -> RecordedEntry | None:

@@ -1,0 +1,212 @@
+"""An HTTP endpoint that answers model requests from recordings, for agents in any language.
+
+It speaks the APIs of `oteval.replays.apis` (chat completions, responses and others) at any path
+prefix, as JSON and as streams. With several sessions, a request belongs to the session that its
+path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/sessions/ID/mcp``
+and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
+
+A request that the recording does not have gets an HTTP error after which clients do not try again.
+Errors of the transport that were recorded have no HTTP form: a timeout is answered 504, others 502.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from ..errors import ConfigError, ReplayDiverged
+from .http_answers import HttpAnswer, HttpRequest, refusal
+from .player import Player, ReplayResult
+
+__all__ = ["ReplayServer", "client_environment"]
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_SECONDS = 10.0
+
+
+class ReplayServer:
+    """Answers requests from recordings over HTTP.
+
+    Attributes:
+        url: The address of the endpoint, without a path.
+    """
+
+    def __init__(
+        self,
+        players: Mapping[str, Player],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        is_timed: bool = False,
+    ) -> None:
+        """Bind the address.
+
+        Args:
+            players: The players, by the id of their session.
+            host: The address to listen on; an address of this machine's loopback.
+            port: The port; 0 for any free one.
+            is_timed: Whether chunks of a stream come at their recorded times.
+
+        Raises:
+            ConfigError: The address cannot be used.
+        """
+        self._players = dict(players)
+        self._is_timed = is_timed
+        try:
+            self._socket = socket.create_server((host, port))
+        except OSError as error:
+            raise ConfigError(f"{host}:{port}: cannot listen: {error.strerror}") from error
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(self.app(), log_config=None, access_log=False, lifespan="on")
+        self._server = uvicorn.Server(config)
+
+    def app(self) -> Starlette:
+        """Return the ASGI application."""
+        routes: list[BaseRoute] = [
+            Route("/healthz", _healthz),
+            Route("/result", self._result),
+            Route("/v1/models", self._models),
+            Route("/sessions/{session}/v1/models", self._models),
+        ]
+        mcp_apps = []
+        if find_spec("mcp") is not None:
+            from .mcp_server import mcp_app
+
+            for session, player in self._players.items():
+                mcp_apps.append(mcp_app(player, f"/sessions/{session}/mcp"))
+            if len(self._players) == 1:
+                mcp_apps.append(mcp_app(next(iter(self._players.values())), "/mcp"))
+            routes += [route for one in mcp_apps for route in one.routes]
+        routes += [
+            Route("/sessions/{session}/{path:path}", self._answer, methods=_METHODS),
+            Route("/{path:path}", self._answer, methods=_METHODS),
+        ]
+
+        @asynccontextmanager
+        async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+            async with AsyncExitStack() as stack:
+                for one in mcp_apps:
+                    await stack.enter_async_context(one.router.lifespan_context(one))
+                yield
+
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    def serve(self) -> None:
+        """Answer requests until SIGINT or SIGTERM."""
+        self._server.run(sockets=[self._socket])
+
+    @contextmanager
+    def running(self) -> Iterator[ReplayServer]:
+        """Answer requests in a thread while the block runs."""
+        thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
+        )
+        thread.start()
+        try:
+            # The socket listens already: requests wait until the server takes them.
+            yield self
+        finally:
+            self._server.should_exit = True
+            thread.join(_SECONDS)
+            self._socket.close()
+
+    def results(self, *, is_complete: bool = True) -> list[ReplayResult]:
+        """Return how the replay of each session went.
+
+        Args:
+            is_complete: Whether the agents ran to their end: then calls they did not make are
+                divergences.
+        """
+        return [player.finish(is_complete=is_complete) for player in self._players.values()]
+
+    async def _result(self, _request: Request) -> Response:
+        return JSONResponse([one.as_dict() for one in self.results(is_complete=False)])
+
+    async def _models(self, _request: Request) -> Response:
+        calls = [call for one in self._players.values() for call in one.recording.model_calls]
+        names = dict.fromkeys(call.request.model for call in calls if call.request.model)
+        models = [{"id": name, "object": "model", "owned_by": "oteval"} for name in names]
+        return JSONResponse({"object": "list", "data": models})
+
+    async def _answer(self, request: Request) -> Response:
+        body = await request.body()
+        asked = HttpRequest(
+            method=request.method,
+            url=str(request.url),
+            headers={key.lower(): value for key, value in request.headers.items()},
+            body=body,
+        )
+        session = request.path_params.get("session")
+        if session is not None and session not in self._players:
+            known = ", ".join(self._players)
+            message = f"oteval replay: no session {session}; this endpoint has {known}"
+            return JSONResponse({"error": {"message": message, "code": "no_session"}}, 404)
+        player = self._players[session] if session else self._player_of(asked)
+        try:
+            # Comparing long histories takes a while, in which other requests are answered.
+            answer = await asyncio.to_thread(player.answer, asked)
+        except ReplayDiverged:
+            answer = refusal(player.divergences[0])
+        return self._response(answer)
+
+    def _player_of(self, request: HttpRequest) -> Player:
+        """Return the player of the session that expects a request; else the first unfinished."""
+        players: Sequence[Player] = list(self._players.values())
+        if len(players) > 1:
+            for player in players:
+                if player.expects(request):
+                    return player
+        return next((one for one in players if not one.is_finished), players[0])
+
+    def _response(self, answer: HttpAnswer) -> Response:
+        if answer.status == 0:
+            status = 504 if "Timeout" in answer.error else 502
+            message = f"oteval replay: recorded error: {answer.error}"
+            return JSONResponse({"error": {"message": message, "code": "recorded_error"}}, status)
+        return StreamingResponse(
+            self._chunks(answer), status_code=answer.status, headers=dict(answer.headers)
+        )
+
+    async def _chunks(self, answer: HttpAnswer) -> AsyncIterator[bytes]:
+        before = 0
+        for chunk in answer.chunks:
+            if self._is_timed and chunk.offset_ns > before:
+                await asyncio.sleep((chunk.offset_ns - before) / 1e9)
+                before = chunk.offset_ns
+            yield chunk.data
+        if answer.error:
+            raise ConnectionAbortedError(answer.error)
+
+
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def client_environment(url: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables by which the usual clients find the endpoint.
+
+    Args:
+        url: The address of the endpoint.
+        given: The present environment: keys that it has are kept, since they are never sent on.
+    """
+    variables: dict[str, Any] = {
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "ANTHROPIC_BASE_URL": url,
+        "OTEVAL_REPLAY_URL": url,
+        "OTEVAL_REPLAY_MCP_URL": f"{url}/mcp",
+    }
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        variables[name] = given.get(name) or "replay"
+    return variables

@@ -1,0 +1,105 @@
+"""Edits of model requests, for each API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oteval.errors import InputError
+from oteval.replays.request_edits import RequestEdits
+
+USER = {"role": "user", "content": "Hi"}
+
+
+def edited(edits: RequestEdits, api: str, **request: Any) -> dict[str, Any]:
+    return json.loads(edits.apply(api, json.dumps(request).encode()))
+
+
+def test_the_model_is_replaced():
+    """The models that the agent asked for are remembered."""
+    edits = RequestEdits(model="new")
+
+    assert edited(edits, "chat_completions", model="old", messages=[USER])["model"] == "new"
+    assert edits.models == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("api", "request_", "place"),
+    [
+        (
+            "chat_completions",
+            {"messages": [{"role": "developer", "content": "Old"}, USER]},
+            lambda body: body["messages"][0],
+        ),
+        (
+            "chat_completions",
+            {"messages": [{"role": "system", "content": [{"type": "text", "text": "Old"}]}, USER]},
+            lambda body: body["messages"][0],
+        ),
+        (
+            "responses",
+            {"input": [{"role": "system", "content": "Old"}, USER]},
+            lambda body: body["input"][0],
+        ),
+        (
+            "responses",
+            {"instructions": "Old", "input": "Hi"},
+            lambda body: {"content": body["instructions"]},
+        ),
+        (
+            "anthropic_messages",
+            {"system": [{"type": "text", "text": "Old"}], "messages": [USER]},
+            lambda body: {"content": body["system"]},
+        ),
+    ],
+)
+def test_the_system_prompt_is_replaced_where_each_api_has_it(api, request_, place):
+    """Everything else stays as it is."""
+    body = edited(RequestEdits(prompt="New"), api, **request_)
+
+    assert place(body)["content"] == "New"
+    assert body.keys() == request_.keys()
+    assert len(body.get("messages") or body["input"]) == len(
+        request_.get("messages") or request_["input"]
+    )
+
+
+@pytest.mark.parametrize("api", ["chat_completions", "responses", "anthropic_messages"])
+def test_an_agent_without_a_system_prompt_gets_one(api):
+    """The prompt is added where the API expects it."""
+    request = {"input": "Hi"} if api == "responses" else {"messages": [USER]}
+
+    body = edited(RequestEdits(prompt="New"), api, **request)
+
+    found = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
+    assert found == "New"
+
+
+def test_sub_agents_keep_their_prompts():
+    """Only the prompt of the session's first request is replaced, wherever it comes again."""
+    edits = RequestEdits(prompt="New")
+
+    def system(prompt: str) -> str:
+        messages = [{"role": "system", "content": prompt}, USER]
+        body = edited(edits, "chat_completions", messages=messages)
+        return body["messages"][0]["content"]
+
+    assert [system("Lead"), system("Search"), system("Lead")] == ["New", "Search", "New"]
+
+
+def test_settings_are_set_and_removed():
+    """None removes an option that a model does not accept."""
+    edits = RequestEdits(settings={"temperature": 0, "seed": None})
+
+    body = edited(edits, "chat_completions", messages=[USER], seed=1, top_p=0.5)
+
+    assert body == {"messages": [USER], "top_p": 0.5, "temperature": 0}
+
+
+@pytest.mark.parametrize("body", [b"no", b"[1]"])
+def test_a_body_that_is_not_a_json_object_is_an_error(body):
+    """It is not sent to the model as if it had been edited."""
+    with pytest.raises(InputError, match="not"):
+        RequestEdits(model="m").apply("chat_completions", body)

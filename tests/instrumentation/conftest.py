@@ -5,19 +5,23 @@ from collections.abc import Iterator
 import pytest
 
 import oteval
+from oteval.instrumentation import content
 from oteval.instrumentation.context_carriers import uncarry_context
 from oteval.live.capture import Capture
 
 
 @pytest.fixture
-def run() -> Iterator[Capture]:
-    """The spans that end during the test."""
+def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Capture]:
+    """The spans that end during the test; threads carry no context, and content is recorded."""
+    uncarry_context()
+    monkeypatch.setattr(content, "_is_off", False)
+    monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
     with oteval.capture() as captured:
         yield captured
 
 
 @pytest.fixture
-def carried() -> Iterator[None]:
+def carried(run: Capture) -> Iterator[None]:
     """Threads and executors carry the context during the test."""
     oteval.carry_context()
     yield

@@ -266,7 +266,9 @@ class _ToolRecorder:
         scope = start_scope(self._span_name, attributes)
         if scope is None and hook is None:
             return None
-        if scope is not None and scope.is_recording and self.capture_content and is_captured():
+        has_content = scope is not None and scope.is_recording
+        has_content = has_content and self.capture_content and is_captured()
+        if scope is not None and has_content:
             scope.record(
                 lambda: conventions.tool_arguments(
                     self.parameters.bind(args, kwargs), self._hidden
@@ -277,13 +279,21 @@ class _ToolRecorder:
         if hook is not None:
             with guarded("reading the arguments of a tool for a replay"):
                 arguments = plain(self.parameters.bind(args, kwargs))
-        return _ToolInvocation(self, scope, hook, arguments)
+        return _ToolInvocation(self, scope, hook, arguments, has_content=has_content)
 
 
 class _ToolInvocation(Invocation):
     """One execution of a tool."""
 
-    __slots__ = ("_arguments", "_hook", "_is_asked", "_is_run", "_recorder", "_start_ns")
+    __slots__ = (
+        "_arguments",
+        "_has_content",
+        "_hook",
+        "_is_asked",
+        "_is_run",
+        "_recorder",
+        "_start_ns",
+    )
 
     def __init__(
         self,
@@ -291,8 +301,11 @@ class _ToolInvocation(Invocation):
         scope: SpanScope | None,
         hook: ToolHook | None,
         arguments: dict[str, Any],
+        *,
+        has_content: bool,
     ) -> None:
         super().__init__(scope)
+        self._has_content = has_content
         self._recorder = recorder
         self._hook = hook
         self._arguments = arguments
@@ -324,7 +337,7 @@ class _ToolInvocation(Invocation):
         if recorder.result is not None:
             with guarded("converting the result of a tool"):
                 shown = recorder.result(result)
-        if self.scope is not None and recorder.capture_content and is_captured():
+        if self.scope is not None and self._has_content:
             self.scope.record(
                 lambda: conventions.tool_result(shown), "recording the result of a tool"
             )

@@ -32,10 +32,12 @@ _provider: Any = None
 _tracer: Any = None
 
 
-def tracer() -> Tracer:
-    """Return the tracer of the provider in use, which tests may exchange."""
+def _tracer_in_use() -> Tracer | None:
+    """Return the tracer of the provider in use, which tests may exchange; None without any."""
     global _provider, _tracer
     provider = trace.get_tracer_provider()
+    if type(provider) is trace.ProxyTracerProvider:
+        return None
     if provider is not _provider:
         _tracer = provider.get_tracer(_SCOPE, __version__)
         _provider = provider
@@ -45,7 +47,7 @@ def tracer() -> Tracer:
 
 def start_scope(
     name: str,
-    attributes: Mapping[str, Any],
+    attributes: dict[str, Any],
     *,
     is_client: bool = False,
     context: Context | None = None,
@@ -61,8 +63,11 @@ def start_scope(
     if not HAS_API:
         return None
     try:
+        tracer = _tracer_in_use()
+        if tracer is None:
+            return None
         kind: SpanKind = trace.SpanKind.CLIENT if is_client else trace.SpanKind.INTERNAL
-        span = tracer().start_span(name, context, kind, dict(attributes))
+        span = tracer.start_span(name, context, kind, attributes)
         if not (span.is_recording() or span.get_span_context().is_valid):
             return None
         return SpanScope(span, trace.set_span_in_context(span, context))

@@ -33,6 +33,7 @@ PARTS = (
     "reconstruct",
     "conversations",
     "imports",
+    "instrument",
     "cli",
     "judge_rate",
     "judge_drift",

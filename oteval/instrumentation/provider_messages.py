@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
+_USUAL = ("user", "system", "assistant", "developer")
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _CALLS = frozenset({"tool_call", "function_call", "custom_tool_call", "tool_use", "function"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
@@ -32,7 +33,10 @@ _ITEMS = _CALLS | _RESULTS | {"message", "reasoning"}
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
     """Return a field of a dict or of an object; the default if it has none or it is None."""
-    found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    if type(value) is dict or isinstance(value, Mapping):
+        found = value.get(name)
+    else:
+        found = getattr(value, name, None)
     return default if found is None else found
 
 
@@ -70,12 +74,21 @@ def convention_messages(value: Any, role: str = "user") -> list[dict[str, Any]]:
     for item in items:
         if item is None:
             continue
+        if type(item) is dict and len(item) == 2 and _is_usual(item):
+            found.append(text_message(item["role"], item["content"]))
+            continue
         message = text_message(role, item) if isinstance(item, str) else _message(item, role)
         if _continues(found, item, message):
             found[-1]["parts"] += message["parts"]
         else:
             found.append(message)
     return found
+
+
+def _is_usual(item: Mapping[str, Any]) -> bool:
+    """Return whether a message is a text of a role that the conventions have."""
+    role, content = item.get("role"), item.get("content")
+    return role in _USUAL and type(content) is str
 
 
 def _continues(found: Sequence[Mapping[str, Any]], item: Any, message: Mapping[str, Any]) -> bool:

@@ -1,0 +1,199 @@
+"""An agent that calls a model and a tool many times, instrumented in one of several ways.
+
+    python -m benchmarks.instrumented_agent KIND MODE URL CALLS
+
+KIND is ``tool`` (a function), ``model`` (a model call without HTTP), or ``openai`` (a real request
+of the openai library). MODE is ``nothing``, ``bare`` (opentelemetry-util-genai, which all
+OpenTelemetry instrumentations of models use; for openai the instrumentation itself), ``by_hand``
+(OpenTelemetry's API alone), ``oteval``, or ``oteval_http`` (which also records HTTP exchanges). The
+modes without oteval use OpenTelemetry's batch processor and OTLP exporter. It prints the CPU
+seconds of the calls, with their export.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_BLOCK = 200  # calls between exports: the queues of no mode overflow
+_MESSAGES = [
+    {"role": "system", "content": "You are a clerk of a shop. Answer briefly."},
+    {"role": "user", "content": "Please refund order 17, which arrived broken. " * 5},
+]
+_MESSAGE = {"role": "assistant", "content": "I have refunded order 17 for you. " * 5}
+_ANSWER = {
+    "choices": [{"message": _MESSAGE, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 90, "completion_tokens": 40},
+}
+
+
+def refund(order: int, amount: float, reason: str) -> dict[str, Any]:
+    """Refund an order."""
+    return {"order": order, "amount": amount, "reason": reason, "state": "refunded"}
+
+
+def _tool_by_hand(tracer: Any) -> Callable[..., Any]:
+    def call(order: int, amount: float, reason: str) -> dict[str, Any]:
+        start = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "refund",
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.description": "Refund an order.",
+        }
+        with tracer.start_as_current_span("execute_tool refund", attributes=start) as span:
+            arguments = {"order": order, "amount": amount, "reason": reason}
+            span.set_attribute("gen_ai.tool.call.arguments", json.dumps(arguments))
+            result = refund(order, amount, reason)
+            span.set_attribute("gen_ai.tool.call.result", json.dumps(result))
+            return result
+
+    return call
+
+
+def _bare_tool() -> Callable[..., Any]:
+    from opentelemetry.util.genai.handler import get_telemetry_handler
+
+    handler = get_telemetry_handler()
+
+    def call(order: int, amount: float, reason: str) -> dict[str, Any]:
+        with handler.tool("refund", tool_type="function") as made:
+            made.tool_description = "Refund an order."
+            made.arguments = {"order": order, "amount": amount, "reason": reason}
+            result = refund(order, amount, reason)
+            made.tool_result = result
+            return result
+
+    return call
+
+
+def _bare_model() -> Callable[..., Any]:
+    from opentelemetry.util.genai.handler import get_telemetry_handler
+    from opentelemetry.util.genai.types import InputMessage, OutputMessage, TextPart
+
+    handler = get_telemetry_handler()
+
+    def call() -> None:
+        with handler.inference("openai", request_model="m") as made:
+            made.input_messages = [
+                InputMessage(one["role"], [TextPart(one["content"])]) for one in _MESSAGES
+            ]
+            made.output_messages = [
+                OutputMessage("assistant", [TextPart(_MESSAGE["content"])], "stop")
+            ]
+            made.finish_reasons = ["stop"]
+            made.input_tokens, made.output_tokens = 90, 40
+
+    return call
+
+
+def _model_by_hand(tracer: Any) -> Callable[..., Any]:
+    def message(role: str, text: str) -> dict[str, Any]:
+        return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+    def call() -> None:
+        start = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+        with tracer.start_as_current_span("chat m", attributes=start) as span:
+            sent = [message(one["role"], one["content"]) for one in _MESSAGES]
+            span.set_attribute("gen_ai.input.messages", json.dumps(sent))
+            answered = message("assistant", _MESSAGE["content"])
+            span.set_attribute("gen_ai.output.messages", json.dumps([answered]))
+            span.set_attribute("gen_ai.response.finish_reasons", ["stop"])
+            span.set_attribute("gen_ai.usage.input_tokens", 90)
+            span.set_attribute("gen_ai.usage.output_tokens", 40)
+
+    return call
+
+
+def _oteval_model() -> Callable[..., Any]:
+    import oteval
+
+    def call() -> None:
+        with oteval.model_call(model="m", messages=_MESSAGES) as made:
+            made.answer(_ANSWER)
+
+    return call
+
+
+def _openai(url: str) -> Callable[..., Any]:
+    from openai import OpenAI
+
+    client = OpenAI(base_url=url, api_key="none")
+
+    def call() -> None:
+        client.chat.completions.create(model="scripted", messages=_MESSAGES)  # type: ignore[call-overload]
+
+    return call
+
+
+def _set_up(mode: str, url: str) -> Callable[[], Any]:
+    """Turn instrumentation on, and return the function that exports what is queued."""
+    if mode == "nothing":
+        return bool
+    if mode.startswith("oteval"):
+        import oteval
+
+        endpoint = url.removesuffix("/v1")
+        return oteval.instrument(to=endpoint, record_http=mode == "oteval_http").flush
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/traces")))
+    trace.set_tracer_provider(provider)
+    OpenAIInstrumentor().instrument()
+    return provider.force_flush
+
+
+def work(kind: str, mode: str, url: str) -> Callable[[int], Any]:
+    """Return the call that is measured; it takes its number."""
+    from opentelemetry import trace
+
+    if kind == "openai":
+        made = _openai(url)
+        return lambda _: made()
+    if kind == "model":
+        if mode == "nothing":
+            return lambda _: None
+        if mode == "by_hand":
+            made = _model_by_hand(trace.get_tracer("agent"))
+        else:
+            made = _bare_model() if mode == "bare" else _oteval_model()
+        return lambda _: made()
+    function: Callable[..., Any] = refund
+    if mode == "by_hand":
+        function = _tool_by_hand(trace.get_tracer("agent"))
+    elif mode == "bare":
+        function = _bare_tool()
+    elif mode != "nothing":
+        import oteval
+
+        function = oteval.tool(refund)
+    return lambda number: function(number, amount=12.5, reason="it arrived broken")
+
+
+def main(kind: str, mode: str, url: str, calls: int) -> None:
+    """Make the calls and print their CPU seconds."""
+    os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
+    export = _set_up(mode, url)
+    call = work(kind, mode, url)
+    for number in range(_BLOCK // 4):  # imports, connections, caches
+        call(number)
+    export()
+    began = time.process_time()
+    for number in range(calls):
+        call(number)
+        if number % _BLOCK == _BLOCK - 1:
+            export()
+    export()
+    print(time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

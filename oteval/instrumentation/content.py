@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from ..jsontext import dumps
+from ..redaction import RedactionRule, ValueRedactor
 from ..serialization import to_jsonable
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "is_captured",
     "json_text",
     "plain",
+    "redact_content",
     "shortened",
     "turn_off_content",
 ]
@@ -47,6 +49,21 @@ class _TooManyNodes(ValueError):
 
 
 _is_off = False
+_rules: tuple[RedactionRule, ...] = ()
+_redactor: ValueRedactor | None = None
+
+
+def redact_content(rules: Iterable[RedactionRule]) -> None:
+    """Apply the keys of rules inside of arguments, results and messages, from now on.
+
+    On export they are JSON text, in which only the patterns of rules apply.
+
+    Args:
+        rules: The rules, which are added to those of earlier calls.
+    """
+    global _rules, _redactor
+    _rules += tuple(RedactionRule(rule.keys, None, rule.replace) for rule in rules if rule.keys)
+    _redactor = ValueRedactor(_rules) if _rules else None
 
 
 def turn_off_content() -> None:
@@ -104,6 +121,8 @@ def _special(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """Return a value as JSON text of at most `MAX_TEXT` characters."""
+    if _redactor is not None:
+        return dumps(_redactor.value(plain(value)))[:MAX_TEXT]
     try:
         # The usual values: several times as fast as converting them first.
         text = orjson.dumps(value, default=_json_form, option=_OPTIONS).decode()

@@ -159,9 +159,11 @@ def instrument(
 def _start(
     name: str, exporter: Any, rules: tuple[RedactionRule, ...], providers: Any, **options: Any
 ) -> Instrumentation:
+    from .content import redact_content
     from .process_end import watch_process
     from .processors import LogExportProcessor, RedactingExporter, SpanExportProcessor
 
+    redact_content(rules)
     handle = Instrumentation(name)
     handle._redacting = RedactingExporter(exporter, ValueRedactor(rules))
     handle._rules = rules
@@ -218,6 +220,9 @@ def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Non
     """Add rules to a destination: nothing is exported less redacted than any caller asked for."""
     new = tuple(rule for rule in rules if rule not in handle._rules)
     if new:
+        from .content import redact_content
+
+        redact_content(new)
         handle._rules += new
         handle._redacting.use(ValueRedactor(handle._rules))
 

@@ -15,6 +15,7 @@ from benchmarks import (
     conversations,
     imports,
     ingest,
+    instrument,
     judge_drift,
     judge_rate,
     match,
@@ -193,6 +194,16 @@ def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
     assert set(found) == {"bare", "import", "match", "peer", "missing"}
     assert found["missing"] == [parts.MISSING_PEER]
     assert imports.rows(found)
+
+
+@pytest.mark.slow
+def test_instrument_measures_every_way():
+    """Each kind of call is made without instrumentation, with OpenTelemetry's and with oteval."""
+    found = instrument.measure(calls=8, repeats=1)
+
+    assert list(found) == ["tool", "model", "openai"]
+    assert all(cost > 0 for modes in found.values() for cost in modes.values())
+    assert instrument.rows(found)
 
 
 def test_cli_scores_each_trace_once():

@@ -15,6 +15,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Capture]:
     """The spans that end during the test; threads carry no context, and content is recorded."""
     uncarry_context()
     monkeypatch.setattr(content, "_is_off", False)
+    monkeypatch.setattr(content, "_redactor", None)
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
     with oteval.capture() as captured:
         yield captured

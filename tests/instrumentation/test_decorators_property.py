@@ -198,7 +198,7 @@ def told(trajectory: oteval.Trajectory) -> list[Any]:
 
 
 @pytest.mark.usefixtures("carried")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(nodes())
 def test_random_trees_of_agents_and_tools(tree):
     """Each agent has its own trajectory, linked to its parent's, with its calls and results."""

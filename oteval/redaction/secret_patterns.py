@@ -35,7 +35,7 @@ _FORMS = (
     _form(rf"{_START}gl(?:pat|dt|rt)-{_LETTERS}{{16,}}"),
     _form(rf"{_START}(?:xox[abceoprs]|xapp)-[A-Za-z0-9-]{{10,}}"),
     _form(r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_-]+)"),
-    _form(r"(?<![A-Z0-9])A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Z0-9])"),
+    _form(r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Z0-9])"),
     _form(rf"{_START}AIza{_LETTERS}{{30,}}"),
     _form(rf"{_START}ya29\.{_LETTERS}{{20,}}"),
     _form(rf"{_START}npm_[A-Za-z0-9]{{30,}}"),
@@ -47,7 +47,7 @@ _FORMS = (
     _form(rf"{_START}eyJ{_LETTERS}{{8,}}\.eyJ{_LETTERS}{{4,}}(?:\.{_LETTERS}*)?"),
     _form(
         r"\b[Bb](?:earer|EARER)(?:[ \t]|%20|\+)+((?=[^\s\"'\\]{0,80}[0-9=])"
-        r"[A-Za-z0-9._~+/=-]{8,})",
+        r"[A-Za-z0-9._~+/=-]{7,}[A-Za-z0-9_~+/=-])",
     ),
     _form(
         r"\b[Bb]asic (?=[A-Za-z0-9+/]{0,200}[0-9=])([A-Za-z0-9+/]{8,}={0,2})(?![A-Za-z0-9])",

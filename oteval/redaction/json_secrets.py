@@ -129,7 +129,7 @@ def named_spans(
     if "=" in text:
         if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
             yield *first.span(2), ""
-        if is_form or "?" in text:
+        if "&" in text or "?" in text:
             for found in _PARAMETER.finditer(text):
                 if is_secret_parameter(found[1]):
                     yield *found.span(2), ""

@@ -141,6 +141,24 @@ class SecretRedactor:
         """
         return self.pieces((data,), content_type)[0]
 
+    def body_secrets(self, data: bytes, content_type: str = "") -> frozenset[str]:
+        """Return the values in a body whose names say that they are secrets.
+
+        A response may repeat the secrets of its request under other names.
+
+        Args:
+            data: The body, without content encoding.
+            content_type: Its ``Content-Type``.
+        """
+        text = data.decode("utf-8", "replace")
+        is_form = "urlencoded" in content_type
+        found = {text[start:end] for start, end, _ in named_spans(text, is_form=is_form)}
+        if is_form:
+            found.update(map(unquote_plus, tuple(found)))
+        if "multipart/" in content_type:
+            found.update(text[edit.start : edit.end] for edit in _multipart_edits(text))
+        return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
+
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
         """Return the pieces of a body without secrets, also those that cross their borders.
 

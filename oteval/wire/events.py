@@ -9,7 +9,6 @@ was cut off or changed on its way is noticed: `from_log` raises `UnreadableExcha
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,7 +178,7 @@ class _Reader:
         try:
             is_text = self._fields.get("encoding") != "base64"
             data = text.encode() if is_text else base64.b64decode(text, validate=True)
-        except (UnicodeEncodeError, binascii.Error):
+        except ValueError:
             raise self._error("body", "is damaged") from None
         size = self.get("size", int)
         if len(data) != size:

@@ -248,7 +248,11 @@ class _OpenExchange:
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
         redactor = self._redactor
         request_headers = redactor.headers(self._headers)
-        request_body = self._request_body(request_headers)
+        sent = self._request_body(request_headers)
+        sent_type = request_headers.get("content-type", "")
+        request_body = redactor.body(sent, sent_type)
+        if request_body != sent:
+            redactor = redactor.with_secrets(redactor.body_secrets(sent, sent_type))
         response_headers = redactor.headers(self._response_headers)
         chunks, problem = self._chunks(response_headers)
         kind = response_headers.get("content-type", "")
@@ -257,7 +261,7 @@ class _OpenExchange:
             method=self._method,
             url=redactor.url(self._url),
             request_headers=request_headers,
-            request_body=redactor.body(request_body, request_headers.get("content-type", "")),
+            request_body=request_body,
             status=self._status,
             response_headers=response_headers,
             chunks=tuple(

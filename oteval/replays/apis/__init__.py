@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 from .chat_completions import ChatCompletions
 from .model_api import ApiAnswer, ErrorAnswer, ModelApi
+from .responses import Responses
 
 __all__ = ["APIS", "ApiAnswer", "ErrorAnswer", "ModelApi", "api_named", "api_of"]
 
-APIS: tuple[ModelApi, ...] = (ChatCompletions(),)
+APIS: tuple[ModelApi, ...] = (ChatCompletions(), Responses())
 
 
 def api_of(method: str, url: str) -> ModelApi | None:

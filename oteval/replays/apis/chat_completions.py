@@ -58,7 +58,7 @@ class ChatCompletions(ModelApi):
         """Return whether a path is that of chat completions, after any prefix."""
         return path.endswith("/chat/completions")
 
-    def parse_request(self, body: bytes, url: str = "") -> RecordedRequest:
+    def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
         """Return the request in a body; a deployment in the URL is the model."""
         fields = json_object(body)
         functions = [

@@ -28,6 +28,7 @@ __all__ = [
     "call_id",
     "created",
     "json_object",
+    "made_up_id",
     "pieces",
     "reasoning_of",
     "response_id",
@@ -91,7 +92,7 @@ class ModelApi(ABC):
         """Return whether POST requests to a path ask a model for an answer."""
 
     @abstractmethod
-    def parse_request(self, body: bytes, url: str = "") -> RecordedRequest:
+    def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
         """Return the request in a body.
 
         Args:
@@ -232,7 +233,12 @@ def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
         prefix: The beginning of ids that are made up.
     """
     known = call.answer.tool_calls[index].id if call.answer else ""
-    return known or prefix + _digest(f"{_identity(call)}:{index}")
+    return known or made_up_id(call, str(index), prefix)
+
+
+def made_up_id(call: RecordedModelCall, part: str, prefix: str) -> str:
+    """Return an id for a part of an answer; it is the same in every replay."""
+    return prefix + _digest(f"{_identity(call)}:{part}")
 
 
 def response_id(call: RecordedModelCall, prefix: str) -> str:

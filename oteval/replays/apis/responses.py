@@ -1,0 +1,323 @@
+"""OpenAI's Responses API: requests and answers as lists of items, and typed events in streams.
+
+Facts from OpenAI's API reference and from the types of its Python client. Each event has a number;
+the last one repeats the whole response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...jsontext import dumps, dumps_exact
+from ...model import Message, ToolCall, Usage
+from ...model.recording import RecordedModelCall, RecordedRequest
+from ...reconstruct.readers.messages import from_messages
+from ...reconstruct.readers.parts import is_reasoning
+from .event_stream import event
+from .model_api import (
+    NO_SPAN,
+    ApiAnswer,
+    ModelApi,
+    call_id,
+    created,
+    json_object,
+    made_up_id,
+    pieces,
+    reasoning_of,
+    response_id,
+    without,
+)
+
+__all__ = ["Responses"]
+
+_OWN_FIELDS = ("input", "instructions", "model", "stream", "text", "tools")
+_LAST = ("response.completed", "response.failed", "response.incomplete")
+_CUT_OFF = {"length": "max_output_tokens", "max_tokens": "max_output_tokens"}
+_CUT_OFF |= {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
+# Options that a response repeats, with their defaults.
+_ECHOED = {
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+
+
+class Responses(ModelApi):
+    """The API ``POST .../responses``."""
+
+    name = "responses"
+
+    def has_path(self, path: str) -> bool:
+        """Return whether a path is that of the Responses API, after any prefix."""
+        return path.endswith("/responses")
+
+    def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
+        """Return the request in a body."""
+        fields = json_object(body)
+        text = fields.get("text") or {}
+        answer_format = text.get("format")
+        is_plain = not answer_format or answer_format == {"type": "text"}
+        settings = {**without(fields, *_OWN_FIELDS), **without(text, "format")}
+        return RecordedRequest(
+            api=self.name,
+            model=str(fields.get("model") or ""),
+            messages=tuple(_input_messages(fields)),
+            tools=tuple(map(_nested_tool, fields.get("tools") or ())),
+            response_format=None if is_plain else answer_format,
+            settings=settings,
+            is_stream=fields.get("stream") is True,
+        )
+
+    def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        response: Mapping[str, Any] = {}
+        items: dict[int, dict[str, Any]] = {}
+        for one in events:
+            kind = one.get("type")
+            if kind == "error":
+                return {"error": one}
+            if isinstance(one.get("response"), Mapping):
+                response = one["response"]
+            index = one.get("output_index")
+            if not isinstance(index, int):
+                continue
+            if isinstance(one.get("item"), Mapping):
+                items[index] = dict(one["item"])
+            elif kind == "response.output_text.delta" and index in items:
+                _grow(items[index], str(one.get("delta") or ""))
+        if response.get("output") or not items:
+            return response
+        return {**response, "output": [items[index] for index in sorted(items)]}
+
+    def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
+        usage = response.get("usage") or {}
+        cached = (usage.get("input_tokens_details") or {}).get("cached_tokens")
+        message = _joined(from_messages(response.get("output") or [], NO_SPAN, "assistant"))
+        return ApiAnswer(
+            message=message,
+            finish_reason=_finish_reason(response, message),
+            usage=Usage(
+                usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, cached or 0, 1
+            ),
+            model=str(response.get("model") or ""),
+            response_id=str(response.get("id") or ""),
+        )
+
+    def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
+        """Return the body of the answer to a request that is not for a stream."""
+        return dumps(_written(call, request)).encode()
+
+    def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
+        """Return the body of the answer to a request for a stream, one event after another."""
+        response = _written(call, request)
+        begun = {**response, "status": "in_progress", "output": [], "usage": None}
+        begun |= {"incomplete_details": None, "completed_at": None}
+        found: list[dict[str, Any]] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.in_progress", "response": begun},
+        ]
+        for index, item in enumerate(response["output"]):
+            found += _item_events(item, index)
+        found.append({"type": f"response.{response['status']}", "response": response})
+        return [
+            event({"type": one["type"], "sequence_number": number, **one}, one["type"])
+            for number, one in enumerate(found)
+        ]
+
+
+def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a request, its instructions first."""
+    said = fields.get("input") or []
+    items = [{"role": "user", "content": said}] if isinstance(said, str) else said
+    found = from_messages(items, NO_SPAN)
+    instructions = fields.get("instructions")
+    prompt = [instructions] if isinstance(instructions, str) else instructions or []
+    return [*from_messages(prompt, NO_SPAN, "system"), *found]
+
+
+def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the definition of a tool in the form of chat completions."""
+    kind = tool.get("type")
+    if kind not in ("function", "custom") or kind in tool:
+        return tool
+    return {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
+
+
+def _flat_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    kind = str(tool.get("type"))
+    inner = tool.get(kind)
+    return {"type": kind, **inner} if isinstance(inner, Mapping) else tool
+
+
+def _grow(item: dict[str, Any], delta: str) -> None:
+    """Add a delta to the text of a message that the stream has not finished."""
+    content = item.get("content") or [{"type": "output_text", "text": ""}]
+    last = {**content[-1], "text": content[-1].get("text", "") + delta}
+    item["content"] = [*content[:-1], last]
+
+
+def _joined(messages: Sequence[Message]) -> Message:
+    """Return the messages of an answer as one; the results of tools of the provider are parts."""
+    said = [message for message in messages if message.role == "assistant"]
+    if len(said) == 1:
+        return said[0]
+    texts = [message.content for message in said if message.content]
+    return Message(
+        "assistant",
+        "\n".join(texts) if texts else None,
+        tool_calls=tuple(call for message in said for call in message.tool_calls),
+        parts=tuple(part for message in said for part in message.parts),
+    )
+
+
+def _finish_reason(response: Mapping[str, Any], message: Message) -> str:
+    details = response.get("incomplete_details") or {}
+    reason = str(details.get("reason") or "")
+    if reason:
+        return "length" if reason == "max_output_tokens" else reason
+    return "tool_calls" if message.tool_calls else "stop"
+
+
+def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any]:
+    """Return the whole response."""
+    reason = _CUT_OFF.get(call.finish_reason.lower(), "")
+    answer_format = request.response_format or {"type": "text"}
+    return {
+        "id": response_id(call, "resp_"),
+        "object": "response",
+        "created_at": float(created(call)),
+        "status": "incomplete" if reason else "completed",
+        "completed_at": None if reason else float(created(call)),
+        "background": False,
+        "error": None,
+        "incomplete_details": {"reason": reason} if reason else None,
+        "instructions": None,
+        "model": call.model or call.request.model or request.model,
+        "output": list(_items(call, request)),
+        "service_tier": "default",
+        "store": request.settings.get("store", True),
+        "text": {"format": answer_format},
+        "tools": [_flat_tool(tool) for tool in request.tools],
+        **{key: request.settings.get(key, default) for key, default in _ECHOED.items()},
+        "usage": {
+            "input_tokens": call.input_tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": call.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": call.input_tokens + call.output_tokens,
+        },
+    }
+
+
+def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[str, Any]]:
+    """Yield the items of an answer: reasoning, tools that the provider ran, text, calls."""
+    message = call.answer or Message("assistant")
+    content: list[dict[str, Any]] = []
+    if message.content:
+        text = {"type": "output_text", "text": message.content, "annotations": []}
+        content.append({**text, "logprobs": []})
+    for index, part in enumerate(message.parts):
+        kind = str(part.get("type"))
+        if is_reasoning(part):
+            yield _reasoning(part, made_up_id(call, f"reasoning {index}", "rs_"))
+        elif kind == "refusal":
+            refusal = part.get("refusal") or part.get("content")
+            content.append({"type": "refusal", "refusal": refusal})
+        elif kind.endswith("_call") or kind.startswith("mcp_"):
+            yield dict(part)
+    if content or not message.tool_calls:
+        head = {"id": made_up_id(call, "message", "msg_"), "type": "message"}
+        yield {**head, "status": "completed", "role": "assistant", "content": content}
+    custom = {
+        str(tool["custom"].get("name"))
+        for tool in request.tools
+        if isinstance(tool.get("custom"), Mapping)
+    }
+    for index, asked in enumerate(message.tool_calls):
+        yield _written_call(call, index, asked, asked.name in custom)
+
+
+def _reasoning(part: Mapping[str, Any], name: str) -> dict[str, Any]:
+    summary = part.get("summary")
+    if not isinstance(summary, list):
+        text = reasoning_of(part)
+        summary = [{"type": "summary_text", "text": text}] if text else []
+    known = without({key: part.get(key) for key in ("content", "encrypted_content", "status")})
+    if not isinstance(known.get("content"), list):
+        known.pop("content", None)
+    return {"id": part.get("id") or name, "type": "reasoning", "summary": summary, **known}
+
+
+def _written_call(
+    call: RecordedModelCall, index: int, asked: ToolCall, is_custom: bool
+) -> dict[str, Any]:
+    text = asked.arguments if isinstance(asked.arguments, str) else dumps_exact(asked.arguments)
+    if asked.arguments is None:
+        text = "{}"
+    fields = {"call_id": call_id(call, index), "name": asked.name, "status": "completed"}
+    if is_custom:
+        name = made_up_id(call, f"call {index}", "ctc_")
+        return {"id": name, "type": "custom_tool_call", **fields, "input": text}
+    name = made_up_id(call, f"call {index}", "fc_")
+    return {"id": name, "type": "function_call", **fields, "arguments": text}
+
+
+# The field with the text of each kind of item or part, and the events that stream it.
+_TEXTS = {
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+    "output_text": ("text", "response.output_text"),
+    "refusal": ("refusal", "response.refusal"),
+    "summary_text": ("text", "response.reasoning_summary_text"),
+}
+
+
+def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
+    """Yield the events that stream one item."""
+    kind, place = item["type"], {"output_index": index}
+    inside = {"item_id": item.get("id"), **place}
+    begun = dict(item)
+    if "status" in item:
+        begun["status"] = "in_progress"
+    field, name = _TEXTS.get(kind, ("", ""))
+    for empty in ("content", "summary"):
+        if kind in ("message", "reasoning") and empty in item:
+            begun[empty] = []
+    if field:
+        begun[field] = ""
+    yield {"type": "response.output_item.added", **place, "item": begun}
+    if field:
+        yield from _text_events(name, field, item[field], inside)
+    if kind == "message":
+        for number, part in enumerate(item["content"]):
+            at = {**inside, "content_index": number}
+            yield from _part_events("response.content_part", part, at)
+    if kind == "reasoning":
+        for number, part in enumerate(item["summary"]):
+            at = {**inside, "summary_index": number}
+            yield from _part_events("response.reasoning_summary_part", part, at)
+    yield {"type": "response.output_item.done", **place, "item": item}
+
+
+def _part_events(
+    name: str, part: Mapping[str, Any], at: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    field, texts = _TEXTS[part["type"]]
+    yield {"type": f"{name}.added", **at, "part": {**part, field: ""}}
+    extra: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
+    yield from _text_events(texts, field, part[field] or "", {**at, **extra})
+    yield {"type": f"{name}.done", **at, "part": part}
+
+
+def _text_events(
+    name: str, field: str, text: str, at: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    for piece in pieces(text):
+        yield {"type": f"{name}.delta", **at, "delta": piece}
+    yield {"type": f"{name}.done", **at, field: text}

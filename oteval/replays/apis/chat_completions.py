@@ -99,7 +99,7 @@ class ChatCompletions(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return the body of the answer to a request that is not for a stream."""
+        """Return a ``chat.completion``."""
         choices = [
             {
                 "index": index,
@@ -113,7 +113,7 @@ class ChatCompletions(ModelApi):
         return dumps({**head, "choices": choices, "usage": _written_usage(call)}).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the body of the answer to a request for a stream, one event after another."""
+        """Return ``chat.completion.chunk`` events, with ``[DONE]`` at the end."""
         head = _head(call, request, "chat.completion.chunk")
         options = request.settings.get("stream_options")
         has_usage = isinstance(options, Mapping) and options.get("include_usage") is True

@@ -110,11 +110,11 @@ class Responses(ModelApi):
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
-        """Return the body of the answer to a request that is not for a stream."""
+        """Return a complete ``response``."""
         return dumps(_written(call, request)).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the body of the answer to a request for a stream, one event after another."""
+        """Return typed events, from ``response.created`` on."""
         response = _written(call, request)
         begun = {**response, "status": "in_progress", "output": [], "usage": None}
         begun |= {"incomplete_details": None, "completed_at": None}

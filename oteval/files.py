@@ -9,7 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = [
@@ -184,5 +184,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
     except OSError:
-        os.ftruncate(descriptor, size)
+        with suppress(OSError):  # a device, which keeps nothing
+            os.ftruncate(descriptor, size)
         raise

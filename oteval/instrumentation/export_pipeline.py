@@ -150,6 +150,11 @@ class ExportPipeline:
         self._thread: threading.Thread | None = None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was shut down, by its owner or with a provider of the agent."""
+        return self._is_closed
+
+    @property
     def stats(self) -> ExportStats:
         """The counts up to now."""
         with SECTION, self._lock:
@@ -214,11 +219,15 @@ class ExportPipeline:
 
     def end(self) -> bool:
         """Export everything in the queue as far as the end of the process may wait for it."""
+        # One message for all: how many were lost, and why.
+        self._has_warned_failed = True
         is_done = self.flush(self._exit_timeout, is_ending=True)
         stats = self.stats
         if (lost := stats.lost + stats.waiting) and lost != self._reported:
             self._reported = lost
             error = stats.error or self._exporter.trouble
+            if not error and not is_done:
+                error = f"the export took longer than {self._exit_timeout:g} s"
             reason = f": {error}" if error else ""
             total = lost + stats.exported
             _LOG.warning("%s: %d of %d spans and logs were lost%s", self._name, lost, total, reason)
@@ -245,13 +254,11 @@ class ExportPipeline:
 
     def before_fork(self) -> None:
         """Hold the queue still while the process forks."""
-        SECTION.__enter__()
         self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
         """Go on after a fork."""
         self._lock.release()
-        SECTION.__exit__()
 
     def after_fork_in_child(self) -> None:
         """Start anew in a forked child; the parent exports the spans in the queue."""

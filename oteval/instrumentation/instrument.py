@@ -133,6 +133,7 @@ def instrument(
 
     check_libraries(libraries)
     with _LOCK:
+        _forget_closed()
         if to is None and _ACTIVE:
             found = next(iter(_ACTIVE.values()))
             _add_rules(found, rules)
@@ -214,6 +215,13 @@ def _announced(providers: Any) -> Any:
     for note in providers.notes:
         _LOG.warning("oteval.instrument: %s", note)
     return providers
+
+
+def _forget_closed() -> None:
+    """Forget destinations that a provider of the agent closed when it was shut down."""
+    for name, handle in tuple(_ACTIVE.items()):
+        if handle._pipeline is not None and handle._pipeline.is_closed:
+            del _ACTIVE[name]
 
 
 def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> None:

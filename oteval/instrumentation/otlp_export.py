@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -146,6 +147,11 @@ def _grpc_exporters(url: str | None) -> tuple[Any, Any]:
     return OTLPSpanExporter(endpoint), OTLPLogExporter(endpoint)
 
 
+# Exceptions of requests repeat the URL and the cause in several layers.
+_CAUSE = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")
+_MAX_REASON = 300
+
+
 class _ExporterMessages(logging.Filter):
     """Keeps the log messages of our exporters as the reason of a failure.
 
@@ -177,8 +183,14 @@ class _ExporterMessages(logging.Filter):
         if record.levelno >= logging.ERROR:
             # The exporter's last message says only that it gave up; the one before says why.
             is_vague = "due to timeout, max retries or shutdown" in text
-            self.reason = self.reason if is_vague and self.reason else text
+            self.reason = self.reason if is_vague and self.reason else _shortened(text)
         elif record.levelno >= logging.WARNING and record.args and "Transient" in text:
             details = record.args if isinstance(record.args, tuple) else ()
-            self.reason = str(details[0]) if details else text
+            self.reason = _shortened(str(details[0]) if details else text)
         return False
+
+
+def _shortened(reason: str) -> str:
+    """Return the innermost reason of a failed connection; others as they are, but not endless."""
+    found = _CAUSE.findall(reason)
+    return found[-1] if found else reason[:_MAX_REASON]

@@ -33,8 +33,11 @@ class _ProcessWatcher:
 
     def __init__(self) -> None:
         self._pipelines: WeakSet[ExportPipeline] = WeakSet()
+        # Of two threads that fork, the second waits for the first.
+        self._fork_lock = threading.Lock()
         self._held: tuple[ExportPipeline, ...] = ()
-        self._is_watching = False
+        self._mask: set[int] = set()
+        self._is_watching = self._is_terminating = False
         self._previous: Callable[..., Any] | None = None
 
     def add(self, pipeline: ExportPipeline) -> None:
@@ -81,11 +84,20 @@ class _ProcessWatcher:
         self._previous(number, frame)
 
     def _terminate(self) -> None:
-        self.flush()
+        # A second SIGTERM does not wait for the export that the first one started.
+        if not self._is_terminating:
+            self._is_terminating = True
+            self.flush()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _before_fork(self) -> None:
+        # Python forgets signals that a child gets before it is set up; the kernel keeps those that
+        # are blocked.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        SECTION.__enter__()
+        self._fork_lock.acquire()
+        self._mask = mask
         self._held = tuple(self._pipelines)
         for pipeline in self._held:
             pipeline.before_fork()
@@ -94,13 +106,19 @@ class _ProcessWatcher:
         for pipeline in self._held:
             pipeline.after_fork_in_parent()
         self._held = ()
+        mask = self._mask
+        self._fork_lock.release()
+        SECTION.__exit__()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _after_in_child(self) -> None:
-        SECTION.after_fork()
+        self._fork_lock = threading.Lock()
         for pipeline in self._held:
             pipeline.after_fork_in_child()
         self._held = ()
         self._finalize_children()
+        SECTION.leave_in_child()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _finalize_children(self) -> None:
         """Flush at the end of children of `multiprocessing`, which do not run `atexit`."""

@@ -27,6 +27,10 @@ _SPAN_BYTES = 2_000
 _OBJECT_BYTES = 100
 # While the process is about to be killed, the end of a trace waits this long for its export.
 _EAGER_TIMEOUT = 2.0
+_CUT = (
+    "the span %s lost %d attributes to a limit of its tracer provider, and messages with them; "
+    "set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT=100000 (further spans are not named)"
+)
 
 
 class _Queueing:
@@ -51,12 +55,17 @@ class _Queueing:
 class SpanExportProcessor(_Queueing, SpanProcessor):
     """Queues ended spans."""
 
+    _has_warned = False
+
     def on_end(self, span: Any) -> None:
         """Queue a span; one that was not sampled is ignored."""
         try:
             if span.context is None or not span.context.trace_flags.sampled:
                 return
             self._pipeline.add(Exportable(span, False, _span_size(span)))
+            if span.dropped_attributes and not self._has_warned:
+                self._has_warned = True
+                _LOG.warning(_CUT, span.name, span.dropped_attributes)
             if self._pipeline.is_eager and (span.parent is None or span.parent.is_remote):
                 self._pipeline.flush(_EAGER_TIMEOUT, is_ending=True)
         except Exception:  # the agent must not fail because of its spans

@@ -162,12 +162,6 @@ class Providers:
                 f"values of attributes are cut after {length} characters{by}: long messages will "
                 "be incomplete"
             )
-        count = getattr(limits, "max_span_attributes", None)
-        if not self._owns_tracer and count is not None and count <= 128:
-            self.notes.append(
-                f"the tracer provider keeps {count} attributes of a span: long conversations of "
-                "OpenInference will be incomplete; set OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-            )
 
 
 def _can_replace(provider: Any, own: Any, current: Any) -> bool:

@@ -210,19 +210,23 @@ def test_a_fork_may_be_killed_at_once(tmp_path: Path, thread: str) -> None:
     """No moment after a fork ignores SIGTERM, also if it comes before the child has started."""
     code = """
 def work():
-    for number in range(60):
+    for number in range(20):
         child = os.fork()
         if child == 0:
             while True:
                 span("child")
-        until = time.perf_counter() + number / 20_000
+        until = time.perf_counter() + number / 10_000
         while time.perf_counter() < until:
             pass
         os.kill(child, signal.SIGTERM)
         assert os.waitpid(child, 0)[1] == signal.SIGTERM
     print("done")
 thread = threading.Thread(target=work)
-thread.start() if sys.argv[2] else work()
+if sys.argv[2]:
+    thread.start()
+    thread.join()
+else:
+    work()
 """
     done = run_program(AGENT + code, str(tmp_path / "t.jsonl"), thread)
 

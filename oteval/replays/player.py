@@ -210,7 +210,8 @@ class Player:
             match = self._tools.take(name, dict(arguments))
             if match.divergence is not None:
                 self.diverge(match.divergence)
-            if self.tools == "run":
+            # The model calls of an agent that is used as a tool are replayed themselves.
+            if self.tools == "run" or (match.call is not None and match.call.runs_agent):
                 return None
             if match.call is not None and match.call.result is None and not match.call.is_error:
                 self.diverge(_no_result(name, arguments))

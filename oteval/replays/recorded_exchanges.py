@@ -1,7 +1,8 @@
 """The recorded HTTP exchanges besides model calls, such as those of tools.
 
 A request is answered by the first exchange with the same method, URL and body that has not been
-used. The order of query parameters and of keys in JSON is irrelevant.
+used. The order of query parameters and of keys in JSON is irrelevant. Secrets of a request are
+replaced before it is compared, as they were when the exchange was recorded.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ..jsontext import canonical, loads
 from ..model import Exchange
 from ..patterns import Pattern
+from ..redaction.secrets import SecretRedactor, request_secrets
 from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import HttpRequest
@@ -38,6 +40,7 @@ class RecordedExchanges:
 
     def __init__(self, exchanges: Sequence[Exchange], normalize: Sequence[Pattern] = ()) -> None:
         self._normalize = normalize
+        self._redactor = SecretRedactor() if exchanges else None
         self._entries = [
             _ExchangeEntry(one, self._target(one.method, one.url), self._body(one.request_body))
             for one in exchanges
@@ -53,12 +56,12 @@ class RecordedExchanges:
 
     def has(self, request: HttpRequest) -> bool:
         """Return whether there is an exchange with the request's method and URL."""
-        target = self._target(request.method, request.url)
+        target, _ = self._key(request)
         return any(entry.target == target for entry in self._entries)
 
     def take(self, request: HttpRequest) -> Exchange | None:
         """Return the exchange that answers a request, and use it up; None if there is none."""
-        target, body = self._target(request.method, request.url), self._body(request.body)
+        target, body = self._key(request)
         for entry in self._entries:
             if not entry.is_used and (entry.target, entry.body) == (target, body):
                 entry.is_used = True
@@ -67,7 +70,7 @@ class RecordedExchanges:
 
     def intended(self, request: HttpRequest) -> Exchange | None:
         """Return the unused exchange with the same method and URL, and use it up."""
-        target = self._target(request.method, request.url)
+        target, _ = self._key(request)
         for entry in self._entries:
             if not entry.is_used and entry.target == target:
                 entry.is_used = True
@@ -97,8 +100,21 @@ class RecordedExchanges:
             suggestion="to let it through: allow HOST:PORT",
         )
 
+    def _key(self, request: HttpRequest) -> tuple[tuple[str, str], str]:
+        """Return the target and the body of a request, without secrets."""
+        if self._redactor is None:
+            return ("", ""), ""
+        redactor = self._redactor.with_secrets(
+            request_secrets(request.headers.items(), request.url)
+        )
+        body = redactor.body(request.body, request.headers.get("content-type", ""))
+        return self._target(request.method, redactor.url(request.url)), self._body(body)
+
     def _target(self, method: str, url: str) -> tuple[str, str]:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # such as a user that was replaced by text in brackets
+            return method.upper(), self._normalized(url)
         query = urlencode(sorted(parse_qsl(parts.query, keep_blank_values=True)))
         bare = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
         return method.upper(), self._normalized(bare)

@@ -17,7 +17,7 @@ import asyncio
 import importlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +32,7 @@ from .frozen import freezable, freeze
 from .network_guard import network_guard
 from .open_replays import OpenReplay, Timing, opened, require_no_replay
 from .player import Miss, Player, ReplayResult, Tools
+from .recording_files import load
 from .tool_adapters import install_tool_adapters
 from .transport import answering, async_http_client, http_client
 
@@ -296,4 +297,15 @@ def _recording_of(
         return session
     if isinstance(recording, Recording):
         return recording
-    raise ConfigError(f"replay: no recording of {session or recording} ({db or store})")
+    if recording is not None:
+        return load(recording)
+    if not session:
+        raise ConfigError("replay: give a session, or recording=PATH")
+    # Not at the top: a process that replays a saved recording needs no database.
+    from ..pipeline import refresh
+    from ..store import Store
+    from .recordings import read_recording
+
+    with nullcontext(store) if store is not None else Store(db or DEFAULT_DATABASE) as opened_store:
+        refresh(opened_store)
+        return read_recording(opened_store, session)

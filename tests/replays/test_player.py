@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 import oteval
-from oteval.errors import ConfigError, ReplayDiverged
+from oteval.errors import ConfigError, NotFound, ReplayDiverged
 from oteval.model import (
     Chunk,
     Exchange,
@@ -22,9 +23,12 @@ from oteval.model import (
     Recording,
     ToolCall,
 )
+from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.divergence import Divergence
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
+from oteval.replays.recording_files import save
+from oteval.store import Store
 
 from .agents import async_client
 
@@ -132,6 +136,25 @@ def test_other_exchanges_are_replayed() -> None:
     assert replay.result.served_exchanges == 1
 
 
+def test_secrets_of_a_request_are_not_compared() -> None:
+    """The recording has neither the key in the URL nor the password in the body."""
+    url = "https://weather.example/api?api_key={}&city=Paris"
+    exchange = Exchange(
+        "POST",
+        SecretRedactor().url(url.format("sk-live-0123456789abcdef")),
+        request_body=SecretRedactor().body(b'{"password": "correct horse"}'),
+        status=204,
+    )
+    assert "sk-live" not in exchange.url
+    player = Player(recorded(exchanges=(exchange,)))
+
+    asked = HttpRequest(
+        "POST", url.format("sk-test-fedcba9876543210"), {}, b'{"password": "battery staple"}'
+    )
+
+    assert player.answer(asked).status == 204
+
+
 def test_a_changed_body_of_another_exchange_is_shown() -> None:
     """The divergence has both bodies."""
     player = Player(
@@ -156,6 +179,16 @@ def test_calls_inside_an_answered_tool_are_not_missing() -> None:
     result = player.finish()
     assert result.passed
     assert "1 model call inside answered tools" in result.reasons[-1]
+
+
+def test_an_agent_that_is_a_tool_is_run() -> None:
+    """The model calls of the inner agent are replayed, so the tool itself must run."""
+    tool = RecordedToolCall("research", {}, "found", start_ns=10, end_ns=50, runs_agent=True)
+    player = Player(recorded(rebuilt(("user", "Search")), tool_calls=(tool,)))
+
+    assert player.answer_tool("research", {}) is None
+    assert text_of(player, request(("user", "Search"))) == "Hello"
+    assert player.finish().passed
 
 
 def test_a_tool_without_a_recorded_result_diverges() -> None:
@@ -251,6 +284,20 @@ def test_long_texts_are_shown_around_their_first_difference() -> None:
     assert "old" in text
     assert "new" in text
     assert len(text) < 400
+
+
+def test_a_saved_recording_is_replayed(tmp_path: Path) -> None:
+    """A file needs no database."""
+    save(recorded(rebuilt(("user", "Hi"))), tmp_path / "session.jsonl")
+
+    with oteval.replay(recording=tmp_path / "session.jsonl") as replay:
+        assert text_of(replay.player, request(("user", "Hi"))) == "Hello"
+
+
+def test_an_unknown_session_is_not_found(store: Store) -> None:
+    """The message names the session."""
+    with pytest.raises(NotFound, match="4f2a"):
+        oteval.replay("4f2a", store=store)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ PARTS = (
     "judge_drift",
     "pairwise_bias",
     "coverage",
+    "replay_verify",
     "serve",
 )
 MISSING_PEER = (

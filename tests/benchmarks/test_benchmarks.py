@@ -23,6 +23,7 @@ from benchmarks import (
     pairwise_bias,
     parts,
     reconstruct,
+    replay_verify,
     report,
     run,
     stored_matching,
@@ -239,6 +240,16 @@ def test_judge_rate_measures_two_sizes_and_a_second_scoring():
     assert found["again"]["reused"] == 20
     assert found["first"]["peak"] > 10_000_000
     assert judge_rate.rows(found)
+
+
+@pytest.mark.slow
+def test_replay_verify_measures_the_whole_command():
+    """Every session passes, or the measurement fails."""
+    found = replay_verify.measure(sessions=4, workers=2)
+
+    assert found["wall_s"] > 0
+    assert found["cpu_s"] > found["alone_s"] > 0
+    assert len(replay_verify.rows(found)) == 5
 
 
 def test_judge_drift_compares_verdicts_with_and_without_hardening():

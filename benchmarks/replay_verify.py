@@ -1,0 +1,183 @@
+"""Recorded sessions verified with a function, as `oteval replay verify --target` does it.
+
+The agent is a loop over httpx: three model calls and two tools a session, and each session has its
+own messages of about 1 KB. Inside the clock is the whole command on two worker processes: starting
+them, reading the recordings from files, comparing each request with the recorded ones, the blocked
+network, and the report. The limit is 500 sessions a minute. Beside it is the time of the agent
+alone, whose requests are answered from memory.
+
+    python -m benchmarks.replay_verify
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from . import parts
+from .clock import ROOT, module, run
+from .report import Row, below
+
+FULL = {"sessions": 500, "workers": 2}
+QUICK = {"sessions": 100, "workers": 2}
+
+AT_MOST = 60.0 / 500  # seconds for each session
+URL = "http://models.example/v1/chat/completions"
+TEXT = "It was paid with a card, and it is late. " * 20
+TOOLS = ("look_up", "refund")
+
+AGENT = f"""
+import json
+
+import httpx
+
+client = httpx.Client(verify=False)
+
+
+def ask(question, client=client):
+    messages = [
+        {{"role": "system", "content": "You refund orders. " * 40}},
+        {{"role": "user", "content": question}},
+    ]
+    while True:
+        body = {{"model": "m", "messages": messages}}
+        reply = client.post({URL!r}, json=body).json()["choices"][0]["message"]
+        messages.append(reply)
+        if not reply.get("tool_calls"):
+            return reply["content"]
+        for call in reply["tool_calls"]:
+            order = json.loads(call["function"]["arguments"])["order"]
+            result = f"{{order}}: {TEXT}"
+            messages.append({{"role": "tool", "tool_call_id": call["id"], "content": result}})
+"""
+
+
+def reply_to(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the model's answer: it calls each tool once, then says that it is done."""
+    messages = body["messages"]
+    order = messages[1]["content"].split()[2]
+    done = sum(message["role"] == "tool" for message in messages)
+    message: dict[str, Any] = {"role": "assistant", "content": f"Order {order}: done."}
+    if done < len(TOOLS):
+        function = {"name": TOOLS[done], "arguments": json.dumps({"order": order})}
+        call = {"id": f"c{done}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+def question(number: int) -> str:
+    """Return the user's message of a session."""
+    return f"Refund order W{number:06d}, please. {TEXT}"
+
+
+def alone(folder: Path, sessions: int) -> float:
+    """Return the seconds that the agent takes with answers from memory."""
+    import httpx
+
+    sys.path.insert(0, str(folder))
+    import bench_agent  # type: ignore[import-not-found]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=reply_to(json.loads(request.content)))
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    start = time.perf_counter()
+    for number in range(sessions):
+        bench_agent.ask(question(number), client)
+    return time.perf_counter() - start
+
+
+def fill(folder: Path, sessions: int) -> None:
+    """Write a file for each recorded session."""
+    from oteval.model import Chunk, Exchange, RecordedModelCall, Recording
+    from oteval.replays.apis import api_of
+    from oteval.replays.recording_files import save
+
+    api = api_of("POST", URL)
+    assert api is not None
+    for number in range(sessions):
+        calls = []
+        for at, (asked, answered) in enumerate(exchanges(number)):
+            start = 1_700_000_000_000_000_000 + at * 1_000_000_000
+            exchange = Exchange(
+                "POST",
+                URL,
+                request_body=asked,
+                status=200,
+                response_headers={"content-type": "application/json"},
+                chunks=(Chunk(answered),),
+                start_ns=start,
+                end_ns=start + 500_000_000,
+            )
+            request, message = api.parse_request(asked), api.parse_response(answered).message
+            times = {"start_ns": exchange.start_ns, "end_ns": exchange.end_ns}
+            calls.append(RecordedModelCall(request, message, exchange, **times))
+        recording = Recording(
+            f"{number:06d}", "wire", inputs=(question(number),), model_calls=tuple(calls)
+        )
+        save(recording, folder / f"{number:06d}.jsonl")
+
+
+def exchanges(number: int) -> list[tuple[bytes, bytes]]:
+    """Return the requests and responses of a session."""
+    import httpx
+
+    names: dict[str, Any] = {}
+    exec(compile(AGENT, "bench_agent.py", "exec"), names)
+    kept: list[tuple[bytes, bytes]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        kept.append((request.content, json.dumps(reply_to(json.loads(request.content))).encode()))
+        return httpx.Response(200, content=kept[-1][1])
+
+    names["ask"](question(number), httpx.Client(transport=httpx.MockTransport(answer)))
+    return kept
+
+
+def measure(*, sessions: int, workers: int) -> dict[str, Any]:
+    """Measure the verification.
+
+    Args:
+        sessions: How many sessions are verified.
+        workers: How many processes replay them.
+
+    Returns:
+        ``wall_s``, ``cpu_s``, ``peak`` bytes of the command, and ``alone_s``.
+    """
+    found: dict[str, Any] = {"sessions": sessions, "workers": workers}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "bench_agent.py").write_text(AGENT)
+        fill(folder, sessions)
+        files = sorted(folder.glob("*.jsonl"))
+        options = ("--target", "bench_agent:ask", "--workers", workers, "--json")
+        command = module("oteval", "replay", "verify", *files, *options)
+        cost = run(command, environment={"PYTHONPATH": os.pathsep.join([name, str(ROOT)])})
+        found["wall_s"], found["cpu_s"], found["peak"] = cost.wall, cost.cpu, cost.peak
+        statuses = [json.loads(line)["status"] for line in cost.output.splitlines()]
+        assert statuses == ["passed"] * sessions, statuses
+        found["alone_s"] = alone(folder, sessions)
+    return found
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    sessions, wall = found["sessions"], found["wall_s"]
+    name = f"{sessions:,} sessions, {found['workers']} processes"
+    return [
+        below(f"{name}: seconds", wall, "{:.1f}", AT_MOST * sessions),
+        Row(f"{name}: sessions a second", f"{sessions / wall:,.0f}"),
+        Row(f"{name}: CPU seconds", f"{found['cpu_s']:.1f}"),
+        Row(f"{name}: seconds of the agent alone", f"{found['alone_s']:.2f}"),
+        Row(f"{name}: peak MB", f"{found['peak'] / 1e6:.0f}"),
+    ]
+
+
+if __name__ == "__main__":
+    parts.main("replay_verify")

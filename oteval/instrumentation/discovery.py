@@ -190,7 +190,15 @@ def _planned(
         reason = f"model calls are missing: {needed.install_command}" if needed else ""
         return LibraryState(library.name, version, "waiting", by, reason)
     reason = "; ".join(choice.refused) or "no instrumentation is installed"
-    return LibraryState(library.name, version, "off", "", reason, library.install_command)
+    return LibraryState(library.name, version, "off", "", reason, _remedy(library, versions))
+
+
+def _remedy(library: Library, versions: Mapping[str, str]) -> str:
+    """Return the command that installs an instrumentation; another one if one does not fit."""
+    missing = [one for one in library.instrumentations if one.distribution not in versions]
+    if len(missing) == len(library.instrumentations) or not missing:
+        return library.install_command
+    return f"pip install {missing[0].distribution}"
 
 
 def _when_imported(activations: Sequence[Activation]) -> None:

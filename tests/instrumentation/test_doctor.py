@@ -90,6 +90,21 @@ def test_a_missing_instrumentation_has_a_command(
     assert row["remedy"] == "pip install openinference-instrumentation-cohere"
 
 
+def test_a_version_out_of_range_has_another_command(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the installed instrumentation does not fit, the command installs the next one."""
+    fake_packages.library(tmp_path, "cohere", "9.1")
+    fake_packages.instrumentation(tmp_path, "openinference-instrumentation-cohere", "cohere<6")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    rows = oteval("doctor", "--no-send", "--json").rows
+
+    [row] = [row for row in rows if row.get("library") == "cohere"]
+    assert "needs cohere<6, 9.1 is installed" in row["reason"]
+    assert row["remedy"] == "pip install opentelemetry-instrumentation-cohere"
+
+
 def test_an_old_httpx_instrumentation_lacks_httpx2(
     oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,6 +283,16 @@ def test_every_extra_exists() -> None:
         assert library.own or library.install_command
 
 
+def test_the_page_lists_every_library() -> None:
+    """The table of docs/instrument.md has each library with its instrumentations."""
+    page = (ROOT / "docs" / "instrument.md").read_text()
+    rows = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if "|" in line}
+
+    for library in LIBRARIES:
+        for one in library.instrumentations:
+            assert f"`{one.distribution}`" in rows[library.name]
+
+
 def test_an_unknown_library_is_an_error() -> None:
     """A misspelt name says which one is meant."""
     with pytest.raises(ConfigError, match="'opnai' is not known; did you mean openai"):

@@ -83,12 +83,14 @@ class SpanScope:
         is_recording: Whether the span keeps attributes.
     """
 
-    __slots__ = ("_context", "_is_ended", "_span", "_token", "is_recording")
+    __slots__ = ("_attributes", "_context", "_is_ended", "_span", "_token", "is_recording")
 
     def __init__(self, span: Span, context: Context) -> None:
         self._span = span
         self._context = context
         self._token: Any = None
+        # Set at once at the end: each call of the SDK costs several times as much as an entry.
+        self._attributes: dict[str, Any] = {}
         self._is_ended = False
         self.is_recording = span.is_recording()
 
@@ -123,14 +125,14 @@ class SpanScope:
         """
         if self.is_recording and not self._is_ended:
             with guarded(place):
-                self._span.set_attributes(dict(attributes()))
+                self._attributes.update(attributes())
 
     def fail(self, error: BaseException) -> None:
         """Record that the code raised an exception."""
         if not self.is_recording or self._is_ended:
             return
         with guarded("recording an exception"):
-            self._span.set_attributes(error_type(error))
+            self._attributes.update(error_type(error))
             text = f"{type(error).__name__}: {error}"
             self._span.set_status(trace.Status(trace.StatusCode.ERROR, text))
             self._span.record_exception(error)
@@ -139,5 +141,8 @@ class SpanScope:
         """End the span; safe to repeat."""
         if not self._is_ended:
             self._is_ended = True
+            with guarded("ending a span"):
+                if self._attributes:
+                    self._span.set_attributes(self._attributes)
             with guarded("ending a span"):
                 self._span.end()

@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from ..config import DEFAULT_PATH, load_config
-from ..errors import ConfigError, InputError, NothingEvaluated
+from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
-from ..pipeline.trace_folder import TraceFolder
+from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport
 from ..selection import Selection
 from ..store import MEMORY, Store
 from ..text import counted, shown_url
@@ -25,6 +25,8 @@ from .score import score_selection
 __all__ = ["run"]
 
 _SHOWN = 3
+# The runs that are searched for gaps.
+_CHECKED = 200
 
 
 @click.command()
@@ -189,9 +191,23 @@ def _summary(result: RunResult, to: str, db: str) -> str:
         return f"{spans} sent to oteval serve at {traces.server}, which has {db} open"
     if not traces.spans:
         return "no spans: no instrumented library was used (oteval doctor lists them)"
+    if not traces.changed:
+        return f"{spans} in {db}, none of an agent; oteval doctor lists the known libraries"
     runs = counted(len(traces.changed), "agent run")
-    hint = "oteval trajectories lists them" if traces.changed else "oteval doctor says why"
-    return f"{runs}, {spans} in {db}; {hint}"
+    more = "more than " if len(traces.changed) >= MAX_IDS else ""
+    return f"{more}{runs}{_with_gaps(db, traces)}, {spans} in {db}; oteval trajectories lists them"
+
+
+def _with_gaps(db: str, traces: TransferReport) -> str:
+    """Return how many of the runs have gaps, in parentheses; nothing if none has."""
+    selection = Selection(ids=tuple(traces.changed[:_CHECKED]))
+    try:
+        with Store(db, create=False) as store:
+            count = sum(bool(run.gaps) for run in store.trajectories.read(selection))
+    except OtevalError:
+        # Another command has opened the database meanwhile.
+        return ""
+    return f" ({count} with gaps)" if count else ""
 
 
 def _score(db: str, config_path: str, trajectory_ids: Sequence[str]) -> int:

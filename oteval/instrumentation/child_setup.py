@@ -1,9 +1,9 @@
 """The start of instrumentation in a child of `oteval run`, called by its bootstrap.
 
-Each process appends its traces to a file of the run's folder, or exports them directly. A process
-that was started inside a span continues its trace, see `carry_context`. The TRACEPARENT of the
-shell in which `oteval run` itself was started is passed on to the program, but it is not continued:
-that of a build server would join all agents of a build in one trace.
+Each process appends its traces to a file of the run's folder, or exports them directly. The current
+span is carried from process to process. The TRACEPARENT of the shell in which `oteval run` itself
+was started is passed on to the program, but it is not continued: that of a build server would join
+all agents of a build in one trace.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OtevalError
-from .context import attach_environ
-from .context_carriers import carry_context
 from .instrument import instrument
 
 __all__ = ["start"]
@@ -45,8 +43,6 @@ def start(settings: Mapping[str, Any]) -> None:
         )
         if recording.problem:
             raise OtevalError(recording.problem)
-        attach_environ()
-    carry_context()
 
 
 def _own_file(folder: Path) -> Path:

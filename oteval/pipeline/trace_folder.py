@@ -25,11 +25,13 @@ from ..store.remote_client import notice_path
 from .loader import load
 from .reconstruction import refresh_traces
 
-__all__ = ["TraceFolder", "TransferReport"]
+__all__ = ["MAX_IDS", "TraceFolder", "TransferReport"]
 
 _SUFFIX, _TAKEN = ".jsonl", ".taken"
 _SIGNALS = {"resourceSpans": "traces", "resourceLogs": "logs"}
 _MAX_PROBLEMS = 5
+# The most ids of trajectories that a report keeps: a server may run for months.
+MAX_IDS = 100_000
 _RETRY_INTERVAL = 0.1  # seconds
 
 
@@ -40,7 +42,8 @@ class TransferReport:
     Attributes:
         spans: The number of spans that were loaded or sent.
         logs: The number of log records.
-        changed: The ids of trajectories that are new or changed; empty if a server took the traces.
+        changed: The ids of trajectories that are new or changed, at most `MAX_IDS`; none if a
+            server took the traces.
         server: The URL of the server that took them, or "".
         problems: The first few parts that could not be read, or that the server refused.
         problem_count: The number of all of these parts.
@@ -59,7 +62,7 @@ class TransferReport:
         """Add the result of a later transfer; its error replaces this one's."""
         self.spans += other.spans
         self.logs += other.logs
-        self.changed = list(dict.fromkeys([*self.changed, *other.changed]))
+        self.changed = list(dict.fromkeys([*self.changed, *other.changed]))[:MAX_IDS]
         self.server = other.server or self.server
         self.problems = [*self.problems, *other.problems][:_MAX_PROBLEMS]
         self.problem_count += other.problem_count

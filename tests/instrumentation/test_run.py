@@ -15,6 +15,7 @@ from oteval.pipeline.trace_folder import TraceFolder
 from oteval.store import Store
 
 from ..commands import Done
+from ..model_server import completion, serving
 from ..otlp_endpoint import listening
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,22 @@ def test_a_script_is_recorded_and_its_streams_and_status_are_its_own(run: RunCom
         "assistant",
     ]
     assert not list(Path.cwd().glob("*.traces"))
+
+
+def test_an_agent_of_a_library_is_recorded(run: RunCommand) -> None:
+    """The library's instrumentation is found and turned on in the child."""
+    code = (
+        "import sys\nfrom openai import OpenAI\n"
+        "client = OpenAI(base_url=sys.argv[1], api_key='k')\n"
+        "messages = [{'role': 'user', 'content': 'Refund order 17'}]\n"
+        "client.chat.completions.create(model='m', messages=messages)\n"
+    )
+    with serving(lambda _body, _number: completion("Refunded.")) as server:
+        done = run("--", sys.executable, script(code), server.url)
+
+    assert "oteval: 1 agent run, " in done.err
+    [found] = runs()
+    assert [message.content for message in found.messages] == ["Refund order 17", "Refunded."]
 
 
 def test_a_program_that_is_not_found_or_not_executable(run: RunCommand, tmp_path: Path) -> None:

@@ -275,3 +275,38 @@ def test_the_trace_of_the_caller_does_not_join_all_agents(
     assert python("agent.py").stdout.strip() == outer
     assert [run.root_span.trace_id != "a" * 32 for run in runs()] == [True]
     assert os.environ["TRACEPARENT"] == outer
+
+
+def test_options_reach_every_process(folder: Path) -> None:
+    """A redacted value is replaced before it is written; without content there is a gap."""
+    (folder / "agent.py").write_text(AGENT + "answer('my secret')")
+    (folder / "main.py").write_text(
+        "import subprocess, sys; subprocess.run([sys.executable, 'agent.py'], check=True)"
+    )
+
+    hidden = run(
+        sys.executable, "main.py", options=("--redact", "*.messages", "--to", "traces.jsonl")
+    )
+
+    assert hidden.returncode == 0, hidden.stderr
+    assert "exported to traces.jsonl" in hidden.stderr
+    written = (folder / "traces.jsonl").read_text()
+    assert "secret" not in written
+    assert "[redacted]" in written
+
+
+@pytest.mark.parametrize(("maximum", "status"), [(5, 0), (0, 1)])
+def test_the_runs_are_scored(folder: Path, maximum: int, status: int) -> None:
+    """The exit status is that of the gates; standard output is the program's."""
+    (folder / "agent.py").write_text(AGENT + "print(answer('hi', 'search'))")
+    (folder / "oteval.yaml").write_text(
+        "evaluators:\n"
+        f"  - {{name: calls, type: budget, max_tool_calls: {maximum}}}\n"
+        "gates:\n"
+        "  - {evaluator: calls, min_pass_rate: 1.0}\n"
+    )
+
+    done = run(sys.executable, "agent.py", options=("--score",))
+
+    assert (done.returncode, done.stdout) == (status, "hi: 1 calls\n"), done.stderr
+    assert "calls" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 
 import oteval
 from oteval.errors import ConfigError, ReplayDiverged
-from oteval.model import RecordedToolCall, Recording
+from oteval.model import Chunk, RecordedToolCall, Recording
 from oteval.replays.divergence import Divergence
 
 from ..model_server import Body, Reply, completion, error, serving, streamed
@@ -97,6 +98,64 @@ def test_a_stream_is_rebuilt_for_an_agent_that_did_not_stream(single: Recording)
         texts = [event.choices[0].delta.content or "" for event in events if event.choices]
 
     assert "".join(texts) == "Refund 17: answer 1"
+
+
+RESPONSE: dict[str, Any] = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "status": "completed",
+    "output": [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
+        }
+    ],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
+
+
+def respond(url: str) -> str:
+    """Ask by the Responses API."""
+    with client(url) as model:
+        return model.responses.create(model="m", input="Hi", instructions="Greet").output_text
+
+
+def respond_streaming(url: str) -> str:
+    """Ask by the Responses API for a stream."""
+    with client(url) as model:
+        events = model.responses.create(model="m", input="Hi", instructions="Greet", stream=True)
+        return "".join(e.delta for e in events if e.type == "response.output_text.delta")
+
+
+@pytest.mark.parametrize("agent", [respond, respond_streaming])
+def test_the_responses_api_is_replayed(agent: Callable[[str], str]) -> None:
+    """The Responses API is answered as chat completions are, also as a stream."""
+    recording = record(respond, lambda *_: Reply(RESPONSE))
+
+    with oteval.replay(recording) as replay:
+        assert agent(URL) == "Hello"
+
+    assert replay.result.passed
+
+
+def test_timing_as_recorded(single: Recording) -> None:
+    """The chunks come at their recorded times after the request."""
+    exchange = single.model_calls[0].exchange
+    assert exchange is not None
+    late = replace(exchange, chunks=(Chunk(exchange.response_body, 50_000_000),))
+
+    with oteval.replay(recording_of([late]), timing="recorded"):
+        begin = time.perf_counter()
+        chat(URL)
+
+    assert time.perf_counter() - begin >= 0.05
 
 
 async def test_parallel_requests_may_come_in_any_order() -> None:

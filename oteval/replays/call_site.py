@@ -41,6 +41,9 @@ _CLIENTS = (
 )
 """Clients by preference: one that builds on another comes first."""
 
+_LOOPS = ("asyncio.events", "asyncio.runners", "uvloop")
+"""Modules whose frames are outside the current task."""
+
 _TELEMETRY = ("opentelemetry.sdk.", "opentelemetry.exporter.")
 _TELEMETRY_THREADS = ("langsmith.", "langfuse.", "logfire.", "posthog.", "sentry_sdk.")
 """Modules that export telemetry if nothing of the agent's code is on the stack."""
@@ -85,7 +88,7 @@ def _frames() -> Iterator[tuple[CodeType, int, str]]:
     is_outside = False
     while frame is not None:
         module = _module_of(frame)
-        if module == "asyncio.events" and not is_outside:
+        if module in _LOOPS and not is_outside:
             is_outside = True
             for task in _waiting_tasks():
                 for outer in reversed(_suspended_frames(task)):

@@ -70,7 +70,8 @@ class Divergence:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.kind}: {self.summary}"
-        if self.recorded is not None or self.actual is not None:
+        has_values = self.recorded is not None or self.actual is not None
+        if has_values and self.kind != "network":
             yield from _compared(value_text(self.recorded), value_text(self.actual))
         if self.line:
             yield f"  at {self.line}"

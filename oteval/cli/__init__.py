@@ -29,6 +29,7 @@ from .judge import judge
 from .maintain import archive, backup, compact
 from .reference import reference
 from .replay import replay
+from .replay_serve import serve_replay
 from .report import report
 from .rescore import rescore
 from .resend import resend
@@ -52,6 +53,7 @@ def cli(debug: bool) -> None:
     del debug
 
 
+replay.add_command(serve_replay)
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),

@@ -1,0 +1,169 @@
+"""``oteval replay serve``: answer agents in any language from recordings, over HTTP or MCP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+import click
+
+from ..errors import ConfigError, NothingEvaluated
+from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
+from ..replays.player import MISSES, Miss, Player, ReplayResult
+from ..replays.verified import VerifiedSession, exit_status
+from ..selection import EVERYTHING
+from ..show.replay import replay_summary, replays_view
+from .common import db_option, json_option, out, print_json, say, warn
+from .replay import CommandAfterDashes, recordings_of
+
+__all__ = ["serve_replay"]
+
+_EXTRAS = {"starlette": "serve", "uvicorn": "serve"}
+
+
+@click.command("serve", cls=CommandAfterDashes)
+@click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port.  [default: any free one]",
+)
+@click.option("--mcp", is_flag=True, help="Serve recorded tools as MCP on standard input/output.")
+@click.option(
+    "--miss",
+    type=click.Choice([one for one in MISSES if one != "fork"]),
+    default="strict",
+    show_default=True,
+    help="The answer to a request that differs: errors from then on, an error, or the recorded "
+    "answer.",
+)
+@click.option(
+    "--normalize",
+    multiple=True,
+    metavar="REGEX",
+    help="Ignore text that matches, such as dates and ids; may be repeated.",
+)
+@click.option("--timing", is_flag=True, help="Stream answers at the recorded pace.")
+@db_option
+@json_option
+def serve_replay(
+    sessions: tuple[str, ...],
+    command: tuple[str, ...],
+    host: str,
+    port: int,
+    mcp: bool,
+    miss: Miss,
+    normalize: tuple[str, ...],
+    timing: bool,
+    db: str,
+    as_json: bool,
+) -> int:
+    """Answer agents in any language from recordings, at an address of this machine.
+
+    The endpoint speaks the APIs of OpenAI (chat completions, responses) and Anthropic, and answers
+    recorded tools at /mcp. With a command after `--`, the command runs with OPENAI_BASE_URL,
+    ANTHROPIC_BASE_URL and OTEVAL_REPLAY_MCP_URL set to it; the endpoint ends with the command.
+    Otherwise it ends with Ctrl-C.
+
+    Several sessions have an address each, /sessions/ID/v1; at /v1, a request is answered by the
+    session that expects it. Prints the result of each session at the end. Exit status: 0 the agent
+    did as recorded, 1 it did not, 2 an error, 3 nothing was requested.
+    """
+    players = _players(sessions, db, miss=miss, normalize=normalize)
+    if mcp:
+        return _served_as_mcp(players, is_extra=bool(command))
+    _require("starlette", "uvicorn")
+    from ..replays.server import ReplayServer, client_environment
+
+    server = ReplayServer(players, host=host, port=port, is_timed=timing)
+    for player in players.values():
+        recording = player.recording
+        reasons = f": {recording.reasons[0]}" if recording.reasons else ""
+        warn(f"session {recording.session[:12]}: fidelity {recording.fidelity}{reasons}")
+    status = 0
+    if command:
+        with server.running():
+            environment = {**os.environ, **client_environment(server.url, os.environ)}
+            status = _run(command, environment)
+    else:
+        say(f"OPENAI_BASE_URL={server.url}/v1")
+        say(f"ANTHROPIC_BASE_URL={server.url}")
+        if find_spec("mcp") is not None and len(players) == 1:
+            say(f"MCP: {server.url}/mcp")
+        server.serve()
+    return _report(server.results(), status, as_json=as_json)
+
+
+def _players(
+    sessions: Sequence[str], db: str, *, miss: Miss, normalize: Sequence[str]
+) -> dict[str, Player]:
+    players: dict[str, Player] = {}
+    with recordings_of(sessions, db, EVERYTHING) as (recordings, _):
+        for one in recordings:
+            players[one.session] = Player(one, miss=miss, normalize=normalize)
+    return players
+
+
+def _require(*packages: str) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        extra = _EXTRAS.get(missing[0], missing[0])
+        raise ConfigError(f"{missing[0]} is not installed: pip install 'oteval[{extra}]'")
+
+
+def _served_as_mcp(players: Mapping[str, Player], *, is_extra: bool) -> int:
+    """Serve the tools of one session on standard input and output."""
+    if len(players) != 1 or is_extra:
+        raise ConfigError("--mcp serves one session, and takes no command")
+    _require("mcp")
+    from ..replays.mcp_server import serve_stdio
+
+    (player,) = players.values()
+    serve_stdio(player)
+    for divergence in player.divergences:
+        warn(divergence.summary)
+    return 1 if player.divergences else 0
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    try:
+        return run_foreground(command, environment)
+    except OSError as error:
+        text = f"{command[0]}: cannot be started: {error.strerror or error}"
+        raise ConfigError(text) from error
+
+
+def _report(results: Sequence[ReplayResult], status: int, *, as_json: bool) -> int:
+    """Print the results, and return the exit status.
+
+    Raises:
+        NothingEvaluated: The agent requested nothing.
+    """
+    found = [_verified(one, status) for one in results]
+    for one in found:
+        if as_json:
+            print_json(one.as_dict())
+    if not as_json:
+        out().print(replays_view(found))
+    warn(replay_summary(found))
+    if exit_status(found) == 3:
+        raise NothingEvaluated("the agent sent no request to this endpoint")
+    return exit_status(found)
+
+
+def _verified(result: ReplayResult, status: int) -> VerifiedSession:
+    """Return the outcome of a session; one that no request was for was not replayed."""
+    is_idle = not (result.served or result.served_tools or result.served_exchanges)
+    if is_idle and all(one.kind == "missing_call" for one in result.divergences):
+        text = "no request was for this session"
+        return VerifiedSession(result.session, "not_replayed", text)
+    if not result.passed:
+        return VerifiedSession(result.session, "diverged", result=result)
+    if status:
+        kind = {CANNOT_START: "could not be started", NOT_FOUND: "was not found"}
+        text = f"the command {kind.get(status, f'ended with status {status}')}"
+        return VerifiedSession(result.session, "error", text, result)
+    return VerifiedSession(result.session, "passed", result=result)

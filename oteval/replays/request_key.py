@@ -28,6 +28,7 @@ from ..jsontext import canonical, restore
 from ..model import Message
 from ..model.recording import RecordedRequest
 from ..patterns import Pattern
+from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 from .canonical_messages import (
     CanonicalCall,
     CanonicalMessage,
@@ -75,6 +76,7 @@ class RequestKey:
             count when keys are compared.
         indexes: The index of each message in the request. It does not count either.
         request: The request itself. It does not count either.
+        normalize: The patterns of texts that do not count.
     """
 
     api: str
@@ -86,6 +88,13 @@ class RequestKey:
     result_orders: tuple[ResultOrder, ...] = field(default=(), compare=False)
     indexes: tuple[int, ...] = field(default=(), compare=False, repr=False)
     request: RecordedRequest = field(default_factory=RecordedRequest, compare=False, repr=False)
+    normalize: tuple[Pattern, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether the request has only new messages, and the provider keeps those before."""
+        settings = self.request.settings
+        return bool(settings.get("previous_response_id") or settings.get("conversation"))
 
     @property
     def is_partial(self) -> bool:
@@ -152,6 +161,7 @@ def key_of(request: RecordedRequest, normalize: Sequence[Pattern] = ()) -> Reque
         result_orders=found.result_orders,
         indexes=found.indexes,
         request=request,
+        normalize=tuple(normalize),
     )
 
 
@@ -200,6 +210,8 @@ def _of_messages(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
     if recorded.is_partial:
         if not recorded.messages:
             return
+        if actual.is_continuation:
+            recorded = _tail(recorded, actual)
         recorded, actual = recorded.rough, actual.rough
         if recorded.messages[0].role != "system" and actual.messages[:1]:
             actual = _without_system(actual)
@@ -225,6 +237,16 @@ def _is_shifted(
         return False
     shorter, longer = sorted((recorded, actual), key=len)
     return longer[place + 1 : place + 2] == shorter[place : place + 1]
+
+
+def _tail(recorded: RequestKey, actual: RequestKey) -> RequestKey:
+    """Return a recorded request with as many of its last messages as an actual one has."""
+    has_prompt = any(one.role in SYSTEM_ROLES for one in actual.request.messages)
+    prompts = [one for one in recorded.request.messages if one.role in SYSTEM_ROLES and has_prompt]
+    spoken = [one for one in recorded.request.messages if one.role not in SYSTEM_ROLES]
+    count = sum(one.role not in SYSTEM_ROLES for one in actual.request.messages)
+    messages = (*prompts, *spoken[len(spoken) - min(count, len(spoken)) :])
+    return key_of(replace(recorded.request, messages=messages), recorded.normalize)
 
 
 def _without_system(key: RequestKey) -> RequestKey:

@@ -260,3 +260,22 @@ def test_suggestions(recorded: str, actual: str, expected: str) -> None:
     if found:
         pattern = Pattern(found)
         assert pattern.replace(recorded, "") == pattern.replace(actual, "")
+
+
+def test_a_request_that_continues_a_stored_one_compares_its_new_messages() -> None:
+    """A trace has the whole history, while the request has an id instead of it."""
+    history = (
+        Message("system", "Be brief."),
+        Message("user", "Weather?"),
+        Message("assistant", tool_calls=(ToolCall("weather", {}, "a"),)),
+        Message("tool", "sunny", tool_call_id="a"),
+    )
+    settings = {"previous_response_id": "resp_1"}
+    new = RecordedRequest("responses", "gpt-5", history[3:], settings=settings)
+    assert difference(partial(*history), key_of(new)) is None
+    other = RecordedRequest(
+        "responses", "gpt-5", (Message("tool", "rain", tool_call_id="a"),), settings=settings
+    )
+    found = difference(partial(*history), key_of(other))
+    assert found is not None
+    assert (found.kind, found.recorded, found.actual) == ("tool_result", "sunny", "rain")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from .anthropic_messages import AnthropicMessages
 from .chat_completions import ChatCompletions
 from .model_api import ApiAnswer, ErrorAnswer, ModelApi
 from .responses import Responses
 
 __all__ = ["APIS", "ApiAnswer", "ErrorAnswer", "ModelApi", "api_named", "api_of"]
 
-APIS: tuple[ModelApi, ...] = (ChatCompletions(), Responses())
+APIS: tuple[ModelApi, ...] = (ChatCompletions(), Responses(), AnthropicMessages())
 
 
 def api_of(method: str, url: str) -> ModelApi | None:

@@ -31,7 +31,6 @@ __all__ = [
     "instrument_libraries",
     "library_states",
     "planned_states",
-    "uninstrument_libraries",
 ]
 
 _LOG = logging.getLogger("oteval")
@@ -106,19 +105,6 @@ def planned_states(libraries: Sequence[str] | None = None) -> list[LibraryState]
         for state, library, _ in _plan(known, versions, preferred)
         if _is_chosen(library, libraries, preferred)
     ]
-
-
-def uninstrument_libraries() -> None:
-    """Take off the instrumentations that `instrument_libraries` turned on."""
-    with _lock:
-        found = list(_activations.values())
-        _activations.clear()
-        _postponed.clear()
-    for activation in found:
-        try:
-            activation.turn_off()
-        except Exception:
-            _LOG.debug("%s: could not turn off", activation.library.name, exc_info=True)
 
 
 def check_libraries(libraries: Sequence[str] | None) -> None:

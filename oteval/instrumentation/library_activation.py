@@ -129,15 +129,6 @@ class Activation:
             self._set("waiting", "")
             self.turn_on()
 
-    def turn_off(self) -> None:
-        """Take oteval's instrumentation off, for good."""
-        self.choice = Choice(())
-        if self.instrumentor is not None:
-            with self._own():
-                self.instrumentor.uninstrument()
-            self.instrumentor = None
-        self._set("off", "", "turned off")
-
     @property
     def _writes_own_spans(self) -> bool:
         return self.library.own is not None and self.library.own.covers(self.state.version)

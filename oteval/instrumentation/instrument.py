@@ -21,8 +21,10 @@ from ..errors import ConfigError, OtevalError
 from ..patterns import PatternError
 from ..redaction import RedactionRule, ValueRedactor
 from .export_pipeline import MAX_BYTES, ExportPipeline, ExportStats
+from .faults import guarded
 
 if TYPE_CHECKING:
+    from ..wire.interception import Interception
     from .providers import Providers
 
 __all__ = ["Instrumentation", "instrument"]
@@ -69,6 +71,8 @@ class Instrumentation:
         with _LOCK:
             if _ACTIVE.get(self.destination) is self:
                 del _ACTIVE[self.destination]
+            if not _ACTIVE:
+                _stop_recording_http()
         if self._pipeline is not None:
             self._pipeline.shutdown()
 
@@ -80,6 +84,7 @@ class Instrumentation:
 _LOCK = threading.RLock()
 _ACTIVE: dict[str, Instrumentation] = {}
 _PROVIDERS: Providers | None = None
+_RECORDING: Interception | None = None
 
 
 def instrument(
@@ -88,7 +93,7 @@ def instrument(
     service: str | None = None,
     capture_content: bool = True,
     record_http: bool = True,
-    redact: Iterable[RedactionRule | Mapping[str, Any]] = (),
+    redact: Iterable[RedactionRule | Mapping[str, Any] | str] = (),
     libraries: Sequence[str] | None = None,
     tracer_provider: Any = None,
     logger_provider: Any = None,
@@ -108,9 +113,9 @@ def instrument(
             program.
         capture_content: Whether messages, tool arguments and results are recorded.
         record_http: Whether whole requests to models and their responses are recorded, for
-            replays.
-        redact: Rules that remove secrets before anything is exported: `RedactionRule`, or mappings
-            with the keys of `redact` in oteval.yaml. For a destination that the process has
+            replays. Nothing of them is without `capture_content`.
+        redact: Rules that remove secrets before anything is exported: `RedactionRule`, mappings
+            with the keys of `redact` in oteval.yaml, or globs of names of attributes. For a destination that the process has
             already, they are added to its rules.
         libraries: The libraries to instrument; by default all that are installed.
             ``NAME=DISTRIBUTION`` prefers an instrumentation.
@@ -147,13 +152,18 @@ def instrument(
             exporter = destination.open()
             providers = _providers(service, tracer_provider, logger_provider)
             handle = _start(destination.name, exporter, rules, providers, **pipeline_options)
-            _turn_on(providers, libraries, capture_content, record_http)
         except (ImportError, OtevalError, OSError) as error:
             return _inactive(destination.name, _reason(error))
         except Exception as error:  # the agent must not fail because it is observed
             _LOG.debug("oteval.instrument failed", exc_info=True)
             return _inactive(destination.name, f"{type(error).__name__}: {error}")
         _ACTIVE[destination.name] = handle
+        with guarded("turning on the instrumentations"):
+            _turn_on(providers, libraries, capture_content=capture_content)
+        # Requests and responses hold the content of messages.
+        if record_http and capture_content:
+            with guarded("recording HTTP exchanges"):
+                _record_http(providers)
     return handle
 
 
@@ -174,10 +184,8 @@ def _start(
     return handle
 
 
-def _turn_on(
-    providers: Any, libraries: Sequence[str] | None, capture_content: bool, record_http: bool
-) -> None:
-    """Turn on the instrumentations of libraries, and the recording of HTTP exchanges."""
+def _turn_on(providers: Any, libraries: Sequence[str] | None, *, capture_content: bool) -> None:
+    """Turn on the instrumentations of libraries, and carry context to threads and processes."""
     from .content import turn_off_content
     from .context import attach_environ, install_conversation_processor
     from .context_carriers import carry_context
@@ -195,8 +203,30 @@ def _turn_on(
         logger_provider=providers.logger,
         on_provider=providers.join,
     )
-    # Pending: wire.recorder.
-    _LOG.debug("record_http=%s", record_http)
+
+
+def _record_http(providers: Any) -> None:
+    """Record the exchanges of HTTP clients, once for all destinations, and with all their rules.
+
+    Rules for keys must be applied here: later, a body is text.
+    """
+    global _RECORDING
+    from ..redaction.secrets import SecretRedactor
+    from ..wire.interception import add
+    from ..wire.recorder import WireRecorder
+
+    rules = dict.fromkeys(rule for handle in _ACTIVE.values() for rule in handle._rules)
+    before = _RECORDING
+    _RECORDING = add(WireRecorder(providers.logger, redactor=SecretRedactor(rules)))
+    if before is not None:
+        before.remove()
+
+
+def _stop_recording_http() -> None:
+    global _RECORDING
+    if _RECORDING is not None:
+        _RECORDING.remove()
+        _RECORDING = None
 
 
 def _providers(service: str | None, tracer: Any, logger: Any) -> Any:
@@ -233,11 +263,13 @@ def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Non
         redact_content(new)
         handle._rules += new
         handle._redacting.use(ValueRedactor(handle._rules))
+        if _RECORDING is not None and _PROVIDERS is not None:
+            _record_http(_PROVIDERS)
 
 
-def _rules(given: Iterable[RedactionRule | Mapping[str, Any]]) -> tuple[RedactionRule, ...]:
+def _rules(given: Iterable[RedactionRule | Mapping[str, Any] | str]) -> tuple[RedactionRule, ...]:
     if isinstance(given, (str, bytes, Mapping, RedactionRule)):
-        raise ConfigError("redact: give a list of rules, such as [{'keys': ['*.password']}]")
+        raise ConfigError("redact: give a list of rules, such as ['*.password']")
     rules = tuple(_rule(number, one) for number, one in enumerate(given))
     for number, rule in enumerate(rules):
         try:
@@ -247,9 +279,11 @@ def _rules(given: Iterable[RedactionRule | Mapping[str, Any]]) -> tuple[Redactio
     return rules
 
 
-def _rule(number: int, given: RedactionRule | Mapping[str, Any]) -> RedactionRule:
+def _rule(number: int, given: RedactionRule | Mapping[str, Any] | str) -> RedactionRule:
     if isinstance(given, RedactionRule):
         return given
+    if isinstance(given, str):
+        return RedactionRule((given,))
     place = f"redact[{number}]"
     if not isinstance(given, Mapping):
         raise ConfigError(f"{place}: give a RedactionRule or a mapping with keys or pattern")

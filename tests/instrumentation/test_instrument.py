@@ -10,6 +10,7 @@ import pytest
 from opentelemetry._logs import LogRecord
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import StatusCode
 
 import oteval
 from oteval import ConfigError, Instrumentation
@@ -109,7 +110,7 @@ def test_secrets_are_redacted_before_the_export(endpoint: Downstream) -> None:
     with agent.tracer.get_tracer("sk-scope").start_as_current_span("get sk-name") as span:
         span.set_attributes({"user.password": "hunter2", "messages": '"key \\u0073k-escaped"'})
         span.add_event("event", {"list": ["sk-event", "b"]})
-        span.set_status(__import__("opentelemetry").trace.StatusCode.ERROR, "bad sk-status")
+        span.set_status(StatusCode.ERROR, "bad sk-status")
         body = {"outer": {"db.password": 7, "text": "sk-body"}}
         agent.logger.get_logger("wire").emit(LogRecord(body=body))
     agent.handle.shutdown()

@@ -18,7 +18,7 @@ __all__ = ["ImportHook"]
 
 
 class ImportHook:
-    """Calls a function once for each of some modules, when it is imported or if it is loaded.
+    """Calls a function for each of some modules: whenever it is imported, or if it is loaded.
 
     Args:
         names: The full names of the modules.
@@ -43,7 +43,8 @@ class ImportHook:
             # Another thread may be importing it now: importing it here waits for that.
             if getattr(module.__spec__, "_initializing", False):
                 __import__(name)
-            self._call(module)
+            if name not in self._done:
+                self._call(module)
 
     def remove(self) -> None:
         """Watch imports no longer."""
@@ -52,10 +53,7 @@ class ImportHook:
                 sys.meta_path.remove(self)
 
     def _call(self, module: ModuleType) -> None:
-        with self._lock:
-            if module.__name__ in self._done:
-                return
-            self._done.add(module.__name__)
+        self._done.add(module.__name__)
         self._imported(module)
 
     def find_spec(

@@ -20,12 +20,13 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Protocol, Self
+
+from ..import_hook import ImportHook
 
 __all__ = ["LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
 
@@ -142,7 +143,7 @@ class _Hooks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._active: tuple[Interception, ...] = ()
-        self._importer = _Importer(self.hook)
+        self._importer = ImportHook(LIBRARIES, self.hook)
 
     def chain(self, *, is_mock: bool) -> tuple[Interceptor, ...]:
         """Return the interceptors for a request, the first added first."""
@@ -272,48 +273,6 @@ def _async_hook(
             return await sender(len(chain) - 1)(request)
 
     return handle_async_request
-
-
-class _Importer:
-    """A finder on ``sys.meta_path`` that calls a function after a library is imported."""
-
-    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
-        self._imported = imported
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec that the other finders give, its loader changed for this one import."""
-        if name not in LIBRARIES:
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is not self and find is not None:
-                spec: ModuleSpec | None = find(name, path, target)
-                if spec is not None:
-                    self._watch(spec)
-                    return spec
-        return None
-
-    def _watch(self, spec: ModuleSpec) -> None:
-        """Make the loader of a spec call the function once it has run the module."""
-        loader: Any = spec.loader
-        execute = getattr(loader, "exec_module", None)
-        if execute is None:
-            return
-
-        def exec_module(module: ModuleType) -> None:
-            if module.__name__ in LIBRARIES:
-                vars(loader).pop("exec_module", None)
-            execute(module)
-            if module.__name__ in LIBRARIES:
-                self._imported(module)
-
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:
-            # A loader that cannot be changed: the library is hooked by the next `add`.
-            return
 
 
 _hooks = _Hooks()

@@ -62,7 +62,9 @@ class ImportHook:
         """Return the spec of a watched module as the other finders give it."""
         if name not in self._names:
             return None
-        for finder in sys.meta_path:
+        # Only later finders: another hook for the same module would ask this one again.
+        finders = list(sys.meta_path)
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = (
                 find(name, path, target) if finder is not self and find else None

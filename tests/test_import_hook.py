@@ -63,3 +63,14 @@ def test_a_removed_hook_watches_no_more(package: str) -> None:
 
     assert seen == []
     assert hook not in sys.meta_path
+
+
+def test_two_hooks_watch_the_same_module(package: str) -> None:
+    """The recorder and the discovery of instrumentations both wait for httpx."""
+    seen: list[str] = []
+    for name in ("first", "second"):
+        ImportHook([package], lambda _module, name=name: seen.append(name)).install()
+
+    importlib.import_module(package)
+
+    assert sorted(seen) == ["first", "second"]

@@ -115,8 +115,8 @@ def instrument(
         record_http: Whether whole requests to models and their responses are recorded, for
             replays. Nothing of them is without `capture_content`.
         redact: Rules that remove secrets before anything is exported: `RedactionRule`, mappings
-            with the keys of `redact` in oteval.yaml, or globs of names of attributes. For a destination that the process has
-            already, they are added to its rules.
+            with the keys of `redact` in oteval.yaml, or globs of names of attributes. For a
+            destination that the process has already, they are added to its rules.
         libraries: The libraries to instrument; by default all that are installed.
             ``NAME=DISTRIBUTION`` prefers an instrumentation.
         tracer_provider: The tracer provider to join; by default the global one, which is set up

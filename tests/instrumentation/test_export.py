@@ -137,7 +137,10 @@ def test_large_spans_are_sent_in_small_batches() -> None:
 
     sizes = [sum(one.size for one in batch) for batch in exporter.batches]
     assert sum(sizes) == 7 * 2**20 + 1
-    assert all(size <= 2 << 20 or len(batch) == 1 for size, batch in zip(sizes, exporter.batches))
+    assert all(
+        size <= 2 << 20 or len(batch) == 1
+        for size, batch in zip(sizes, exporter.batches, strict=True)
+    )
 
 
 def test_any_exception_of_an_exporter_is_counted() -> None:

@@ -219,6 +219,11 @@ def test_redacted_text_equals_any_text() -> None:
         None
     )
     assert difference(recorded, key({"role": "user", "content": "The key is X."})) is not None
+    secret = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": "[redacted]", "x": 1}')]}]
+    sent = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": 1234, "x": 1}')]}]
+    other = [USER, {**CALLS, "tool_calls": [call("f", "a", '{"pin": 1234, "x": 2}')]}]
+    assert difference(key(*secret, stop="[redacted]"), key(*sent, stop="k-1")) is None
+    assert difference(key(*secret), key(*other)) is not None
 
 
 def test_patterns_hide_variable_parts() -> None:

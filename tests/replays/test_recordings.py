@@ -11,12 +11,13 @@ import pytest
 
 from oteval.errors import NotFound
 from oteval.ingest import read
-from oteval.model import LogRecord, Message, Span
+from oteval.model import LogRecord, Message, Span, Trajectory
 from oteval.model.recording import Recording
 from oteval.pipeline import refresh
-from oteval.replays.recordings import read_recording, read_recordings
+from oteval.reconstruct import reconstruct
+from oteval.replays.recordings import read_recording, read_recordings, recording_of
 from oteval.replays.request_key import difference, key_of
-from oteval.store import Store
+from oteval.store import Store, StoredSession
 from tests.make import ALL_WHEN_SLOW, CAPTURES, ROOT, capture
 
 DATA = ROOT / "tests" / "data"
@@ -55,6 +56,23 @@ def files(path: Path) -> tuple[list[Span], list[LogRecord]]:
     return [s for b in batches for s in b.spans], [r for b in batches for r in b.logs]
 
 
+def without_store(
+    spans: list[Span], logs: list[LogRecord]
+) -> tuple[list[Trajectory], list[Recording]]:
+    """Return the trajectories, and the recording of each trace that has any."""
+    found = reconstruct(spans, logs)
+    sessions: dict[str, list[Trajectory]] = {}
+    for one in found:
+        sessions.setdefault(one.root_span.trace_id, []).append(one)
+    traces = tuple({span.trace_id for span in spans})
+    return found, [
+        recording_of(
+            StoredSession(name, "trace", tuple(one.id for one in members), traces), spans, logs
+        )
+        for name, members in sessions.items()
+    ]
+
+
 def said(messages: list[Message]) -> Counter[Any]:
     """Count the messages of the assistant by text and tools."""
     return Counter(
@@ -64,9 +82,9 @@ def said(messages: list[Message]) -> Counter[Any]:
     )
 
 
-def check(store: Store, name: str, recordings: list[Recording]) -> None:
+def check(name: str, found: list[Trajectory], recordings: list[Recording]) -> None:
     """Check that recordings have the answers of their trajectories, or say why they do not."""
-    trajectories = {one.id: one for one in store.trajectories.read()}
+    trajectories = {one.id: one for one in found}
     reasons = " ".join(reason for recording in recordings for reason in recording.reasons)
     assert UNKNOWN.get(name, "") in reasons
     for recording in recordings:
@@ -86,18 +104,16 @@ def check(store: Store, name: str, recordings: list[Recording]) -> None:
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
-def test_recorded_answers_are_the_messages_of_the_trajectory(name: str, store: Store) -> None:
+def test_recorded_answers_are_the_messages_of_the_trajectory(name: str) -> None:
     """Every capture gives recordings, whichever framework wrote it."""
-    traces = stored(store, *capture(name))
-    check(store, name, list(read_recordings(store, traces)))
+    check(name, *without_store(*capture(name)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
-def test_other_captures_give_recordings_too(path: Path, store: Store) -> None:
+def test_other_captures_give_recordings_too(path: Path) -> None:
     """The captures of frameworks, and the files with single shapes of spans."""
-    traces = stored(store, *files(path))
-    check(store, path.stem, list(read_recordings(store, traces)))
+    check(path.stem, *without_store(*files(path)))
 
 
 def test_sub_agents_belong_to_the_session(store: Store) -> None:
@@ -177,8 +193,8 @@ def test_names_of_sessions(store: Store) -> None:
         read_recording(store, "zzz")
     with pytest.raises(NotFound, match="no trajectory"):
         read_recording(store, "")
-    several = list(store.sessions.find([one.id for one in trajectories]))
-    assert [one.name for one in several] == [one.id for one in trajectories]
+    several = read_recordings(store, [one.id for one in trajectories])
+    assert [one.session for one in several] == [one.id for one in trajectories]
     ids = sorted(one.id for one in trajectories)
     shared = next((i[0] for i, j in itertools.pairwise(ids) if i[0] == j[0]), "")
     if shared:

@@ -9,8 +9,9 @@ from typing import Any
 from oteval.model import LogRecord, Span
 from oteval.model.recording import Chunk, Exchange, Recording
 from oteval.pipeline import refresh
-from oteval.replays.recordings import read_recording
-from oteval.store import Store
+from oteval.reconstruct import reconstruct
+from oteval.replays.recordings import read_recording, recording_of
+from oteval.store import Store, StoredSession
 from oteval.wire.events import to_event
 from tests.make import chat, span
 
@@ -67,19 +68,25 @@ AGENT = replace(span(1, 1), end_ns=100, attributes={"gen_ai.operation.name": "in
 SPANS = [AGENT, call(10, "one"), call(20, "two")]
 
 
-def recorded(store: Store, spans: list[Span], logs: list[LogRecord]) -> Recording:
+def recorded(spans: list[Span], logs: list[LogRecord]) -> Recording:
     """Return the recording of the only trace."""
-    store.spans.write(spans, logs)
+    names = tuple(one.id for one in reconstruct(spans))
+    return recording_of(StoredSession(TRACE, "trace", names, (TRACE,)), spans, logs)
+
+
+def test_the_store_keeps_exchanges(store: Store) -> None:
+    """A recording is read from the stored spans and log records."""
+    store.spans.write(SPANS, [log(exchange(10, "one")), log(exchange(20, "two"))])
     refresh(store)
-    return read_recording(store, TRACE)
+    assert read_recording(store, TRACE).fidelity == "wire"
 
 
-def test_whole_exchanges_are_wire_fidelity(store: Store) -> None:
+def test_whole_exchanges_are_wire_fidelity() -> None:
     """Requests and answers are those of the exchanges; other requests are kept apart."""
     other = exchange(15, method="GET", url="https://api/weather", span_id=1)
     logs = [log(exchange(20, "two")), log(exchange(10, "one")), log(other)]
 
-    recording = recorded(store, SPANS, logs)
+    recording = recorded(SPANS, logs)
 
     assert (recording.fidelity, recording.reasons) == ("wire", ())
     one, two = recording.model_calls
@@ -90,7 +97,7 @@ def test_whole_exchanges_are_wire_fidelity(store: Store) -> None:
     assert recording.exchanges == (other,)
 
 
-def test_attempts_of_one_call_are_kept_in_order(store: Store) -> None:
+def test_attempts_of_one_call_are_kept_in_order() -> None:
     """A refused request, a timeout and the answer are three exchanges of one span."""
     error = {"error": {"message": "Slow down."}}
     logs = [
@@ -100,7 +107,7 @@ def test_attempts_of_one_call_are_kept_in_order(store: Store) -> None:
         log(exchange(20, "two")),
     ]
 
-    recording = recorded(store, SPANS, logs)
+    recording = recorded(SPANS, logs)
 
     assert recording.fidelity == "wire"
     assert [call.error for call in recording.model_calls] == [
@@ -110,9 +117,9 @@ def test_attempts_of_one_call_are_kept_in_order(store: Store) -> None:
     assert [bool(call.answer) for call in recording.model_calls] == [False, False, True, True]
 
 
-def test_a_call_without_an_exchange_is_rebuilt(store: Store) -> None:
+def test_a_call_without_an_exchange_is_rebuilt() -> None:
     """The fidelity says so, with the reason."""
-    recording = recorded(store, SPANS, [log(exchange(20, "two"))])
+    recording = recorded(SPANS, [log(exchange(20, "two"))])
 
     assert recording.fidelity == "semconv"
     assert recording.reasons[0].startswith("1 of 2 model calls are rebuilt from spans (genai)")
@@ -120,29 +127,29 @@ def test_a_call_without_an_exchange_is_rebuilt(store: Store) -> None:
     assert [call.answer.content for call in recording.model_calls] == ["one", "two"]
 
 
-def test_exchanges_of_spans_below_beside_and_above(store: Store) -> None:
+def test_exchanges_of_spans_below_beside_and_above() -> None:
     """An HTTP client's span below the call, or the agent's span with the same answer, will do."""
     http = replace(span(1, 11), parent_id=f"{10:016x}", name="POST")
     logs = [log(exchange(12, "one", span_id=11)), log(exchange(21, "two", span_id=1))]
 
-    recording = recorded(store, [*SPANS, http], logs)
+    recording = recorded([*SPANS, http], logs)
 
     assert (recording.fidelity, len(recording.model_calls)) == ("wire", 2)
 
 
-def test_an_exchange_that_was_sent_twice_counts_once(store: Store) -> None:
+def test_an_exchange_that_was_sent_twice_counts_once() -> None:
     """Two exporters may write the same exchange, with different times of collection."""
     one = log(exchange(10, "one"))
     logs = [one, replace(one, observed_ns=99), log(exchange(20, "two"))]
-    assert len(recorded(store, SPANS, logs).model_calls) == 2
+    assert len(recorded(SPANS, logs).model_calls) == 2
 
 
-def test_damaged_and_unfinished_exchanges_are_named(store: Store) -> None:
+def test_damaged_and_unfinished_exchanges_are_named() -> None:
     """Such a recording is not whole, and says why."""
     unfinished = exchange(20, "two", is_complete=False)
     logs = [log(exchange(10, "one"), omitted="the body is too large"), log(unfinished)]
 
-    recording = recorded(store, SPANS, logs)
+    recording = recorded(SPANS, logs)
 
     assert recording.fidelity == "semconv"
     reasons = "\n".join(recording.reasons)
@@ -150,19 +157,19 @@ def test_damaged_and_unfinished_exchanges_are_named(store: Store) -> None:
     assert "model call 2 (m, span 0000000000000014): the agent did not read" in reasons
 
 
-def test_calls_of_an_unknown_api_are_kept_as_exchanges(store: Store) -> None:
+def test_calls_of_an_unknown_api_are_kept_as_exchanges() -> None:
     """They are answered by their URL, so the call of the span is not expected again."""
     unknown = exchange(10, url="https://model/invoke")
-    recording = recorded(store, SPANS, [log(unknown), log(exchange(20, "two"))])
+    recording = recorded(SPANS, [log(unknown), log(exchange(20, "two"))])
     assert [call.answer.content for call in recording.model_calls] == ["two"]
     assert recording.exchanges == (unknown,)
 
 
-def test_responses_that_cannot_be_read_are_named(store: Store) -> None:
+def test_responses_that_cannot_be_read_are_named() -> None:
     """A page of a proxy is an answer with an error, or none at all."""
     page = (Chunk(b"<html>"),)
     logs = [log(exchange(10, chunks=page)), log(exchange(20, chunks=page, status=502))]
-    recording = recorded(store, SPANS, logs)
+    recording = recorded(SPANS, logs)
     assert [call.error for call in recording.model_calls] == ["", "HTTP 502"]
     assert "its response cannot be read" in recording.reasons[0]
     assert all(call.exchange for call in recording.model_calls)

@@ -82,6 +82,7 @@ def test_pydantic_ai(api: str, is_stream: bool) -> None:
     check(rebuilt, api)
 
 
+@pytest.mark.slow  # The import of the SDK takes two seconds.
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("api", ["chat_completions", "responses"])
 def test_openai_agents(api: str, is_stream: bool) -> None:

@@ -44,7 +44,7 @@ _CLIENTS = (
 _LOOPS = ("asyncio.events", "asyncio.runners", "uvloop")
 """Modules whose frames are outside the current task."""
 
-_TELEMETRY = ("opentelemetry.sdk.", "opentelemetry.exporter.")
+_TELEMETRY = ("opentelemetry.sdk.", "opentelemetry.exporter.", "agents.tracing.")
 _TELEMETRY_THREADS = ("langsmith.", "langfuse.", "logfire.", "posthog.", "sentry_sdk.")
 """Modules that export telemetry if nothing of the agent's code is on the stack."""
 

@@ -17,11 +17,14 @@ from typing import Any
 
 from ..model import Chunk
 from ..wire.interception import add, library_of
+from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
 from .open_replays import OpenReplay, current_replay
 
 __all__ = ["ReplayTransport", "answering", "async_http_client", "http_client"]
 
+# The answer to telemetry: after other errors, exporters would wait and try again.
+_FORBIDDEN = 403
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -83,8 +86,13 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     headers = {name.lower(): value for name, value in request.headers.items()}
     asked = HttpRequest(request.method, str(request.url), headers, body)
     port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
-    if replay.allowed.allows(request.url.host, port) and not replay.player.has(asked):
-        return None
+    if not replay.player.has(asked):
+        if replay.allowed.allows(request.url.host, port):
+            return None
+        if not replay.player.is_live and call_site().is_telemetry:
+            address = f"{request.url.host}:{port}"
+            replay.player.note(f"telemetry to {address} was blocked")
+            return HttpAnswer(_FORBIDDEN)
     answer = replay.player.answer(asked)
     if answer.is_live:
         return None

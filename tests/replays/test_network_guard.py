@@ -249,6 +249,20 @@ def test_telemetry_is_blocked_without_a_divergence() -> None:
     assert replay.result.reasons == ("telemetry to 127.0.0.1:9 was blocked",)
 
 
+def test_traces_of_the_openai_agents_sdk_are_telemetry() -> None:
+    """Their exporter uses the same client as models; it gets an error that it does not retry."""
+    from agents import trace
+    from agents.tracing.processors import BackendSpanExporter
+
+    exporter = BackendSpanExporter(api_key="k")
+    with oteval.replay(EMPTY) as replay:
+        exporter.export([trace("work")])
+    exporter.close()
+
+    assert replay.result.passed
+    assert replay.result.reasons == ("telemetry to api.openai.com:443 was blocked",)
+
+
 def test_threads_from_before_keep_their_connections(address: tuple[str, int]) -> None:
     """A thread that was running before the replay goes on with its own connection."""
     begin, done = threading.Event(), threading.Event()

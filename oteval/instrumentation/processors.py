@@ -159,8 +159,12 @@ def _attributes_size(attributes: Mapping[str, Any] | None) -> int:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, (str, bytes)):
-        return value.__sizeof__()
+    # By the exact type first: checks for abstract classes are slow.
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return int(value.__sizeof__())
+    if kind is int or kind is bool or kind is float:
+        return _OBJECT_BYTES
     if isinstance(value, (tuple, list)):
         return sum(_OBJECT_BYTES + _size(item) for item in value)
     if isinstance(value, Mapping):

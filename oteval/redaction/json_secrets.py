@@ -113,6 +113,7 @@ def named_spans(
         The start and end of a value, and the quotes that its replacement needs: "" unless it is a
         number.
     """
+    nested = 0  # the end of the last object or array that was read as a whole
     for found in _KEY_END.finditer(text):
         end = found.start()
         quote = text.rfind('"', max(0, end - _LONGEST_NAME), end)
@@ -124,8 +125,17 @@ def named_spans(
             end -= 1
         name = text[quote + 1 : end]
         named = kind(name)
-        if named and slashes in _LEVELS and _NAME.fullmatch(name):
-            yield from _key_spans(text, found.end(), slashes, named)
+        if not named or slashes not in _LEVELS or not _NAME.fullmatch(name):
+            continue
+        level = _LEVELS[slashes]
+        start = _skip_space(text, found.end(), level)
+        if text[start : start + 1] not in ("{", "["):
+            yield from _value_spans(text, start, slashes, named)
+        elif named == "secret" and start >= nested:
+            # A container inside of another one is not read again.
+            strings = list(json_strings(text, start, level))
+            nested = strings[-1].end if strings else start + 1
+            yield from _secret_strings(text, strings)
     if "=" in text:
         if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
             yield *first.span(2), ""
@@ -135,17 +145,16 @@ def named_spans(
                     yield *found.span(2), ""
 
 
-def _key_spans(text: str, at: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the places of the secrets in the value that begins at an index.
+def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the place of the string or number that begins at an index, if it is a secret.
 
     Args:
         text: The text.
-        at: The index after the key's colon.
+        start: The index of the value.
         slashes: The number of backslashes before each quote.
         named: The kind of secret that the key names.
     """
     level = _LEVELS[slashes]
-    start = _skip_space(text, at, level)
     if text.startswith('"', start + slashes):
         start += slashes + 1
         end, closed = string_end(text, start, level)
@@ -157,13 +166,10 @@ def _key_spans(text: str, at: int, slashes: int, named: str) -> Iterator[tuple[i
         number = _NUMBER.match(text, start)
         if number is not None:
             yield start, number.end(), "\\" * slashes + '"'
-        elif text[start : start + 1] in ("{", "["):
-            yield from _nested_spans(text, start, level)
 
 
-def _nested_spans(text: str, start: int, level: int) -> Iterator[tuple[int, int, str]]:
+def _secret_strings(text: str, found: list[JsonString]) -> Iterator[tuple[int, int, str]]:
     """Yield the strings below a key that names a secret, unless they describe a schema."""
-    found = list(json_strings(text, start, level))
     keys = {text[each.start : each.end] for each in found if each.key is None}
     if _SCHEMA_KEYS.isdisjoint(keys):
         for each in found:

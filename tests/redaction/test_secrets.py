@@ -396,3 +396,9 @@ def test_any_bytes_can_be_redacted(data: bytes) -> None:
     """Bytes of no known format stay as they are, and never raise."""
     for kind in ("", "text/event-stream", "multipart/form-data", "application/json"):
         REDACTOR.body(data, kind)
+
+
+@pytest.mark.parametrize("part", ['"secret":{', '"secret":["', '"password":"', "sk-", '"":'])
+def test_hostile_texts_take_linear_time(part: str) -> None:
+    """Read once per key, these would take hours."""
+    REDACTOR.text(part * 20_000)

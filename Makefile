@@ -18,7 +18,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: sbom audit docs demo test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit docs demo examples test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -47,11 +47,15 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
+test-all: test-slow examples test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m slow
+
+# Every agent of examples/ is instrumented, recorded and replayed, against a scripted model server.
+examples: $(STAMP)
+	$(BIN)/pytest -q -n 2 -m examples tests/examples
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2

@@ -26,7 +26,7 @@ SECONDS = 120
 sys.path.insert(0, str(EXAMPLES))
 from model_server import ModelServer, running  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.examples
 
 
 @dataclass(frozen=True)

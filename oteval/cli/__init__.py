@@ -30,6 +30,7 @@ from .maintain import archive, backup, compact
 from .reference import reference
 from .replay import replay
 from .replay_serve import serve_replay
+from .replay_test import make_test
 from .report import report
 from .rescore import rescore
 from .resend import resend
@@ -54,6 +55,7 @@ def cli(debug: bool) -> None:
 
 
 replay.add_command(serve_replay)
+replay.add_command(make_test)
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),

@@ -36,11 +36,14 @@ class ToolAnswer:
         error: The error of a tool that failed, or None.
         error_type: The type of the error, such as ``ValueError``, if it is known. Exceptions of
             Python's builtins are raised as such, others as a `RuntimeError`.
+        own_result: The result as the function returned it, as text, if the agent's code made
+            another text of it (`result`) for the model; otherwise None.
     """
 
     result: Any = None
     error: str | None = None
     error_type: str = ""
+    own_result: str | None = None
 
 
 class ToolHook(Protocol):

@@ -27,9 +27,8 @@ def give_answer(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
     """
     if answer.error is not None:
         raise recorded_error(answer.error, answer.error_type)
-    if not isinstance(answer.result, str):
-        return answer.result
-    return _restored(answer.result, function)
+    result = answer.result if answer.own_result is None else answer.own_result
+    return _restored(result, function) if isinstance(result, str) else result
 
 
 def recorded_error(text: str, kind: str = "") -> Exception:

@@ -161,6 +161,8 @@ class RecordedToolCall:
         trace_id: The id of the trace of the execution.
         span_id: The id of the span of the execution, or "".
         runs_agent: Whether the tool ran another agent, whose model calls are recorded too.
+        own_result: The result as the tool returned it to the agent's code, if it is known and
+            differs from `result`; otherwise None.
     """
 
     name: str
@@ -173,6 +175,7 @@ class RecordedToolCall:
     trace_id: str = ""
     span_id: str = ""
     runs_agent: bool = False
+    own_result: str | None = None
 
 
 @dataclass(frozen=True)

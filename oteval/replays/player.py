@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigError
-from ..model import Fidelity, RecordedToolCall, Recording
+from ..model import Fidelity, RecordedModelCall, RecordedRequest, RecordedToolCall, Recording
 from ..patterns import Pattern, PatternError, compile_pattern
 from ..text import counted
 from .apis import ModelApi, api_of
 from .call_site import call_site
 from .divergence import Divergence, diverged
+from .executed_tools import ExecutedTools, ToolExecution
 from .http_answers import (
     HttpAnswer,
     HttpRequest,
@@ -63,6 +64,7 @@ class ReplayResult:
         served_exchanges: The number of those that answered a request.
         flagged: The number of requests that got an answer although they differ.
         live: The number of requests that were sent for real after a fork.
+        executed: The tools that the agent ran, in order: names and arguments.
     """
 
     session: str
@@ -77,6 +79,7 @@ class ReplayResult:
     served_exchanges: int = 0
     flagged: int = 0
     live: int = 0
+    executed: tuple[ToolExecution, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -101,6 +104,7 @@ class ReplayResult:
             "exchanges": {"recorded": self.exchanges, "served": self.served_exchanges},
             "flagged": self.flagged,
             "live": self.live,
+            "executed": [list(one) for one in self.executed],
         }
 
 
@@ -146,6 +150,7 @@ class Player:
             is_sequential=len(recording.trajectory_ids) <= 1,
             normalized=_normalizer(patterns),
         )
+        self._executed = ExecutedTools(recording.tool_calls)
         self._divergences: list[Divergence] = []
         self._notes: dict[str, None] = {}
         self._flagged = self._live = 0
@@ -156,6 +161,12 @@ class Player:
         """The differences so far."""
         with self._lock:
             return tuple(self._divergences)
+
+    @property
+    def conversation(self) -> tuple[RecordedModelCall, ...]:
+        """The requests that were answered from the recording, with their answers."""
+        with self._lock:
+            return tuple(self._executed.model_calls)
 
     @property
     def is_live(self) -> bool:
@@ -208,6 +219,7 @@ class Player:
         with self._lock:
             self.check()
             match = self._tools.take(name, dict(arguments))
+            self._executed.intercepted(name, dict(arguments), match.call)
             if match.divergence is not None:
                 self.diverge(match.divergence)
             # The model calls of an agent that is used as a tool are replayed themselves.
@@ -275,6 +287,7 @@ class Player:
                 served_exchanges=self._exchanges.used,
                 flagged=self._flagged,
                 live=self._live,
+                executed=tuple(self._executed.calls()),
             )
 
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
@@ -284,7 +297,7 @@ class Player:
         if entry is not None:
             swapped = self._requests.swapped_results(entry, key, asked)
             if swapped is None:
-                return model_answer(entry.call, asked, api)
+                return self._model_answer(entry, asked, api)
             divergence = swapped
         else:
             entry = self._requests.intended(key)
@@ -299,7 +312,14 @@ class Player:
                     actual_messages=asked.messages,
                 )
             )
-        return self._missed(divergence, entry, lambda one: model_answer(one.call, asked, api))
+        return self._missed(divergence, entry, lambda one: self._model_answer(one, asked, api))
+
+    def _model_answer(
+        self, entry: RecordedEntry, asked: RecordedRequest, api: ModelApi
+    ) -> HttpAnswer:
+        """Return the answer of a recorded call, and note the request."""
+        self._executed.requested(replace(entry.call, request=asked))
+        return model_answer(entry.call, asked, api)
 
     def _missed(
         self,

@@ -1,8 +1,9 @@
 """The recorded executions of tools in a session.
 
 A tool's arguments are those that the model asked for, and its result is the one that the model
-received, since the span of a tool often has them in another form. Executions that no model asked
-for have the values of their span.
+received, since the span of a tool often has them in another form. The span's own result is kept
+beside it: the agent's code gets that from the tool, and makes the text for the model of it.
+Executions that no model asked for have the values of their span.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..model import Message, ToolCall
+from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import ToolRun
@@ -77,11 +78,13 @@ def _requested(
     arguments = call.arguments
     if arguments is None and run is not None:
         arguments = run.arguments
+    received = result.content if result and result.content is not None else known
     # Without a span, the call began after the message that asked for it.
     return RecordedToolCall(
         name=call.name,
         arguments=arguments,
-        result=result.content if result and result.content is not None else known,
+        result=received,
+        own_result=_own_result(received, run),
         is_error=result.is_error if result else bool(run and run.is_error),
         call_id=call.id,
         start_ns=call.start_ns,
@@ -89,6 +92,13 @@ def _requested(
         trace_id=message.trace_id,
         span_id=call.span_id,
     )
+
+
+def _own_result(received: str | None, run: ToolRun | None) -> str | None:
+    """Return the result of a tool's span, if it is whole and the model received another text."""
+    if run is None or run.is_error or run.result == received:
+        return None
+    return None if any(gap.code in CONTENT_GAPS for gap in run.gaps) else run.result
 
 
 def _unasked(tool: ToolRun) -> RecordedToolCall:

@@ -93,17 +93,30 @@ def recording_of(
     joined = join_exchanges(_rebuilt(family), own, parents)
     calls = [one.call for one in joined.calls]
     is_wire = bool(calls) and all(_is_whole(call) for call in calls)
-    tops = [one.trajectory for one in family if one.trajectory.parent_id not in members]
+    tops = [one for one in family if one.trajectory.parent_id not in members]
     return Recording(
         session=session.name,
         fidelity="wire" if is_wire else "semconv",
         reasons=(*_reasons(joined.calls, family), *problems),
-        inputs=tuple(one.question.content or "" for one in tops if one.question),
+        inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
         tool_calls=tuple(executions_of(family)),
         exchanges=joined.exchanges,
         trajectory_ids=session.trajectory_ids,
     )
+
+
+def _input(one: TracedTrajectory) -> str:
+    """Return the text with which an agent was called.
+
+    The agent's span has it. The message that the agent makes of it may have more in it.
+    """
+    asked = [m for run in one.runs[:1] if run.agent for m in run.agent.input if m.role == "user"]
+    said = (asked[-1].content or "").strip() if asked else ""
+    if said:
+        return asked[-1].content or ""
+    question = one.trajectory.question
+    return (question.content or "") if question else ""
 
 
 def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[str]]:

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ConfigError, NotFound, ReplayDiverged
 from ..instrumentation.hooks import ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
-from ..model import RecordedToolCall, Recording, Trajectory
+from ..model import Message, RecordedToolCall, Recording, Trajectory
 from ..patterns import Pattern
 from .address_list import AddressList
+from .conversations import conversation_of, last_answer
 from .divergence import Divergence, diverged
+from .executed_tools import ToolExecution
 from .frozen import freezable, freeze
 from .network_guard import network_guard
 from .open_replays import OpenReplay, Timing, opened, require_no_replay
@@ -91,6 +93,24 @@ class ReplaySession:
     def result(self) -> ReplayResult:
         """The result; inside the block, as far as the agent has come."""
         return self._result or self.player.finish(is_complete=False)
+
+    @property
+    def tool_calls(self) -> list[ToolExecution]:
+        """The tools that the agent has run, in order: names and arguments.
+
+        Tools that overlapped in the recording are in its order.
+        """
+        return list(self.result.executed)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that the agent and its models exchanged, each once, without instructions."""
+        return list(conversation_of(self.player.conversation))
+
+    @property
+    def answer(self) -> str:
+        """The model's last answer that asks for no tools; "" if there is none yet."""
+        return last_answer(self.player.conversation)
 
     @property
     def trajectory(self) -> Trajectory:
@@ -202,7 +222,7 @@ class _RecordedTools:
 
 def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
     if not call.is_error:
-        return ToolAnswer(call.result)
+        return ToolAnswer(call.result, own_result=call.own_result)
     found = _ERROR_TYPE.fullmatch(call.result or "")
     text, kind = (found[2], found[1]) if found else (call.result or "", "")
     return ToolAnswer(call.result, error=text, error_type=kind)

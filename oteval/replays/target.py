@@ -17,6 +17,7 @@ from .verified import VerifiedSession, VerifyStatus
 
 __all__ = [
     "InputForm",
+    "accepted_keywords",
     "call_target",
     "late_result",
     "replay_target",
@@ -68,9 +69,11 @@ def call_target(
         inputs: The arguments by turn.
         session: The id of the session.
     """
+    names = accepted_keywords(function)
     with asyncio.Runner() as runner:
         for number, arguments in enumerate(inputs, 1):
-            more = _accepted(function, {"session": session, "turn": number})
+            available = {"session": session, "turn": number}
+            more = {name: available[name] for name in available if name in names}
             result = function(*arguments, **more)
             if inspect.isawaitable(result) or hasattr(result, "__aiter__"):
                 runner.run(_exhaust(result))
@@ -88,15 +91,18 @@ async def _exhaust(result: Any) -> None:
             pass
 
 
-def _accepted(function: Callable[..., Any], available: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords that a function has parameters for, after its first parameter."""
+def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
+    """Return those of ``session`` and ``turn`` that a target has a parameter for.
+
+    Its first parameter is for the user's message, whatever its name.
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return {}
+        return frozenset()
     keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
     keywords |= {each.name for each in parameters[1:] if each.kind is each.POSITIONAL_OR_KEYWORD}
-    return {name: value for name, value in available.items() if name in keywords}
+    return frozenset(keywords & {"session", "turn"})
 
 
 def replay_target(

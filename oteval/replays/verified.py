@@ -68,6 +68,7 @@ class VerifiedSession:
             "exchanges": result.get("exchanges"),
             "flagged": result.get("flagged", 0),
             "live": result.get("live", 0),
+            "executed": result.get("executed", []),
             "output": self.output,
             "seconds": round(self.seconds, 3),
         }
@@ -100,6 +101,7 @@ def _result(value: Mapping[str, Any]) -> ReplayResult:
         divergences=tuple(map(_divergence, value["divergences"])),
         flagged=value["flagged"],
         live=value["live"],
+        executed=tuple((name, arguments) for name, arguments in value.get("executed", ())),
         **counts,
     )
 
@@ -140,6 +142,7 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
         served=min(served, wanted),
         served_tools=min(sum(each.served_tools for each in results), results[0].tool_calls),
         divergences=divergences,
+        executed=max((each.executed for each in results), key=len),
         reasons=(*results[0].reasons, note),
     )
     problem = next((one for one in active if one.status not in ("passed", "diverged")), None)

@@ -34,11 +34,11 @@ from .session import ReplaySession
 from .target import late_result, replay_target
 from .verified import VerifiedSession
 
-__all__ = ["default_keys", "end_of", "main", "waits_at", "watchdog"]
+__all__ = ["KEYS", "default_keys", "end_of", "main", "waits_at", "watchdog"]
 
 # How much of an agent's output a report has.
 _OUTPUT = 2000
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
 
 def default_keys(environ: Any) -> None:
     """Set keys that clients ask for, so that a replay needs none."""
-    for name in _KEYS:
+    for name in KEYS:
         environ.setdefault(name, "none-needed-in-a-replay")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from ..errors import ReplayDiverged
 from ..replays.recording_files import load
 from ..replays.session import ReplaySession, replay
+from ..replays.verify_worker import KEYS, default_keys
 
 __all__ = ["ReplayedTest", "replayed_test"]
 
@@ -29,8 +31,11 @@ class ReplayedTest:
 
     def __init__(self, session: ReplaySession) -> None:
         self._session = session
+        self._keys: list[str] = []
 
     def __enter__(self) -> ReplaySession:
+        self._keys = [name for name in KEYS if name not in os.environ]
+        default_keys(os.environ)
         return self._session.__enter__()
 
     def __exit__(
@@ -39,6 +44,8 @@ class ReplayedTest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for name in self._keys:
+            os.environ.pop(name, None)
         diverged = error if isinstance(error, ReplayDiverged) else None
         try:
             self._session.__exit__(kind, error, traceback)
@@ -78,5 +85,5 @@ def replayed_test(item: pytest.Item, recording: str | Path, **options: Any) -> R
     found = next((folder / recording for folder in folders if (folder / recording).exists()), None)
     if found is None:
         text = f"{recording}: not found in {folders[0]}"
-        pytest.fail(f"{text}; write it with oteval.replays.recording_files.save", pytrace=False)
+        pytest.fail(f"{text}; oteval replay make-test writes it", pytrace=False)
     return ReplayedTest(replay(recording=load(found), **options))

@@ -1,0 +1,288 @@
+"""``oteval replay make-test``: write the pytest file of a recorded session."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from ..config import DEFAULT_PATH, load_config
+from ..errors import ConfigError, InputError, NothingEvaluated
+from ..evaluators.functions import load_function
+from ..model import Recording
+from ..redaction import RedactionRule
+from ..redaction.secrets import SecretRedactor
+from ..replays.frozen import FREEZABLE
+from ..replays.player import Tools
+from ..replays.recording_files import save
+from ..replays.redacted_recordings import redacted_recording
+from ..replays.target import InputForm, accepted_keywords, turn_inputs, unreplayable
+from ..replays.verified import VerifiedSession
+from ..replays.verify import ReplayOptions, TargetRunner, verify
+from ..replays.verify_worker import default_keys
+from ..replays.written_tests import (
+    AgentCall,
+    ReplayTest,
+    pytest_file,
+    reference_text,
+    session_name,
+)
+from ..selection import EVERYTHING
+from ..show.replay import replays_view
+from ..store import Store
+from .common import db_option, out, say, warn
+from .experiments import FUNCTION_METAVAR
+from .replay import recordings_of
+
+__all__ = ["make_test"]
+
+_TIMEOUT = 60.0
+
+
+@click.command("make-test")
+@click.argument("session")
+@click.option(
+    "--target",
+    metavar=FUNCTION_METAVAR,
+    help="The agent as a function, called once for each turn with the user's message.",
+)
+@click.option(
+    "--input",
+    "input_form",
+    type=click.Choice(get_args(InputForm)),
+    default="text",
+    show_default=True,
+    help="The argument of the target: the user's text, all messages so far, or none.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    default="tests",
+    show_default=True,
+    metavar="FOLDER",
+    help="The folder for the test; recordings and references are in folders below it.",
+)
+@click.option("--name", help="The name of the test.  [default: from the user's message]")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--tools",
+    type=click.Choice(get_args(Tools)),
+    default="recorded",
+    show_default=True,
+    help="Answer tools from the recording where possible, or run them.",
+)
+@click.option(
+    "--normalize",
+    multiple=True,
+    metavar="REGEX",
+    help="Ignore text that matches, such as dates and ids; may be repeated.",
+)
+@click.option(
+    "--freeze", default="", metavar="SOURCES", help=f"Freeze sources: {','.join(FREEZABLE)}."
+)
+@click.option("--no-run", is_flag=True, help="Do not run the agent to check the test.")
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help=f"The configuration with the rules of redaction.  [default: {DEFAULT_PATH}, if it exists]",
+)
+@db_option
+def make_test(
+    session: str,
+    target: str | None,
+    input_form: InputForm,
+    folder: str,
+    name: str | None,
+    force: bool,
+    tools: Tools,
+    normalize: tuple[str, ...],
+    freeze: str,
+    no_run: bool,
+    config_path: str | None,
+    db: str,
+) -> int:
+    """Write a recorded session as a test for pytest.
+
+    SESSION is the id of a trajectory, a trace or a conversation, or the file of a recording. Three
+    files are written without secrets: the test, its recording, and a reference with the messages.
+    The test calls the agent (--target) with the recorded messages of the user, and asserts the
+    tools that it runs and its answer. It needs no model, no key and no network.
+
+    The agent is then replayed once. Exit status: 0 the test is written and passes, 1 it is written,
+    but the agent now differs from the recording, 2 an error, 3 the session cannot be replayed.
+    """
+    if not target:
+        raise ConfigError(
+            "replay make-test: give the agent as --target PKG.MODULE:FUNCTION; the test calls it"
+        )
+    options = ReplayOptions(
+        tools=tools,
+        normalize=normalize,
+        freeze=tuple(filter(None, (one.strip() for one in freeze.split(",")))),
+    )
+    recording, agent = _recording(session, db)
+    recording = redacted_recording(recording, SecretRedactor(_rules(config_path)))
+    test = ReplayTest(
+        name=_name(name) if name else session_name(recording),
+        recording=recording,
+        agent_call=_agent_call(target, recording, input_form),
+        agent=agent,
+        options=_shown_options(options),
+    )
+    files = _files(test, Path(folder), force=force)
+    found = None if no_run else _checked(test, target, options, input_form)
+    if found is not None and found.status == "passed" and found.result is not None:
+        test = replace(test, executed=found.result.executed)
+    _write(test, files)
+    return _report(files[0], found)
+
+
+def _recording(session: str, db: str) -> tuple[Recording, str]:
+    """Return the recording of a session, and the name of its agent or "".
+
+    Raises:
+        NothingEvaluated: It cannot be replayed.
+    """
+    with recordings_of([session], db, EVERYTHING) as (recordings, _):
+        recording = next(iter(recordings))
+    problem = unreplayable(recording)
+    if problem:
+        raise NothingEvaluated(f"{session}: {problem}")
+    if not recording.trajectory_ids or not Path(db).is_file():
+        return recording, ""
+    with Store(db) as store:
+        found = store.trajectories.get(recording.trajectory_ids[0])
+    return recording, found.agent or found.service
+
+
+def _rules(config_path: str | None) -> list[RedactionRule]:
+    """Return the rules of redaction in the configuration."""
+    path = config_path or DEFAULT_PATH
+    if config_path is None and not Path(path).is_file():
+        return []
+    rules = load_config(path).redact
+    return [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in rules]
+
+
+def _name(given: str) -> str:
+    """Return the name of a test that a user gave, without ``test_`` in front.
+
+    Raises:
+        ConfigError: It is not a name in Python.
+    """
+    name = given.removesuffix(".py").removeprefix("test_")
+    if not f"test_{name}".isidentifier() or not name:
+        raise ConfigError(f"--name {given!r}: use letters, digits and underscores")
+    return name
+
+
+def _agent_call(target: str, recording: Recording, form: InputForm) -> AgentCall:
+    """Return how a test calls a target.
+
+    Raises:
+        ConfigError: The target cannot be imported.
+        NothingEvaluated: The recording has no message of a user.
+    """
+    turns = turn_inputs(recording, form)
+    if not turns:
+        raise NothingEvaluated("the recording has no message of a user; use --input none")
+    default_keys(os.environ)
+    sys.path.insert(0, str(Path.cwd()))
+    function = load_function(target)
+    module, _, name = target.partition(":")
+    home = getattr(sys.modules[module], "__file__", None) or ""
+    is_local = Path(home).is_relative_to(Path.cwd()) and "site-packages" not in home
+    return AgentCall(
+        module=module,
+        function=name,
+        turns=tuple(turns),
+        keywords=accepted_keywords(function),
+        is_async=_is(function, inspect.iscoroutinefunction, inspect.isasyncgenfunction),
+        is_generator=_is(function, inspect.isgeneratorfunction, inspect.isasyncgenfunction),
+        is_local=is_local,
+    )
+
+
+def _is(function: Callable[..., Any], *kinds: Callable[[Any], bool]) -> bool:
+    """Return whether a function, or the method by which an object is called, is of a kind."""
+    called = inspect.unwrap(function)
+    return any(kind(one) for kind in kinds for one in (function, called, type(called).__call__))
+
+
+def _shown_options(options: ReplayOptions) -> tuple[tuple[str, Any], ...]:
+    """Return the options that the test gives to `oteval_replay`."""
+    given: dict[str, Any] = {
+        "tools": "" if options.tools == "recorded" else options.tools,
+        "normalize": list(options.normalize),
+        "freeze": list(options.freeze),
+    }
+    return tuple((name, value) for name, value in given.items() if value)
+
+
+def _files(test: ReplayTest, folder: Path, *, force: bool) -> tuple[Path, Path, Path]:
+    """Return the paths of the test, the recording and the reference.
+
+    Raises:
+        ConfigError: One of them exists.
+    """
+    files = (
+        folder / f"test_{test.name}.py",
+        folder / test.recording_file,
+        folder / test.reference_file,
+    )
+    existing = [str(path) for path in files if path.exists()]
+    if existing and not force:
+        text = f"{', '.join(existing)}: exists; give another --name, or --force to overwrite it"
+        raise ConfigError(text)
+    return files
+
+
+def _checked(
+    test: ReplayTest, target: str, options: ReplayOptions, form: InputForm
+) -> VerifiedSession:
+    """Replay the session once with the current code of the agent."""
+    (found,) = verify(
+        [test.recording],
+        lambda: TargetRunner(target, options, input_form=form, timeout=_TIMEOUT),
+    )
+    return found
+
+
+def _write(test: ReplayTest, files: Sequence[Path]) -> None:
+    """Write the files.
+
+    Raises:
+        InputError: One cannot be written.
+    """
+    path, recording, reference = files
+    try:
+        for one in files:
+            one.parent.mkdir(parents=True, exist_ok=True)
+        save(test.recording, recording)
+        reference.write_text(reference_text(test.recording), "utf-8")
+        path.write_text(pytest_file(test), "utf-8")
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    for one in files:
+        say(str(one))
+
+
+def _report(path: Path, found: VerifiedSession | None) -> int:
+    """Print how the test goes, and return the exit status."""
+    warn(f"run it: python -m pytest {path}")
+    if found is None:
+        return 0
+    if found.status == "passed":
+        warn("the agent behaves as recorded: the test passes")
+        return 0
+    out().print(replays_view([found]))
+    warn("the agent behaves differently from the recording: the test fails until it does not")
+    return 1

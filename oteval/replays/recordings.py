@@ -1,8 +1,10 @@
 """Read the recordings of sessions from the store.
 
-A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Its
-model calls are the recorded HTTP exchanges, where there are any. Others are rebuilt from the spans
-of any dialect. `Recording.reasons` names each call whose answer or request is not known.
+A session is a trajectory with its sub-agents, a trace, or a conversation with all its turns. Tools
+that ran in its traces, but outside of any agent, belong to it unless another session shares those
+traces. Its model calls are the recorded HTTP exchanges, where there are any. Others are rebuilt
+from the spans of any dialect. `Recording.reasons` names each call whose answer or request is not
+known.
 """
 
 from __future__ import annotations
@@ -87,9 +89,10 @@ def recording_of(
     members = set(session.trajectory_ids)
     found = reconstruct_with_runs(spans, [r for r in logs if r.event_name != EVENT_NAME])
     family = [one for one in found if one.trajectory.id in members]
+    around = _around(family, [one for one in found if one.trajectory.id not in members])
     exchanges, problems = _exchanges(logs)
     parents = {span.span_id: span.parent_id for span in spans}
-    own = _own_exchanges(exchanges, parents, family, found)
+    own = _own_exchanges(exchanges, parents, [*family, *around], found)
     joined = join_exchanges(_rebuilt(family), own, parents)
     calls = [one.call for one in joined.calls]
     is_wire = bool(calls) and all(_is_whole(call) for call in calls)
@@ -100,7 +103,7 @@ def recording_of(
         reasons=(*_reasons(joined.calls, family), *problems),
         inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
-        tool_calls=tuple(executions_of(family)),
+        tool_calls=tuple(executions_of([*family, *around])),
         exchanges=joined.exchanges,
         trajectory_ids=session.trajectory_ids,
     )
@@ -117,6 +120,23 @@ def _input(one: TracedTrajectory) -> str:
         return asked[-1].content or ""
     question = one.trajectory.question
     return (question.content or "") if question else ""
+
+
+def _around(
+    family: Sequence[TracedTrajectory], others: Sequence[TracedTrajectory]
+) -> list[TracedTrajectory]:
+    """Return the tools that the code around the agents of a session ran.
+
+    Args:
+        family: The trajectories of the session.
+        others: The other trajectories of its traces. One with model calls is another session, to
+            which the tools may belong as well.
+    """
+    traces = {name for one in family for name in one.trajectory.trace_ids}
+    others = [one for one in others if traces & set(one.trajectory.trace_ids)]
+    if any(run.model_calls for one in others for run in one.runs):
+        return []
+    return list(others)
 
 
 def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[str]]:

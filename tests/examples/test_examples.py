@@ -6,13 +6,14 @@ that the agent truly exchanged with it, and a replay must pass while the server 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ OTEVAL = Path(sys.executable).with_name("oteval")
 SECONDS = 120
 
 sys.path.insert(0, str(EXAMPLES))
-from model_server import ModelServer, running  # noqa: E402
+from model_server import running  # noqa: E402
 
 pytestmark = pytest.mark.examples
 
@@ -36,7 +37,6 @@ class Example:
     Attributes:
         file: Its file.
         options: Options of its command line.
-        edits: The replacements in its source that change one thing each.
     """
 
     file: str
@@ -59,12 +59,6 @@ AGENTS = [
 ]
 # One of each kind: what an edit changes does not depend on streams and coroutines.
 EDITED = [one for one in AGENTS if not one.options]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with running() as one:
-        yield one
 
 
 @dataclass
@@ -138,16 +132,51 @@ class Desk:
         path.write_text(source.replace(before, after), "utf-8")
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    folder = tmp_path / "examples"
-    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("node*", "__pycache__"))
-    return Desk(folder, tmp_path / "runs.duckdb")
+@dataclass(frozen=True)
+class Recorded:
+    """An example that was recorded once, and is replayed by several tests.
+
+    Attributes:
+        desk: Where it ran.
+        answer: The agent's answer.
+        exchanges: The exchanges that the server saw.
+        run: The agent run in the database.
+    """
+
+    desk: Desk
+    answer: str
+    exchanges: list[dict[str, Any]]
+    run: dict[str, Any]
+
+    def edited(self, folder: Path) -> Desk:
+        """Return a fresh copy of the examples beside the recording."""
+        return replace(new_desk(folder), db=self.desk.db)
 
 
-def exchanged(server: ModelServer) -> list[dict[str, Any]]:
+def new_desk(folder: Path) -> Desk:
+    """Return a desk with a copy of the examples."""
+    ignored = shutil.ignore_patterns("node*", "__pycache__")
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=ignored)
+    return Desk(folder / "examples", folder / "runs.duckdb")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Example], Recorded]:
+    """Return a function that records an example under `oteval run`, once for all tests."""
+
+    @functools.cache
+    def record(example: Example) -> Recorded:
+        desk = new_desk(tmp_path_factory.mktemp("desk"))
+        with running() as server:
+            answer = desk.record(example, server.url)
+            return Recorded(desk, answer, list(server.exchanges), desk.trajectory())
+
+    return record
+
+
+def exchanged(exchanges: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the conversation that the server saw, ending in its last answer."""
-    last = server.exchanges[-1]
+    last = exchanges[-1]
     return [plain(message) for message in (*last["messages"], last["answer"])]
 
 
@@ -165,33 +194,41 @@ def of_the_model(trajectory: dict[str, Any]) -> list[dict[str, Any]]:
     return [plain(message) for message in trajectory["messages"]]
 
 
+Record = Callable[[Example], Recorded]
+
+
 @pytest.mark.parametrize("example", AGENTS, ids=lambda one: one.name)
-def test_a_trajectory_is_what_was_exchanged(example: Example, desk: Desk, server: ModelServer):
-    """`oteval run` records the messages that the agent and the model exchanged, then replays."""
-    answer = desk.record(example, server.url)
+def test_a_trajectory_is_what_was_exchanged(example: Example, recorded: Record):
+    """`oteval run` records the messages that the agent and the model exchanged."""
+    found = recorded(example)
 
-    trajectory = desk.trajectory()
-    assert answer.endswith("refunded, because the carrier lost it.")
-    assert of_the_model(trajectory) == exchanged(server)
-    asked = len(server.exchanges)
+    assert found.answer.endswith("refunded, because the carrier lost it.")
+    assert of_the_model(found.run) == exchanged(found.exchanges)
 
-    server.stop()
-    status, result, errors = desk.verify(example)
+
+@pytest.mark.parametrize("example", AGENTS, ids=lambda one: one.name)
+def test_a_replay_passes_without_the_server(example: Example, recorded: Record):
+    """Each recorded model call is answered from its HTTP exchange."""
+    found = recorded(example)
+
+    status, result, errors = found.desk.verify(example)
 
     assert (status, result.get("divergences")) == (0, []), errors
     assert result["fidelity"] == "wire"
-    assert result["model_calls"] == {"recorded": asked, "served": asked}
+    calls = len(found.exchanges)
+    assert result["model_calls"] == {"recorded": calls, "served": calls}
 
 
 @pytest.mark.parametrize("example", AGENTS, ids=lambda one: one.name)
-def test_the_two_lines_record_the_same(example: Example, desk: Desk, server: ModelServer):
+def test_the_two_lines_record_the_same(example: Example, tmp_path: Path):
     """`oteval.instrument()` in the program gives the trajectory that `oteval run` gives."""
-    command = [*desk.agent(example), "--instrument"]
-    done = desk.call(*command, url=server.url, TRACES=str(desk.db))
+    desk = new_desk(tmp_path)
+    with running() as server:
+        command = [*desk.agent(example), "--instrument"]
+        done = desk.call(*command, url=server.url, TRACES=str(desk.db))
 
     assert done.returncode == 0, done.stderr
-    trajectory = desk.trajectory()
-    assert of_the_model(trajectory) == exchanged(server)
+    assert of_the_model(desk.trajectory()) == exchanged(server.exchanges)
 
 
 EDITS = {
@@ -208,11 +245,10 @@ EDITS = {
 @pytest.mark.parametrize("kind", EDITS)
 @pytest.mark.parametrize("example", EDITED, ids=lambda one: one.name)
 def test_one_edit_is_exactly_one_divergence(
-    example: Example, kind: str, desk: Desk, server: ModelServer
+    example: Example, kind: str, recorded: Record, tmp_path: Path
 ):
     """An edited prompt, a changed tool and swapped tools are each named, with the agent's line."""
-    desk.record(example, server.url)
-    server.stop()
+    desk = recorded(example).edited(tmp_path)
     before, after, tools = EDITS[kind]
     desk.edit(example.file if kind == "prompt" else "shop.py", before, after)
 
@@ -221,4 +257,4 @@ def test_one_edit_is_exactly_one_divergence(
     assert status == 1, errors
     (divergence,) = result["divergences"]
     assert divergence["kind"] == kind
-    assert Path(divergence["line"].rpartition(":")[0]).name in (example.file, "shop.py")
+    assert Path(divergence["line"].partition(":")[0]).name in (example.file, "shop.py")

@@ -18,7 +18,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: sbom audit docs demo examples test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit docs demo examples test-node test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -47,7 +47,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
+test-all: test-slow examples test-node test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -56,6 +56,13 @@ test-slow: $(STAMP)
 # Every agent of examples/ is instrumented, recorded and replayed, against a scripted model server.
 examples: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m examples tests/examples
+
+# An agent of the Vercel AI SDK, in node. There is no lock file, because it would name a host.
+test-node: $(STAMP)
+	mkdir -p build/node && cp examples/node/package.json build/node/
+	-cd build/node && npm install --no-audit --no-fund --no-package-lock
+	OTEVAL_NODE_MODULES=$$(ls -d $(CURDIR)/build/node/node_modules 2>/dev/null) \
+	  $(BIN)/pytest -q -rs -m node tests/replays/test_node.py
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2

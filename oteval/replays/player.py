@@ -117,6 +117,7 @@ class Player:
         normalize: Patterns of text that varies in every run; it is ignored in comparisons.
         tools: ``recorded`` to answer tools from the recording, ``run`` to run them.
         allow_live: Permission to send requests for real, which ``fork`` needs.
+        can_pass: Whether the user can let other requests through to the network.
 
     Attributes:
         recording: The recording.
@@ -135,6 +136,7 @@ class Player:
         normalize: Sequence[str | Pattern] = (),
         tools: Tools = "recorded",
         allow_live: bool = False,
+        can_pass: bool = True,
     ) -> None:
         _check(miss, tools, allow_live=allow_live)
         patterns = compiled(normalize)
@@ -143,7 +145,7 @@ class Player:
         self.tools: Tools = tools
         self._lock = threading.RLock()
         self._requests = RecordedRequests(recording.model_calls, recording.tool_calls, patterns)
-        self._exchanges = RecordedExchanges(recording.exchanges, patterns)
+        self._exchanges = RecordedExchanges(recording.exchanges, patterns, can_pass=can_pass)
         self._tools = RecordedTools(
             recording.tool_calls,
             recording.model_calls,

@@ -21,6 +21,11 @@ from .http_answers import HttpRequest
 
 __all__ = ["RecordedExchanges"]
 
+_SERVED = (
+    "only requests to /chat/completions, /responses and /v1/messages are answered without a "
+    "recorded HTTP exchange"
+)
+
 
 @dataclass(eq=False)
 class _ExchangeEntry:
@@ -36,10 +41,18 @@ class RecordedExchanges:
     Args:
         exchanges: The exchanges.
         normalize: Patterns of parts that vary.
+        can_pass: Whether the user can let requests through to the network.
     """
 
-    def __init__(self, exchanges: Sequence[Exchange], normalize: Sequence[Pattern] = ()) -> None:
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        normalize: Sequence[Pattern] = (),
+        *,
+        can_pass: bool = True,
+    ) -> None:
         self._normalize = normalize
+        self._can_pass = can_pass
         self._redactor = SecretRedactor() if exchanges else None
         self._entries = [
             _ExchangeEntry(one, self._target(one.method, one.url), self._body(one.request_body))
@@ -97,7 +110,7 @@ class RecordedExchanges:
         return Divergence(
             "extra_call",
             f"the agent sent {shown}{how}",
-            suggestion="to let it through: allow HOST:PORT",
+            suggestion="to let it through: allow HOST:PORT" if self._can_pass else _SERVED,
         )
 
     def _key(self, request: HttpRequest) -> tuple[tuple[str, str], str]:

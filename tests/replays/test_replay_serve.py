@@ -62,6 +62,21 @@ def test_an_agent_that_asks_something_else_fails(oteval: Run, recording: Path):
     assert "You are somebody else." in done.out
 
 
+def test_a_request_to_another_api_says_which_are_answered(oteval: Run, recording: Path):
+    """The endpoint has no network to let a request through to."""
+    agent = AGENT.replace("/chat/completions", "/embeddings")
+
+    done = oteval(
+        "replay", "serve", str(recording), "--json", "--", sys.executable, "-c", agent, "x"
+    )
+
+    (result,) = done.rows
+    (divergence,) = result["divergences"]
+    assert divergence["kind"] == "extra_call"
+    assert divergence["summary"].endswith("/v1/embeddings, which is not recorded")
+    assert divergence["suggestion"].startswith("only requests to /chat/completions, /responses")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

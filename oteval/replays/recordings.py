@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ..model import LogRecord, Span
-from ..model.recording import Exchange, RecordedModelCall, Recording
+from ..model.recording import Exchange, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from ..wire.events import EVENT_NAME, UnreadableExchange, from_log
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
@@ -95,7 +95,7 @@ def recording_of(
     own = _own_exchanges(exchanges, parents, [*family, *around], found)
     joined = join_exchanges(_rebuilt(family), own, parents)
     calls = [one.call for one in joined.calls]
-    is_wire = bool(calls) and all(_is_whole(call) for call in calls)
+    is_wire = bool(calls) and all(call.exchange is not None for call in calls)
     tops = [one for one in family if one.trajectory.parent_id not in members]
     return Recording(
         session=session.name,
@@ -200,11 +200,6 @@ def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool
     return False
 
 
-def _is_whole(call: RecordedModelCall) -> bool:
-    """Return whether a call has its whole exchange."""
-    return call.exchange is not None and call.exchange.is_complete
-
-
 def _reasons(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> Iterator[str]:
     """Yield why a recording is not complete, one line each."""
     if not calls:
@@ -223,5 +218,5 @@ def _reasons(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -
         if one.problem:
             yield f"{name}: {one.problem}"
         exchange = one.call.exchange
-        if exchange is not None and not exchange.is_complete:
+        if exchange is not None and not (exchange.is_complete or exchange.error):
             yield f"{name}: the agent did not read the response to its end"

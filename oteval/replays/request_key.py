@@ -179,6 +179,8 @@ def _tools(
             found[name] = None
         elif name:
             shown = {"description": fields.get("description") or "", "schema": schema}
+            if fields.get("strict"):
+                shown["strict"] = True
             found[name] = without_variable_parts(canonical(shown), normalize)
         else:  # A tool that the provider runs.
             found[kind] = without_variable_parts(canonical(tool), normalize)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..model import Chunk
 from ..wire.interception import add, library_of
+from .apis import api_of
 from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
 from .open_replays import OpenReplay, current_replay
@@ -86,9 +87,10 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
     headers = {name.lower(): value for name, value in request.headers.items()}
     asked = HttpRequest(request.method, str(request.url), headers, body)
     port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
-    if not replay.player.has(asked):
-        if replay.allowed.allows(request.url.host, port):
+    if api_of(asked.method, asked.url) is None:
+        if not replay.player.has(asked) and replay.allowed.allows(request.url.host, port):
             return None
+        # Also if it is recorded: telemetry differs in every run.
         if not replay.player.is_live and call_site().is_telemetry:
             address = f"{request.url.host}:{port}"
             replay.player.note(f"telemetry to {address} was blocked")

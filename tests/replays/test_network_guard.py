@@ -11,6 +11,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -20,7 +21,7 @@ import requests
 
 import oteval
 from oteval.errors import ConfigError, ReplayDiverged
-from oteval.model import Recording
+from oteval.model import Exchange, Recording
 
 from ..model_server import serving
 from .recorded import host_of
@@ -261,6 +262,21 @@ def test_traces_of_the_openai_agents_sdk_are_telemetry() -> None:
 
     assert replay.result.passed
     assert replay.result.reasons == ("telemetry to api.openai.com:443 was blocked",)
+
+
+def test_recorded_telemetry_is_not_compared() -> None:
+    """Recordings of older versions have the traces of the OpenAI Agents SDK."""
+    from agents import trace
+    from agents.tracing.processors import BackendSpanExporter
+
+    url = "https://api.openai.com/v1/traces/ingest"
+    recorded = Exchange(method="POST", url=url, request_body=b"{}", status=200)
+    exporter = BackendSpanExporter(api_key="k")
+    with oteval.replay(replace(EMPTY, exchanges=(recorded,))) as replay:
+        exporter.export([trace("work")])
+    exporter.close()
+
+    assert replay.result.passed
 
 
 def test_threads_from_before_keep_their_connections(address: tuple[str, int]) -> None:

@@ -144,6 +144,17 @@ def test_a_changed_message_is_named(changes: dict[int, Any], kind: str, path: st
             "tools.weather",
             "the definition of tool 'weather' differs",
         ),
+        (
+            {
+                "tools": [
+                    {**TOOLS[0], "function": {**TOOLS[0]["function"], "strict": True}},
+                    TOOLS[1],
+                ]
+            },
+            "tool_schema",
+            "tools.weather",
+            "the definition of tool 'weather' differs",
+        ),
         ({"model": "gpt-5-mini"}, "model", "model", "the model is 'gpt-5-mini' instead of 'gpt-5'"),
         ({"temperature": 1}, "settings", "settings.temperature", "temperature is 1 instead of 0.5"),
         ({"temperature": None}, "settings", "settings.temperature", "temperature is not set"),

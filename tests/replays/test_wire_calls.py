@@ -157,6 +157,21 @@ def test_damaged_and_unfinished_exchanges_are_named() -> None:
     assert "model call 2 (m, span 0000000000000014): the agent did not read" in reasons
 
 
+def test_requests_that_failed_are_whole() -> None:
+    """A timeout or a broken connection is recorded and given back like an answer."""
+    failed = exchange(10, error="ReadTimeout: timed out", is_complete=False)
+    recording = recorded(SPANS, [log(failed), log(exchange(20, "two"))])
+    assert (recording.fidelity, recording.reasons) == ("wire", ())
+
+
+def test_a_stream_that_the_agent_stopped_is_no_rebuilt_call() -> None:
+    """The request is compared as a whole; a reason says that the answer ends early."""
+    stopped = exchange(10, "one", is_complete=False)
+    recording = recorded(SPANS, [log(stopped), log(exchange(20, "two"))])
+    assert recording.fidelity == "wire"
+    assert "the agent did not read the response to its end" in recording.reasons[0]
+
+
 def test_calls_of_an_unknown_api_are_kept_as_exchanges() -> None:
     """They are answered by their URL, so the call of the span is not expected again."""
     unknown = exchange(10, url="https://model/invoke")

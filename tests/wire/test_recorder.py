@@ -328,6 +328,7 @@ def test_exports_of_telemetry_are_not_recorded() -> None:
     """Neither OTLP over httpx, nor requests of code that suppresses instrumentation."""
     with answering(echo) as web, recording() as recorded, httpx.Client(verify=False) as client:
         client.post(f"{web.url}/prefix/v1/traces", content=b"spans")
+        client.post(f"{web.url}/v1/traces/ingest", json={"data": []})
         token = context.attach(context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
         client.get(web.url)
         context.detach(token)

@@ -29,6 +29,7 @@ from .judge import judge
 from .maintain import archive, backup, compact
 from .reference import reference
 from .replay import replay
+from .replay_cassette import cassette
 from .replay_serve import serve_replay
 from .replay_test import make_test
 from .report import report
@@ -56,6 +57,7 @@ def cli(debug: bool) -> None:
 
 replay.add_command(serve_replay)
 replay.add_command(make_test)
+replay.add_command(cassette)
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),

@@ -12,6 +12,7 @@ import click
 
 from ..errors import ConfigError, NothingEvaluated
 from ..model import Recording, Trajectory
+from ..replays.cassette_recordings import CASSETTE_FILES
 from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
 from ..replays.player import MISSES, Tools
@@ -40,7 +41,7 @@ from .experiments import FUNCTION_METAVAR, report_options
 
 __all__ = ["CommandAfterDashes", "recordings_of", "replay"]
 
-_RECORDING_FILES = (".jsonl", ".jsonl.gz")
+_RECORDING_FILES = (".jsonl", ".jsonl.gz", *CASSETTE_FILES)
 _MOST_WORKERS = 8
 
 

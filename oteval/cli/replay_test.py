@@ -40,9 +40,17 @@ from .common import db_option, out, say, warn
 from .experiments import FUNCTION_METAVAR
 from .replay import recordings_of
 
-__all__ = ["make_test"]
+__all__ = ["config_option", "make_test", "redaction_rules"]
 
 _TIMEOUT = 60.0
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help=f"The configuration with the rules of redaction.  [default: {DEFAULT_PATH}, if it exists]",
+)
 
 
 @click.command("make-test")
@@ -87,13 +95,7 @@ _TIMEOUT = 60.0
     "--freeze", default="", metavar="SOURCES", help=f"Freeze sources: {','.join(FREEZABLE)}."
 )
 @click.option("--no-run", is_flag=True, help="Do not run the agent to check the test.")
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    metavar="FILE",
-    help=f"The configuration with the rules of redaction.  [default: {DEFAULT_PATH}, if it exists]",
-)
+@config_option
 @db_option
 def make_test(
     session: str,
@@ -129,7 +131,7 @@ def make_test(
         freeze=tuple(filter(None, (one.strip() for one in freeze.split(",")))),
     )
     recording, agent = _recording(session, db)
-    recording = redacted_recording(recording, SecretRedactor(_rules(config_path)))
+    recording = redacted_recording(recording, SecretRedactor(redaction_rules(config_path)))
     test = ReplayTest(
         name=_name(name) if name else session_name(recording),
         recording=recording,
@@ -163,8 +165,15 @@ def _recording(session: str, db: str) -> tuple[Recording, str]:
     return recording, found.agent or found.service
 
 
-def _rules(config_path: str | None) -> list[RedactionRule]:
-    """Return the rules of redaction in the configuration."""
+def redaction_rules(config_path: str | None) -> list[RedactionRule]:
+    """Return the rules of redaction in the configuration.
+
+    Args:
+        config_path: Its path; None for the default one, if that exists.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     path = config_path or DEFAULT_PATH
     if config_path is None and not Path(path).is_file():
         return []

@@ -16,7 +16,7 @@ from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import ToolRun
 
-__all__ = ["executions_of"]
+__all__ = ["executions_in", "executions_of"]
 
 
 def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
@@ -40,6 +40,15 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             found.append(replace(made, runs_agent=call.span_id in agents))
     found += [_unasked(tool) for tool in runs if tool.span.span_id not in placed]
     return sorted(found, key=lambda one: one.start_ns)
+
+
+def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
+    """Return the executions of tools that messages show; those have no times.
+
+    Args:
+        messages: The messages of a conversation.
+    """
+    return [_requested(message, call, result, None) for message, call, result in _asked(messages)]
 
 
 def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:

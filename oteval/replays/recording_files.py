@@ -57,10 +57,17 @@ def _lines(kind: str, recording: Recording, name: str) -> Iterator[dict[str, Any
 def load(path: str | Path) -> Recording:
     """Return the recording in a file.
 
+    Args:
+        path: The file that `save` wrote, or a cassette of vcrpy (``.yaml``, ``.yml``, ``.json``).
+
     Raises:
         InputError: The file cannot be read, has another format or a newer version, or is damaged;
             the message names the line.
     """
+    if Path(path).suffix in (".yaml", ".yml", ".json"):
+        from .cassette_recordings import recording_of_cassette
+
+        return recording_of_cassette(path)
     try:
         data = Path(path).read_bytes()
         if data[:2] == b"\x1f\x8b":

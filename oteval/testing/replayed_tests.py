@@ -16,7 +16,7 @@ from ..replays.verify_worker import KEYS, default_keys
 
 __all__ = ["ReplayedTest", "replayed_test"]
 
-_FILES = (".jsonl", ".jsonl.gz")
+_FILES = (".jsonl", ".jsonl.gz", ".yaml", ".yml", ".json")
 
 
 class ReplayedTest:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
+import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from oteval.model import Recording
+from oteval.model import Message, Recording
+from oteval.replays.python_literals import block_text, literal, text_literal
 from oteval.replays.recording_files import save
 
 from ..commands import Run, oteval
+from ..testing.conftest import Project, project
 from .desk import DESK, EDITS, desk_recording
 
-__all__ = ["oteval"]
+__all__ = ["oteval", "project"]
 
 NAME = "refund_order_17_please"
 
@@ -90,3 +98,168 @@ def test_the_written_test_fails_when_the_agent_changes(
 
     # The message of a plain assertion is pytest's, which rewrites the test; see the test below.
     assert isinstance(failed.value, AssertionError) or shown in str(failed.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_written_tests_in_a_pytest_of_their_own(
+    desk: Recording,
+    project: Project,
+    oteval: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+) -> None:
+    """Each changed agent fails its test with the difference; the unchanged ones pass."""
+    monkeypatch.chdir(project.path)
+    save(desk, project.path / "session.jsonl")
+    agents = {
+        "same": DESK,
+        **{
+            name.replace(" ", "_").replace("'", ""): DESK.replace(old, new)
+            for name, (old, new, _) in EDITS.items()
+        },
+    }
+    project.write(**{f"desk_{name}": text for name, text in agents.items()})
+    for name in agents:
+        made = ("--target", f"desk_{name}:ask", "--name", name, "--no-run")
+        assert oteval("replay", "make-test", "session.jsonl", *made).status == 0
+    made = ("--target", "desk_same:aask", "--name", "same_async", "--no-run")
+    assert oteval("replay", "make-test", "session.jsonl", *made).status == 0
+
+    printed = project.run("-q", "-rA", *options, "tests")
+
+    assert f"{len(EDITS)} failed, 2 passed" in printed, printed
+    assert "INTERNALERROR" not in printed
+    for name in ("same", "same_async"):
+        assert f"PASSED tests/test_{name}.py::test_{name}\n" in printed, printed
+    for _, _, shown in EDITS.values():
+        assert shown in printed
+
+
+def test_the_agent_is_replayed_once(desk: Recording, oteval: Run) -> None:
+    """An agent that has changed since gives the exit status 1, and the difference."""
+    Path("desk.py").write_text(DESK.replace("You refund", "You never refund"))
+    save(desk, "session.jsonl")
+
+    done = oteval("replay", "make-test", "session.jsonl", "--target", "desk:ask")
+
+    assert done.status == 1
+    assert "actual:   You never refund orders." in done.out
+    assert Path(f"tests/test_{NAME}.py").exists()
+
+
+def test_existing_files_are_kept(written: Path, oteval: Run) -> None:
+    """Only --force overwrites them."""
+    arguments = ("replay", "make-test", "session.jsonl", "--target", "desk:aask", "--no-run")
+    path = written / "tests" / f"test_{NAME}.py"
+    before = path.read_text()
+
+    refused = oteval(*arguments)
+
+    assert (refused.status, path.read_text()) == (2, before)
+    assert f"tests/test_{NAME}.py" in refused.err
+    assert oteval(*arguments, "--force").status == 0
+    assert "asyncio.run(aask(" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give the agent as --target"),
+        (("--target", "desk:nothing"), "desk has no function"),
+        (("--target", "desk:ask", "--name", "no name"), "use letters, digits and underscores"),
+    ],
+)
+def test_errors_name_the_option(
+    desk: Recording, oteval: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    """A missing or wrong option is one line."""
+    Path("desk.py").write_text(DESK)
+    save(desk, "session.jsonl")
+
+    done = oteval("replay", "make-test", "session.jsonl", *arguments)
+
+    assert done.status == 2
+    assert message in done.err
+    assert not Path("tests").exists()
+
+
+def test_no_file_has_a_secret(desk: Recording, oteval: Run) -> None:
+    """Known forms of keys, values that are named secrets, and rules of oteval.yaml are applied."""
+    key, password, name = "sk-proj-abcdefghijklmnopqrstuvwx0123456789", "correct-horse-7", "Ada"
+    question = f"My key is {key}"
+    lookup = replace(desk.tool_calls[2], arguments={"order": 17, "password": password})
+    refund = replace(desk.tool_calls[3], result=f"{password} for {name}", own_result=key)
+    tools = (*desk.tool_calls[:2], lookup, refund)
+    save(replace(desk, inputs=(question,), tool_calls=tools), "session.jsonl")
+    Path("desk.py").write_text("def ask(question): ...")
+    Path("oteval.yaml").write_text("evaluators: []\nredact: [{pattern: Ada}]\n")
+
+    done = oteval("replay", "make-test", "session.jsonl", "--target", "desk:ask", "--no-run")
+
+    assert done.status == 0, done.err
+    files = [path for path in Path("tests").rglob("*") if path.is_file()]
+    assert len(files) == 3
+    for path in files:
+        text = path.read_text()
+        assert not [secret for secret in (key, password, name) if secret in text], path
+        assert "sk-proj" not in str(path)
+    assert "[redacted]" in (Path("tests") / f"{files[0].name}").read_text()
+
+
+def test_written_tests_are_clean_for_ruff(desk: Recording, oteval: Run) -> None:
+    """Long, multi-line and odd texts, conversations and options give formatted code."""
+    Path("desk.py").write_text(
+        "async def ask(text, *, session, turn):\n    yield text\ndef run(messages): ...\n"
+    )
+    texts = (
+        "Dear shop,\n\nmy order 17 is broken.\nPlease refund it.\n\n  Ada",
+        "A long question " * 20,
+        'She said: "It\'s broken", \\ and left\ttabs\n',
+        "x" * 120,
+    )
+    answer = Message("assistant", "One line.\n" * 12)
+    calls = (*desk.model_calls[:1], replace(desk.model_calls[1], answer=answer))
+    save(replace(desk, inputs=texts, model_calls=calls), "long.jsonl")
+    save(desk, "short.jsonl")
+    more = ("--no-run", "--freeze", "clock,uuid", "--normalize", r"\d{4}-\d\d-\d\d")
+
+    for arguments in (
+        ("long.jsonl", "--target", "desk:ask", *more),
+        ("short.jsonl", "--target", "desk:run", "--input", "messages", "--no-run"),
+        ("short.jsonl", "--target", "desk:run", "--input", "none", "--name", "n", "--no-run"),
+    ):
+        done = oteval("replay", "make-test", *arguments)
+        assert done.status == 0, done.err
+
+    for command in (
+        ["check", "--isolated", "--select", "E,F,I,W,UP,B,SIM,PT,RUF", "--line-length", "140"],
+        ["format", "--check", "--diff", "--isolated", "--line-length", "100"],
+    ):
+        checked = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "tests"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert checked.returncode == 0, checked.stdout
+    module = ast.parse(Path("tests/test_dear_shop_my_order_17_is_broken_please.py").read_text())
+    found = {node.targets[0].id: node.value for node in module.body if isinstance(node, ast.Assign)}
+    namespace = {"dedent": textwrap.dedent}
+    values = {
+        name: eval(compile(ast.Expression(value), "test", "eval"), namespace)
+        for name, value in found.items()
+        if name != "HERE"
+    }
+    assert [values.get(f"QUESTION_{at}", text) for at, text in enumerate(texts, 1)] == list(texts)
+    assert values["ANSWER"] == answer.content
+
+
+@given(st.text())
+def test_texts_survive_as_literals(text: str) -> None:
+    """Every text is the value of its literal, in each form."""
+    assert ast.literal_eval(literal(text)) == text
+    assert ast.literal_eval(text_literal(text, column=60)) == text
+    code = block_text(text)
+    if code is not None:
+        assert eval(code, {"dedent": textwrap.dedent}) == text

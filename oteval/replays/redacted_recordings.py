@@ -63,6 +63,7 @@ def _json_texts(recording: Recording) -> Iterator[str]:
     for tool in recording.tool_calls:
         yield dumps_exact(tool.arguments)
         yield tool.result or ""
+        yield tool.own_result or ""
     for call in recording.model_calls:
         for message in (*call.request.messages, *((call.answer,) if call.answer else ())):
             yield message.content or ""
@@ -132,7 +133,12 @@ class _Redaction:
         )
 
     def tool_call(self, call: RecordedToolCall) -> RecordedToolCall:
-        return replace(call, arguments=self.json(call.arguments), result=self.optional(call.result))
+        return replace(
+            call,
+            arguments=self.json(call.arguments),
+            result=self.optional(call.result),
+            own_result=self.optional(call.own_result),
+        )
 
     def exchange(self, exchange: Exchange) -> Exchange:
         """Return an exchange without secrets, and with headers that are known to be safe only."""

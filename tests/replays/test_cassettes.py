@@ -16,7 +16,11 @@ from oteval.errors import InputError
 from oteval.model import Chunk, Exchange
 from oteval.replays.cassettes import read_cassette, write_cassette
 
+from ..commands import Run, oteval
+from ..make import ROOT
 from ..model_server import completion, serving
+
+__all__ = ["oteval"]
 
 
 def ask(url: str) -> str:
@@ -121,3 +125,76 @@ def test_json_cannot_hold_binary_bodies(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"write a \.yaml file"):
         write_cassette(exchanges, tmp_path / "c.json")
+
+
+def test_a_cassette_becomes_a_recording_that_replays(
+    cassette: tuple[Path, str], oteval: Run, oteval_replay: Any
+) -> None:
+    """Cassette, recording and the cassette written from it: all replay, with fidelity wire."""
+    path, url = cassette
+    assert oteval("replay", "cassette", path, "-o", "hello.jsonl").status == 0
+    done = oteval("replay", "cassette", "hello.jsonl", "-o", "again.yaml")
+    assert "again.yaml: 1 exchange, fidelity wire" in done.out
+
+    for file in (path, Path("hello.jsonl").resolve(), Path("again.yaml").resolve()):
+        with oteval_replay(file) as replay:
+            assert ask(url) == "Good morning"
+        assert replay.recording.inputs == ("Hello",)
+        assert (replay.result.fidelity, replay.answer) == ("wire", "Good morning")
+
+
+def test_a_rebuilt_session_becomes_a_cassette_for_vcrpy(oteval: Run) -> None:
+    """A trace of another instrumentation gives requests and responses that vcrpy replays."""
+    trace = ROOT / "tests" / "data" / "traces" / "openinference_chat.json"
+    assert oteval("ingest", trace).status == 0
+    base = ("--base-url", "http://models.example/v1")
+
+    done = oteval("replay", "cassette", "conv-001", "-o", "support.yaml", *base)
+
+    assert "support.yaml: 4 exchanges, fidelity semconv" in done.out
+    assert "rebuilt from spans (openinference)" in done.err
+    with vcr.use_cassette("support.yaml", record_mode="none") as played:
+        client = openai.OpenAI(base_url=base[1], api_key="k", max_retries=0)
+        with client:
+            messages: Any = [{"role": "user", "content": "Hello"}]
+            answer = client.chat.completions.create(model="m", messages=messages)
+    calls: Any = answer.choices[0].message.tool_calls
+    assert [call.function.name for call in calls] == ["get_weather", "get_weather"]
+    assert played.play_count == 1
+
+
+def test_secrets_do_not_pass_through_a_cassette(oteval: Run) -> None:
+    """Headers and bodies lose their secrets in both directions."""
+    key = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"Use {key}"}]})
+    request = Exchange(
+        "POST",
+        f"http://m/v1/chat/completions?api_key={key}",
+        {"authorization": f"Bearer {key}", "content-type": "application/json"},
+        body.encode(),
+        500,
+        chunks=(Chunk(key.encode()),),
+    )
+    write_cassette([request], "secret.yaml")
+    assert key in Path("secret.yaml").read_text()
+
+    for source, target in (("secret.yaml", "clean.jsonl"), ("clean.jsonl", "clean.yaml")):
+        assert oteval("replay", "cassette", source, "-o", target).status == 0
+        assert key not in Path(target).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hello.yaml", "-o", "x.txt"), "name a .yaml or .json cassette"),
+        (("hello.yaml", "-o", "hello.yaml"), "--force overwrites it"),
+    ],
+)
+def test_errors_of_the_command(oteval: Run, arguments: tuple[str, ...], message: str) -> None:
+    """The output's name says its form, and no file is overwritten by accident."""
+    write_cassette([Exchange("GET", "http://m/", status=200)], "hello.yaml")
+
+    done = oteval("replay", "cassette", *arguments)
+
+    assert done.status == 2
+    assert message in done.err

@@ -193,7 +193,9 @@ def test_no_file_has_a_secret(desk: Recording, oteval: Run) -> None:
     tools = (*desk.tool_calls[:2], lookup, refund)
     save(replace(desk, inputs=(question,), tool_calls=tools), "session.jsonl")
     Path("desk.py").write_text("def ask(question): ...")
-    Path("oteval.yaml").write_text("evaluators: []\nredact: [{pattern: Ada}]\n")
+    Path("oteval.yaml").write_text(
+        "evaluators: [{name: e, type: tool_errors}]\nredact: [{pattern: Ada}]\n"
+    )
 
     done = oteval("replay", "make-test", "session.jsonl", "--target", "desk:ask", "--no-run")
 

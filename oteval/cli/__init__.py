@@ -82,7 +82,9 @@ def main() -> None:
 def _status(debug: bool) -> int:
     try:
         status = cli.main(standalone_mode=False)
-        sys.stdout.flush()
+        # Python has none if the descriptor was closed.
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
         return _fail("interrupted; finished work is kept", _INTERRUPTED)

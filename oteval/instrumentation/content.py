@@ -113,7 +113,7 @@ def _special(value: Any) -> Any:
     names = [vars(kind).keys() for kind in type(value).__mro__[:-1]]
     if not any("__str__" in found or "__repr__" in found for found in names):
         fields = getattr(value, "__dict__", None)
-        known = fields and not callable(value) and not hasattr(value, "model_dump")
+        known = fields and not callable(value) and not hasattr(type(value), "model_dump")
         if known and isinstance(fields, dict):
             return {key: item for key, item in fields.items() if not key.startswith("_")}
     return value
@@ -139,9 +139,8 @@ def _json_form(value: Any) -> Any:
     """
     if isinstance(value, (set, frozenset)):
         return list(value)
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json")
+    if callable(getattr(type(value), "model_dump", None)):
+        return value.model_dump(mode="json")
     raise TypeError
 
 

@@ -7,6 +7,7 @@ this module does.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ __all__ = [
     "agent_start",
     "answer_attributes",
     "error_type",
+    "exception_event",
     "finish_attributes",
     "model_call_start",
     "model_input",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 Attributes = dict[str, Any]
+
+_MAX_FRAMES = 50
 
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 CALL_ID: Final = "gen_ai.tool.call.id"
@@ -139,6 +143,21 @@ def error_type(error: BaseException) -> Attributes:
     is_builtin = kind.__module__ == "builtins"
     return {
         ERROR_TYPE: kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
+    }
+
+
+def exception_event(error: BaseException) -> Attributes:
+    """Return the attributes of an exception's event, with the innermost frames of its traceback.
+
+    A deep recursion fails in each of its spans: whole tracebacks would take time and space by the
+    square of its depth.
+    """
+    frames = traceback.format_exception(error, limit=-_MAX_FRAMES)
+    return {
+        "exception.type": error_type(error)[ERROR_TYPE],
+        "exception.message": shortened(str(error)),
+        "exception.stacktrace": shortened("".join(frames)),
+        "exception.escaped": "False",
     }
 
 

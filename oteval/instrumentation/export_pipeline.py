@@ -141,7 +141,9 @@ class ExportPipeline:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may run at any step, and end spans of abandoned
+        # generators or exchanges of abandoned responses while this thread holds the lock.
+        self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._queue: deque[Exportable] = deque()
         self._bytes = self._in_flight = 0

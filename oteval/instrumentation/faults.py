@@ -14,7 +14,7 @@ from types import TracebackType
 __all__ = ["fault_counts", "guarded", "note_fault"]
 
 _log = logging.getLogger("oteval.instrumentation")
-_lock = threading.Lock()
+_lock = threading.RLock()
 _counts: Counter[str] = Counter()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextvars import Context, copy_context
 from functools import partial
@@ -131,12 +132,20 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         wrapper = _coroutine(function, begin)
     elif inspect.isgeneratorfunction(called):
         wrapper = _generator(function, begin)
+        if _is_awaitable_generator(called):
+            wrapper = types.coroutine(wrapper)
     else:
         wrapper = _plain_function(function, begin)
     wrapper.__name__ = wrapper.__qualname__ = function_name(function)
     # An object's attributes are not those of a function.
     updated = ("__dict__",) if inspect.isroutine(function) else ()
     return functools.update_wrapper(wrapper, function, updated=updated)
+
+
+def _is_awaitable_generator(function: Any) -> bool:
+    """Return whether a generator function was made with `types.coroutine`."""
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return bool(flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .context import HAS_API
-from .conventions import error_type
+from .conventions import error_type, exception_event
 from .faults import guarded, note_fault
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SpanScope:
             self._attributes.update(error_type(error))
             text = f"{type(error).__name__}: {error}"
             self._span.set_status(trace.Status(trace.StatusCode.ERROR, text))
-            self._span.record_exception(error)
+            self._span.add_event("exception", exception_event(error))
 
     def end(self) -> None:
         """End the span; safe to repeat."""

@@ -83,7 +83,8 @@ class WireRecorder:
         self._redactor = redactor or SecretRedactor()
         self._max_body = max_body
         self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end an abandoned exchange at any step.
+        self._lock = threading.RLock()
         self.recorded = 0
         self.failures = 0
 
@@ -195,7 +196,7 @@ class _OpenExchange:
         self._response_headers: list[tuple[str, str]] = []
         self._is_decoded = False
         self._stream: Any = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._is_finished = False
         self._start_ns, self._started = time.time_ns(), time.perf_counter_ns()
         try:

@@ -2,6 +2,7 @@
 
 import contextvars
 import logging
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -255,6 +256,18 @@ def test_awkward_values_never_break_the_tool(run):
     first = run.spans[0].attributes["gen_ai.tool.call.result"]
     assert first == '"<Awkward that cannot be serialised: RuntimeError>"'
     assert run.spans[3].attributes["gen_ai.tool.call.result"] == "[1,2]"
+
+
+def test_mocks_are_values_like_any_other(run):
+    """Mocks answer to any attribute, also to those of models."""
+
+    @oteval.tool
+    def echo(value: object) -> object:
+        return value
+
+    client = MagicMock()
+    assert echo(client) is client
+    assert run.spans[0].attributes["gen_ai.tool.call.result"].startswith('"<MagicMock')
 
 
 def test_huge_content_is_cut_and_the_trajectory_says_so(run):

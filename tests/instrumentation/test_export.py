@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,6 +142,29 @@ def test_large_spans_are_sent_in_small_batches() -> None:
         size <= 2 << 20 or len(batch) == 1
         for size, batch in zip(sizes, exporter.batches, strict=True)
     )
+
+
+def test_spans_that_end_inside_the_queue_do_not_deadlock() -> None:
+    """The garbage collector may end the span of an abandoned generator at any step of `add`."""
+
+    class Collecting:
+        item, is_log = "first", False
+
+        @property
+        def size(self) -> int:
+            pipeline.add(Exportable("second", False, 1))
+            return 1
+
+    first: Any = Collecting()
+    exporter = Stuck()
+    exporter.go.set()
+    pipeline = ExportPipeline(exporter, "test")
+    adding = threading.Thread(target=pipeline.add, args=(first,), daemon=True)
+    adding.start()
+    adding.join(60)
+    assert not adding.is_alive()
+    assert pipeline.shutdown()
+    assert pipeline.stats.exported >= 2
 
 
 def test_any_exception_of_an_exporter_is_counted() -> None:

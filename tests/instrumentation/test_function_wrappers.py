@@ -5,6 +5,7 @@ import contextvars
 import functools
 import gc
 import inspect
+import types
 from typing import get_type_hints
 
 import pytest
@@ -73,6 +74,36 @@ def test_each_kind_of_function_stays_one():
         "A function.",
         __name__,
     )
+
+
+@oteval.tool
+@types.coroutine
+def awaitable():
+    """A coroutine of the kind before ``async def``."""
+    yield from asyncio.sleep(0).__await__()
+    return 3
+
+
+async def test_generator_based_coroutines_can_be_awaited(run):
+    """`types.coroutine` makes a generator function that is awaited."""
+    assert await awaitable() == 3
+    assert [span.name for span in run.spans] == ["execute_tool awaitable"]
+
+
+def test_a_failed_deep_recursion_is_recorded_fast_and_small(run):
+    """Each of its spans has the innermost frames of the traceback only."""
+
+    @oteval.tool
+    def dive(depth: int) -> int:
+        return dive(depth - 1) if depth else 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        dive(100)
+
+    assert len(run.spans) == 101
+    stacks = [span.events[0].attributes["exception.stacktrace"] for span in run.spans]
+    assert all("ZeroDivisionError" in stack for stack in stacks)
+    assert max(map(len, stacks)) < 20_000
 
 
 def test_classes_and_other_values_are_refused():

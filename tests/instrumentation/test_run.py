@@ -129,6 +129,16 @@ def test_traces_are_kept_while_the_database_is_held(
     assert "1 agent run, 2 spans" in again.err
 
 
+def test_a_closed_standard_output_changes_nothing(run: RunCommand) -> None:
+    """The program's status is that of `oteval run`, also if there is no standard output."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        done = run("--", sys.executable, script("answer('hi')"))
+
+    assert done.status == 0
+    assert "1 agent run" in done.err
+
+
 def test_traces_go_to_an_endpoint(run: RunCommand) -> None:
     """With --to there is no database; the name of the service is the given one."""
     with listening() as endpoint:

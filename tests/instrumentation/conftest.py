@@ -21,6 +21,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Capture]:
         yield captured
 
 
+@pytest.fixture(autouse=True)
+def uncarried() -> Iterator[None]:
+    """Tests that follow in this process start with threads that carry no context."""
+    yield
+    uncarry_context()
+
+
 @pytest.fixture
 def carried(run: Capture) -> Iterator[None]:
     """Threads and executors carry the context during the test."""

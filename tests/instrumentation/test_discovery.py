@@ -131,6 +131,7 @@ def test_only_imported_libraries_are_instrumented(plain_run: Ran) -> None:
     assert states["langchain"]["status"] == states["pydantic-ai"]["status"] == "waiting"
 
 
+@pytest.mark.slow
 def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
     """NAME=DISTRIBUTION chooses among the installed ones, and a list leaves other libraries out."""
     run = run_agent("plain", tmp_path, "openai=openinference-instrumentation-openai")
@@ -140,7 +141,8 @@ def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
     assert list(run.states) == ["openai"]
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_the_agents_own_instrumentation_wins(when: str, tmp_path: Path) -> None:
     """What the agent's code turns on itself, earlier or later, is not doubled."""
     own = "from openinference.instrumentation.openai import OpenAIInstrumentor as Own\n"

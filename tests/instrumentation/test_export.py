@@ -239,6 +239,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert int(done.stdout) / kilobytes < 120_000
 
 
+@pytest.mark.slow
 def test_http_exchanges_are_exported_without_secrets(endpoint: Downstream) -> None:
     """Requests of an HTTP client become log events, and keys of rules apply inside their bodies."""
     code = """

@@ -40,13 +40,21 @@ def endpoint() -> Iterator[Downstream]:
 
 
 class Agent:
-    """Providers of an agent in this process, and what `instrument` made of them."""
+    """Providers of an agent in this process, and what `instrument` made of them.
+
+    Libraries and HTTP clients stay as they are: other tests of this process use them.
+    """
 
     def __init__(self, to: str | Path | None, **options: Any) -> None:
         self.tracer = TracerProvider(shutdown_on_exit=False)
         self.logger = LoggerProvider(shutdown_on_exit=False)
-        providers = {"tracer_provider": self.tracer, "logger_provider": self.logger}
-        self.handle: Instrumentation = oteval.instrument(to, **providers, **options)
+        self.own: dict[str, Any] = {
+            "tracer_provider": self.tracer,
+            "logger_provider": self.logger,
+            "libraries": (),
+            "record_http": False,
+        }
+        self.handle: Instrumentation = oteval.instrument(to, **self.own, **options)
 
     def span(self, name: str, **attributes: Any) -> None:
         """Record a span."""
@@ -127,8 +135,9 @@ def test_secrets_are_redacted_before_the_export(endpoint: Downstream) -> None:
 def test_a_second_call_only_adds_rules(endpoint: Downstream) -> None:
     """The same destination gives the same handle, never redacted less than any caller asked."""
     agent = Agent(endpoint.url)
-    again = oteval.instrument(endpoint.url + "/v1/traces", redact=[{"pattern": "secret"}])
-    whatever = oteval.instrument()
+    rules = [{"pattern": "secret"}]
+    again = oteval.instrument(endpoint.url + "/v1/traces", redact=rules, **agent.own)
+    whatever = oteval.instrument(libraries=(), record_http=False)
     agent.span("a secret span")
     agent.handle.shutdown()
 
@@ -171,9 +180,7 @@ def test_handles_restart_after_a_shutdown(endpoint: Downstream) -> None:
     agent.span("first")
     agent.tracer.shutdown()
     agent.span("lost")
-    agent.handle = oteval.instrument(
-        endpoint.url, tracer_provider=agent.tracer, logger_provider=agent.logger
-    )
+    agent.handle = oteval.instrument(endpoint.url, **agent.own)
     agent.span("second")
     agent.handle.shutdown()
 

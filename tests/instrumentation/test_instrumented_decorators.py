@@ -103,6 +103,7 @@ clerk("Is it open?")
 """
 
 
+@pytest.mark.slow
 def test_a_tool_in_a_child_process_belongs_to_the_agent(tmp_path):
     """Two programs that call `instrument` give one trajectory; nothing is passed by hand."""
     files = [tmp_path / "parent.jsonl", tmp_path / "child.jsonl"]

@@ -32,11 +32,15 @@ def _names(path: Path) -> list[str]:
     ("code", "status"),
     [
         ("sys.exit(3)", 3),
-        ("raise KeyError('unhandled')", 1),
+        pytest.param("raise KeyError('unhandled')", 1, marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -signal.SIGTERM),
-        ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
-        ("handle.flush(); os._exit(4)", 4),
-        ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", 0),
+        pytest.param("signal.raise_signal(signal.SIGINT)", -signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("handle.flush(); os._exit(4)", 4, marks=pytest.mark.slow),
+        pytest.param(
+            "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+            0,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_ends_keep_their_status(tmp_path: Path, code: str, status: int) -> None:
@@ -47,6 +51,7 @@ def test_ends_keep_their_status(tmp_path: Path, code: str, status: int) -> None:
     assert _names(tmp_path / "t.jsonl") == ["first"]
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_middle_of_recording_loses_nothing(tmp_path: Path) -> None:
     """A signal may interrupt the main thread while it holds the queue."""
     code = """
@@ -123,7 +128,7 @@ server.run()
 """
 
 
-@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("is_late", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_server_that_kills_itself_when_done(tmp_path: Path, is_late: bool) -> None:
     """Uvicorn handles SIGTERM, then kills itself by it; instrumented before it or in its app."""
     late = "exec(AGENT, globals())" if is_late else "pass"
@@ -166,6 +171,7 @@ thread.join()
     assert counts == {"first": 1, "parent": 8, **{f"child {number}": 10 for number in range(8)}}
 
 
+@pytest.mark.slow
 def test_children_of_multiprocessing_export(tmp_path: Path) -> None:
     """They end by os._exit, and those of a pool by SIGTERM."""
     code = """
@@ -205,6 +211,7 @@ print(handle.stats.exported)
     assert "only one process can write a database" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thread", ["", "in a thread"])
 def test_a_fork_may_be_killed_at_once(tmp_path: Path, thread: str) -> None:
     """No moment after a fork ignores SIGTERM, also if it comes before the child has started."""

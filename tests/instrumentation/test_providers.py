@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.instrumentation.programs import exported, run_program
 
 SETUP = """
@@ -60,6 +62,7 @@ print([one.name for one in memory.get_finished_spans()], trace.get_tracer_provid
     assert [span["name"] for span in exported(tmp_path / "t.jsonl")] == ["early", "early", "late"]
 
 
+@pytest.mark.slow
 def test_another_kind_of_provider_is_named(tmp_path: Path) -> None:
     """A provider that accepts no processors stays, and a warning says so."""
     code = """
@@ -75,6 +78,7 @@ span("a")
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_no_limit_cuts_silently(tmp_path: Path) -> None:
     """Our providers keep every attribute; limits of the environment apply, with a warning."""
     code = """
@@ -109,6 +113,7 @@ for name in ("a", "b"):
     assert done.stderr.count("lost 72") == 1
 
 
+@pytest.mark.slow
 def test_the_service_is_named_for_the_program(tmp_path: Path) -> None:
     """Without a name in the environment or the call, the service has the program's name."""
     program = tmp_path / "shop_agent.py"

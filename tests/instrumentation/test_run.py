@@ -78,6 +78,7 @@ def test_a_script_is_recorded_and_its_streams_and_status_are_its_own(run: RunCom
     assert not list(Path.cwd().glob("*.traces"))
 
 
+@pytest.mark.slow
 def test_an_agent_of_a_library_is_recorded(run: RunCommand) -> None:
     """The library's instrumentation is found and turned on in the child."""
     code = (

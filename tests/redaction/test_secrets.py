@@ -380,9 +380,21 @@ _PART = st.one_of(
 
 
 @given(st.lists(_PART, max_size=12), st.lists(st.integers(0, 400), max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=30)
 def test_pieces_agree_with_the_whole(parts: list[str], cuts: list[int]) -> None:
     """However a body is divided, its redacted pieces are those of the redacted body."""
+    check_pieces(parts, cuts)
+
+
+@pytest.mark.slow
+@given(st.lists(_PART, max_size=12), st.lists(st.integers(0, 400), max_size=4))
+@settings(max_examples=500)
+def test_pieces_agree_with_the_whole_in_many_cases(parts: list[str], cuts: list[int]) -> None:
+    """The same, with more bodies."""
+    check_pieces(parts, cuts)
+
+
+def check_pieces(parts: list[str], cuts: list[int]) -> None:
     data = "".join(parts).encode("utf-8", "replace")
     borders = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:end] for start, end in pairwise(borders)]

@@ -322,6 +322,7 @@ async def test_mcp_tools_are_answered() -> None:
 # Imports
 
 
+@pytest.mark.slow
 def test_frameworks_are_adapted_when_they_are_imported_later() -> None:
     """Nothing is imported for it."""
     code = """

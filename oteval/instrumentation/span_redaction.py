@@ -2,6 +2,9 @@
 
 Rules apply to everything in which an agent or an instrumentation can write text: names, attributes,
 events, links, status messages, log bodies, and the attributes of resources and scopes.
+
+Without a rule, the URLs of spans and the texts of their errors lose secrets, as recorded HTTP
+exchanges do: clients put keys into URLs, and servers quote them in errors.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from ..redaction import ValueRedactor
+from ..redaction.secrets import SecretRedactor
 
 __all__ = ["TelemetryRedactor"]
 
+_URLS = ("url.full", "http.url", "http.target", "url.query")
+_ERRORS = ("exception.message", "exception.stacktrace", "error.message")
 # Processes have few resources and scopes; more are not remembered.
 _MAX_CACHED = 256
 # Before it became the only way, mappings as values had to be asked for.
@@ -34,6 +40,7 @@ class TelemetryRedactor:
 
     def __init__(self, values: ValueRedactor) -> None:
         self._values = values
+        self._secrets = SecretRedactor()
         # By identity, as hashing a resource serialises it. The originals are kept, so that their
         # identities stay theirs.
         self._resources: dict[int, tuple[Resource, Resource]] = {}
@@ -45,7 +52,7 @@ class TelemetryRedactor:
         Raises:
             ValueError: A text has too many escapes.
         """
-        if not self._values:
+        if not self._values and not _may_have_secrets(span):
             return span
         status = span.status
         return _RedactedSpan(
@@ -63,7 +70,7 @@ class TelemetryRedactor:
             kind=span.kind,
             status=Status(
                 status.status_code,
-                self._values.text(status.description) if status.description else None,
+                self._error(status.description) if status.description else None,
             ),
             start_time=span.start_time,
             end_time=span.end_time,
@@ -90,6 +97,9 @@ class TelemetryRedactor:
             emitted.limits,
         )
 
+    def _error(self, text: str) -> str:
+        return self._secrets.text(self._values.text(text))
+
     def _optional(self, text: str | None) -> str | None:
         return self._values.text(text) if text else text
 
@@ -98,9 +108,17 @@ class TelemetryRedactor:
         return Event(self._values.text(event.name), attributes, event.timestamp)
 
     def _attributes(self, attributes: Mapping[str, Any] | None, dropped: int) -> BoundedAttributes:
-        redacted = BoundedAttributes(
-            attributes=self._values.attributes(attributes or {}), immutable=False, **_EXTENDED
-        )
+        kept = dict(self._values.attributes(attributes or {}))
+        for name in _URLS:
+            if isinstance(url := kept.get(name), str):
+                is_query = name == "url.query"
+                kept[name] = (
+                    self._secrets.url(f"?{url}")[1:] if is_query else self._secrets.url(url)
+                )
+        for name in _ERRORS:
+            if isinstance(text := kept.get(name), str):
+                kept[name] = self._secrets.text(text)
+        redacted = BoundedAttributes(attributes=kept, immutable=False, **_EXTENDED)
         redacted.dropped = dropped
         return redacted
 
@@ -128,6 +146,13 @@ class TelemetryRedactor:
             if len(self._scopes) < _MAX_CACHED:
                 self._scopes[id(scope)] = known
         return known[1]
+
+
+def _may_have_secrets(span: Any) -> bool:
+    """Return whether a span has a URL, an error or an event."""
+    attributes = span.attributes or {}
+    named = any(name in attributes for name in (*_URLS, *_ERRORS))
+    return bool(named or span.status.description or span.events)
 
 
 class _RedactedSpan(ReadableSpan):

@@ -32,6 +32,7 @@ from .replay import replay
 from .replay_cassette import cassette
 from .replay_serve import serve_replay
 from .replay_test import make_test
+from .replay_whatif import what_if
 from .report import report
 from .rescore import rescore
 from .resend import resend
@@ -58,6 +59,7 @@ def cli(debug: bool) -> None:
 replay.add_command(serve_replay)
 replay.add_command(make_test)
 replay.add_command(cassette)
+replay.add_command(what_if)
 for _command in (
     *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
     *(reference, report, variants, config, export, serve),

@@ -28,6 +28,7 @@ __all__ = [
     "TABLE_ROWS",
     "db_option",
     "filters",
+    "filters_except_model",
     "json_option",
     "now_ns",
     "open_store",
@@ -72,6 +73,9 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line."
 )
 
+_MODEL_FILTER = click.option(
+    "--model", multiple=True, help="Runs answered by this model; may be repeated."
+)
 _FILTERS = (
     click.option("--since", help="Runs since this time: 2026-11-20, 2026-11-20T08:00, or 2h ago."),
     click.option("--until", help="Runs before this time."),
@@ -80,7 +84,7 @@ _FILTERS = (
     click.option(
         "--conversation", multiple=True, help="Runs of this conversation; may be repeated."
     ),
-    click.option("--model", multiple=True, help="Runs answered by this model; may be repeated."),
+    _MODEL_FILTER,
     click.option(
         "--where",
         multiple=True,
@@ -96,6 +100,13 @@ def filters(command: Command) -> Command:
     """Add the filter options to a command, which passes them to `select` as keywords."""
     for option in reversed(_FILTERS):
         command = option(command)
+    return command
+
+
+def filters_except_model(command: Command) -> Command:
+    """Add the filter options but `--model`, which means something else there."""
+    for option in reversed(_FILTERS):
+        command = command if option is _MODEL_FILTER else option(command)
     return command
 
 

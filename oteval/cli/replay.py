@@ -22,6 +22,7 @@ from ..replays.target import InputForm
 from ..replays.verified import VerifiedSession, exit_status
 from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
 from ..replays.verify import verify as verify_sessions
+from ..replays.what_if_session import WhatIfOptions
 from ..selection import Selection
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store
@@ -39,10 +40,33 @@ from .common import (
 )
 from .experiments import FUNCTION_METAVAR, report_options
 
-__all__ = ["CommandAfterDashes", "recordings_of", "replay"]
+__all__ = [
+    "CommandAfterDashes",
+    "input_option",
+    "recordings_in",
+    "recordings_of",
+    "replay",
+    "runner_of",
+    "target_option",
+]
 
 _RECORDING_FILES = (".jsonl", ".jsonl.gz", *CASSETTE_FILES)
 _MOST_WORKERS = 8
+
+
+target_option = click.option(
+    "--target",
+    metavar=FUNCTION_METAVAR,
+    help="The agent as a function, called once for each turn with the user's message.",
+)
+input_option = click.option(
+    "--input",
+    "input_form",
+    type=click.Choice(get_args(InputForm)),
+    default="text",
+    show_default=True,
+    help="The argument of the target: the user's text, all messages so far, or none.",
+)
 
 
 @click.group()
@@ -72,19 +96,8 @@ class CommandAfterDashes(click.Command):
 
 @replay.command(cls=CommandAfterDashes)
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@click.option(
-    "--target",
-    metavar=FUNCTION_METAVAR,
-    help="The agent as a function, called once for each turn with the user's message.",
-)
-@click.option(
-    "--input",
-    "input_form",
-    type=click.Choice(get_args(InputForm)),
-    default="text",
-    show_default=True,
-    help="The argument of the target: the user's text, all messages so far, or none.",
-)
+@target_option
+@input_option
 @click.option(
     "--miss",
     type=click.Choice([one for one in MISSES if one != "fork"]),
@@ -167,7 +180,7 @@ def verify(
         freeze=tuple(filter(None, (name.strip() for name in freeze.split(",")))),
         timing="recorded" if timing else "none",
     )
-    new_runner = _runner(target, command, options, input_form, timeout)
+    new_runner = runner_of(target, command, options, input_form, timeout)
     count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
     found: list[VerifiedSession] = []
     with (
@@ -186,18 +199,18 @@ def verify(
     return _status(found)
 
 
-def _runner(
+def runner_of(
     target: str | None,
     command: Sequence[str],
-    options: ReplayOptions,
+    options: ReplayOptions | WhatIfOptions,
     input_form: InputForm,
     timeout: float,
 ) -> Callable[[], SessionRunner]:
     """Return the function that makes runners of the target or of the command."""
     if bool(target) == bool(command):
         raise ConfigError(
-            "replay verify: give the agent as --target PKG.MODULE:FUNCTION or as a command: "
-            "oteval replay verify SESSION -- python agent.py"
+            "give the agent as --target PKG.MODULE:FUNCTION, or as a command after --: "
+            "... SESSION -- python agent.py"
         )
     if target:
         return lambda: TargetRunner(target, options, input_form=input_form, timeout=timeout)
@@ -220,16 +233,31 @@ def recordings_of(
         yield (load(name) for name in files), len(files)
         return
     with open_store(db) as store:
-        ids = [name for name in sessions if name not in files]
-        if not sessions:
-            ids = _sessions(store.trajectories.read(selection))
-        yield _all(files, store, ids), len(files) + len(ids)
+        yield recordings_in(store, sessions, selection)
+
+
+def recordings_in(
+    store: Store, sessions: Sequence[str], selection: Selection
+) -> tuple[Iterator[Recording], int]:
+    """Return the recordings of sessions, from files or a store, and count them.
+
+    Args:
+        store: The store.
+        sessions: Ids or files; all that the selection has if there are none.
+        selection: The selection.
+    """
+    files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
+    ids = [name for name in sessions if name not in files]
+    if not sessions:
+        ids = _sessions(store.trajectories.read(selection))
+    return _all(files, store, ids), len(files) + len(ids)
 
 
 def _all(files: Sequence[str], store: Store, ids: Sequence[str]) -> Iterator[Recording]:
     for name in files:
         yield load(name)
-    yield from read_recordings(store, ids)
+    if ids:
+        yield from read_recordings(store, ids)
 
 
 def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..evaluators import to_messages
-from ..model import Message, SpanRef, Trajectory
+from ..model import Gap, Message, SpanRef, Trajectory, Usage
 from ..serialization import to_jsonable
 
 __all__ = ["json_form", "trajectory_of"]
@@ -37,6 +37,8 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
 
     Args:
         outputs: A trajectory, a list of messages, or a dict with ``messages`` or ``trajectory``.
+            A dict may also have ``agent``, ``service``, ``models``, ``usage`` and ``gaps``, in
+            the form of `Trajectory.as_dict`.
         trajectory_id: The id of a trajectory that is made from messages.
     """
     if isinstance(outputs, Trajectory):
@@ -50,4 +52,27 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
         messages = to_messages(outputs)
     except InputError:
         return None
-    return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages))
+    facts = _facts(outputs) if isinstance(outputs, Mapping) else {}
+    return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages), **facts)
+
+
+def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about a run in its outputs, as fields of a trajectory."""
+    names = ("agent", "service")
+    found: dict[str, Any] = {
+        name: outputs[name] for name in names if isinstance(outputs.get(name), str)
+    }
+    models, usage = outputs.get("models"), outputs.get("usage")
+    if isinstance(models, list) and all(isinstance(one, str) for one in models):
+        found["models"] = tuple(models)
+    counts = Usage().as_dict().keys()
+    if isinstance(usage, Mapping) and usage.keys() == counts:
+        found["usage"] = Usage(**{name: int(usage[name]) for name in counts})
+    gaps = outputs.get("gaps")
+    if isinstance(gaps, list) and all(_is_gap(one) for one in gaps):
+        found["gaps"] = tuple(Gap(**one) for one in gaps)
+    return found
+
+
+def _is_gap(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == Gap("", "").as_dict().keys()

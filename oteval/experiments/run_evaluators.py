@@ -129,6 +129,7 @@ class _ConfiguredEvaluator:
 
     prepared: PreparedEvaluator
     salt: str
+    own_reference_first: bool = False
 
     @property
     def name(self) -> str:
@@ -145,14 +146,23 @@ class _ConfiguredEvaluator:
         scorer = self.prepared.scorer
         if not scorer.wants(trajectory, self.salt):
             return [not_evaluated(self.name, "excluded by 'where' or 'sample'")]
-        reference, problem = _reference(example), ""
-        if reference is None:
-            reference, problem = self.prepared.references.of(trajectory)
+        reference, problem = self._reference(trajectory, example)
         call = partial(scorer.score, trajectory, reference, problem, time.time_ns())
         outcome = await runner.run(call, self.name)
         if outcome.error is not None:
             return [failed(self.name, outcome.error)]
         return keyed_results(outcome.value, self.name)
+
+    def _reference(self, trajectory: Trajectory, example: Example) -> tuple[Reference | None, str]:
+        """Return the reference of an evaluator for a run; without one, the reason."""
+        own = self.prepared.references.of
+        of_example = _reference(example)
+        if not self.own_reference_first and of_example is not None:
+            return of_example, ""
+        reference, problem = own(trajectory)
+        if reference is None and of_example is not None:
+            return of_example, ""
+        return reference, problem
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:
@@ -189,18 +199,24 @@ def _reference(example: Example) -> Reference | None:
         return None
 
 
-def configured(config: Config, store: Store, base: Path) -> list[RunEvaluator]:
-    """Return the evaluators of an oteval.yaml; an example's own reference overrides theirs.
+def configured(
+    config: Config, store: Store, base: Path, *, own_reference_first: bool = False
+) -> list[RunEvaluator]:
+    """Return the evaluators of an oteval.yaml; an example's reference overrides theirs.
 
     Args:
         config: The configuration.
         store: The store that has its references.
         base: Base directory for relative paths in the configuration.
+        own_reference_first: Use an example's reference only where an evaluator has none itself.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an argument is wrong.
     """
-    return [_ConfiguredEvaluator(one, config.salt) for one in prepare(config, store, base)]
+    return [
+        _ConfiguredEvaluator(one, config.salt, own_reference_first)
+        for one in prepare(config, store, base)
+    ]
 
 
 def evaluators_of(given: Iterable[Any]) -> list[RunEvaluator]:

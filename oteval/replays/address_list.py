@@ -49,6 +49,11 @@ class AddressList:
             for known, allowed in self._entries
         )
 
+    def add(self, host: str, port: int) -> None:
+        """Allow another address."""
+        with self._lock:
+            self._entries = self._entries | {(_plain(host), port)}
+
     def resolved(self, host: str, addresses: Iterable[str]) -> None:
         """Allow the IP addresses of an allowed name, for the same ports."""
         name = _plain(host)

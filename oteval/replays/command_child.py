@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ReplayDiverged
-from .recording_files import load
 from .session import ReplaySession
 from .target import late_result, verified
 from .verified import VerifiedSession
 from .verify_worker import waits_at
+from .what_if_session import session_of
 
 __all__ = ["start"]
 
@@ -35,7 +35,7 @@ def start(settings: Mapping[str, Any]) -> None:
         settings: ``recording`` (a file), ``results`` (a folder), ``options`` of the replay, and
             ``timeout`` in seconds.
     """
-    session = ReplaySession(load(settings["recording"]), capture=False, **settings["options"])
+    session = session_of(settings["recording"], settings["options"])
     process = _ReplayedProcess(session, Path(settings["results"]), settings["timeout"])
     # Before the replay, so that this thread is not part of it.
     process.watch()
@@ -87,6 +87,7 @@ class _ReplayedProcess:
 
     def _write(self, found: VerifiedSession) -> None:
         found = replace(found, seconds=time.monotonic() - self._began)
+        self._session.keep(self._results.parent)
         partial = self._results / f"{os.getpid()}.partial"
         partial.write_text(json.dumps(found.as_dict()), "utf-8")
         partial.rename(partial.with_suffix(".json"))

@@ -17,13 +17,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..errors import ConfigError
 from ..instrumentation.bootstrap import environment, read_reports
 from .verified import VerifiedSession, combined
 from .verify import ReplayJob, ReplayOptions
 from .verify_worker import default_keys, end_of
+from .what_if_session import WhatIfOptions
 
 __all__ = ["CommandRunner"]
 
@@ -41,7 +42,13 @@ class CommandRunner:
         timeout: The time limit of a session in seconds.
     """
 
-    def __init__(self, command: Sequence[str], options: ReplayOptions, *, timeout: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        options: ReplayOptions | WhatIfOptions,
+        *,
+        timeout: float,
+    ) -> None:
         self._command = tuple(command)
         self._options = options
         self._timeout = timeout
@@ -98,7 +105,7 @@ class CommandRunner:
         ]
 
     def _environment(self, job: ReplayJob, results: Path) -> dict[str, str]:
-        settings = {
+        settings: dict[str, Any] = {
             "recording": str(job.recording),
             "results": str(results),
             "options": asdict(self._options),
@@ -111,7 +118,8 @@ class CommandRunner:
             "OTEVAL_REPLAY_INPUT": first,
             "OTEVAL_REPLAY_INPUTS": json.dumps(job.inputs),
         }
-        default_keys(variables)
+        if not settings["options"].get("is_live"):
+            default_keys(variables)
         return variables
 
     def _result(self, job: ReplayJob, results: Path, status: int | None) -> VerifiedSession:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..errors import InputError
 from ..jsontext import dumps
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
+from ..wire.recorder import ExchangeRecorder
 from .apis import ModelApi
 from .divergence import Divergence
 
@@ -72,6 +73,8 @@ class HttpAnswer:
         error: The transport's error as ``ReadTimeout: text``, raised after the chunks, or "".
         is_live: Whether to send the request for real instead.
         end_ns: The recorded end of the exchange; 0 if it is unknown.
+        request: The request to send in place of the agent's; None to send that one.
+        recorder: Keeps the exchange of a request that is sent for real, or None.
     """
 
     status: int = 200
@@ -80,6 +83,8 @@ class HttpAnswer:
     error: str = ""
     is_live: bool = False
     end_ns: int = 0
+    request: HttpRequest | None = None
+    recorder: ExchangeRecorder | None = None
 
     @property
     def body(self) -> bytes:

@@ -102,7 +102,7 @@ def _attempt(
         ConnectionRefusedError: It may not.
     """
     replay = replay or current_replay()
-    if replay is None or replay.player.is_live or replay.allowed.allows(host, port):
+    if replay is None or replay.player.is_live or _is_allowed(replay, host, port):
         return
     address = shown_address(host, port)
     site = call_site()
@@ -111,6 +111,10 @@ def _attempt(
     else:
         replay.player.diverge(_divergence(address, port, client or site.client, site))
     raise ConnectionRefusedError(errno.ECONNREFUSED, f"oteval replay: {address} is blocked")
+
+
+def _is_allowed(replay: OpenReplay, host: str, port: int | None) -> bool:
+    return replay.allowed.allows(host, port) or replay.models.allows(host, port)
 
 
 def _divergence(address: str, port: int | None, client: str, site: CallSite) -> Divergence:
@@ -249,7 +253,8 @@ def _guarded_resolver(resolve: _Function, addresses: Callable[[Any], list[str]])
         found = resolve(host, *args, **kwargs)
         replay = current_replay()
         if replay is not None:
-            replay.allowed.resolved(name, addresses(found))
+            for known in (replay.allowed, replay.models):
+                known.resolved(name, addresses(found))
         return found
 
     return guarded_resolve

@@ -34,6 +34,7 @@ class OpenReplay:
     Attributes:
         player: Its player.
         allowed: The addresses that the agent may reach.
+        models: The addresses of models that requests are sent to for real.
         timing: ``recorded`` to send the chunks of answers at their recorded times.
         answered: Called with the recorded end (ns) of each exchange that was answered.
         entered: Called in each thread that joins the replay.
@@ -43,6 +44,7 @@ class OpenReplay:
 
     player: Player
     allowed: AddressList = field(default_factory=AddressList)
+    models: AddressList = field(default_factory=AddressList)
     timing: Timing = "none"
     answered: Callable[[int], None] | None = None
     entered: Callable[[], None] | None = None

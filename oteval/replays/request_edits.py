@@ -1,21 +1,24 @@
 """Edits of model requests: another model, another system prompt, other options.
 
-``oteval replay whatif`` sends the agent's requests with these edits. The system prompt is replaced
-where it is the one of the session's first request, so that sub-agents keep theirs.
+``oteval replay whatif`` sends the agent's requests with these edits. The system prompt is that of
+the lead agent: sub-agents keep theirs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
-from ..errors import InputError
-from ..jsontext import dumps, loads
+from ..jsontext import dumps
+from .apis.model_api import json_object
 
 __all__ = ["RequestEdits"]
 
 _SYSTEM_ROLES = ("system", "developer")
+_DEPLOYMENT = re.compile(r"(?<=/deployments/)[^/?]+")
 
 
 @dataclass
@@ -26,37 +29,28 @@ class RequestEdits:
         model: The model to ask instead, or None.
         prompt: The system prompt to use instead, or None.
         settings: Options of the request to set, such as ``temperature``; None removes one.
-        models: The models of the requests before the edit, in order of first use.
     """
 
     model: str | None = None
     prompt: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    models: list[str] = field(default_factory=list)
-    _replaced: str | None = field(default=None, init=False)
+    _adds_prompt: bool | None = field(default=None, init=False)
 
-    def apply(self, api: str, body: bytes) -> bytes:
+    def apply(self, api: str, body: bytes, *, is_lead: bool = True) -> bytes:
         """Return the body of a request with the edits.
 
         Args:
             api: The name of the request's API.
             body: The body.
+            is_lead: Whether the lead agent sends it, whose system prompt is edited.
 
         Raises:
             InputError: The body is not a JSON object.
         """
-        try:
-            request = loads(body)
-        except ValueError as error:
-            raise InputError(f"a model request is not JSON: {error}") from None
-        if not isinstance(request, dict):
-            raise InputError("a model request is not a JSON object")
-        if isinstance(request.get("model"), str):
-            if request["model"] not in self.models:
-                self.models.append(request["model"])
-            if self.model is not None:
-                request["model"] = self.model
-        if self.prompt is not None:
+        request = json_object(body)
+        if self.model is not None and isinstance(request.get("model"), str):
+            request["model"] = self.model
+        if self.prompt is not None and is_lead:
             self._edit_prompt(api, request, self.prompt)
         for name, value in self.settings.items():
             if value is None:
@@ -65,20 +59,20 @@ class RequestEdits:
                 request[name] = value
         return dumps(request).encode()
 
+    def url(self, url: str) -> str:
+        """Return the URL of a request with the model, where Azure's URLs name a deployment."""
+        return url if self.model is None else _DEPLOYMENT.sub(quote(self.model, safe=""), url)
+
     def _edit_prompt(self, api: str, request: dict[str, Any], prompt: str) -> None:
-        """Replace the system prompt, or add one to a request of the agent without any."""
+        """Replace the system prompt, or add one if the agent's first request has none."""
         place = _system_place(api, request)
-        if place is None:
-            if self._replaced in (None, ""):
-                self._replaced = ""
-                _add_system(api, request, prompt)
-            return
-        holder, key = place
-        text = _text(holder[key])
-        if self._replaced is None:
-            self._replaced = text
-        if text == self._replaced:
+        if self._adds_prompt is None:
+            self._adds_prompt = place is None
+        if place is not None:
+            holder, key = place
             holder[key] = prompt
+        elif self._adds_prompt:
+            _add_system(api, request, prompt)
 
 
 def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
@@ -101,11 +95,3 @@ def _add_system(api: str, request: dict[str, Any], prompt: str) -> None:
         request["instructions"] = prompt
     elif isinstance(request.get("messages"), list):
         request["messages"].insert(0, {"role": "system", "content": prompt})
-
-
-def _text(content: Any) -> str:
-    """Return the text of a system prompt, which may be a list of parts."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(part.get("text", "") for part in parts if isinstance(part, dict))

@@ -44,6 +44,7 @@ __all__ = [
     "RequestKey",
     "difference",
     "differences",
+    "is_same_text",
     "key_of",
 ]
 
@@ -264,7 +265,7 @@ def _is_same(recorded: CanonicalMessage, actual: CanonicalMessage, is_partial: b
     if recorded[3:] != actual[3:] or len(recorded.calls) != len(actual.calls):
         return False
     calls = zip(recorded.calls, actual.calls, strict=True)
-    return _is_text(recorded.text, actual.text) and all(
+    return is_same_text(recorded.text, actual.text) and all(
         _is_call(one, other, is_partial) for one, other in calls
     )
 
@@ -274,14 +275,14 @@ def _is_call(recorded: CanonicalCall, actual: CanonicalCall, is_partial: bool) -
         return False
     if recorded.arguments is None:
         return is_partial or actual.arguments is None
-    return _is_text(recorded.arguments, actual.arguments or "")
+    return is_same_text(recorded.arguments, actual.arguments or "")
 
 
 # In canonical JSON, a number that was redacted has become a text.
 _REDACTED = re.compile(r'"?\[redacted[^\]\n]{0,80}\]"?', re.IGNORECASE)
 
 
-def _is_text(recorded: str, actual: str) -> bool:
+def is_same_text(recorded: str, actual: str) -> bool:
     """Return whether texts are equal; a redacted part equals any text."""
     if recorded == actual:
         return True
@@ -385,7 +386,7 @@ def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDiffe
             yield RequestDifference(
                 "tool_schema", f"tool {name!r} is not recorded", path, actual=name
             )
-        elif one is not None and other is not None and _is_text(one, other):
+        elif one is not None and other is not None and is_same_text(one, other):
             continue
         elif one != other and not (recorded.is_partial and _is_definition(one, other)):
             summary = f"the definition of tool {name!r} differs"
@@ -420,7 +421,7 @@ def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
     if recorded.response_format or not recorded.is_partial:
         pairs.append(("response_format", recorded.response_format, actual.response_format))
     for path, one, other in pairs:
-        if _is_text(one, other) or (recorded.is_partial and not other):
+        if is_same_text(one, other) or (recorded.is_partial and not other):
             continue
         before, after = (restore(text) if text else None for text in (one, other))
         name = path.removeprefix("settings.")

@@ -185,6 +185,9 @@ class ReplaySession:
         if not is_known:
             raise diverged(self._result.divergences[0]) from error
 
+    def keep(self, folder: Path) -> None:
+        """Write files for the parent process, into a folder; the result needs none."""
+
     async def __aenter__(self) -> Self:
         return self.__enter__()
 

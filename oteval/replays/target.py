@@ -7,8 +7,10 @@ generator is read to its end; all turns share one event loop.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from ..model import Recording
@@ -59,7 +61,11 @@ def _messages(recording: Recording, turn: int) -> list[dict[str, Any]]:
 
 
 def call_target(
-    function: Callable[..., Any], inputs: list[tuple[Any, ...]], *, session: str = ""
+    function: Callable[..., Any],
+    inputs: list[tuple[Any, ...]],
+    *,
+    session: str = "",
+    loop: asyncio.Runner | None = None,
 ) -> None:
     """Call a target for each turn.
 
@@ -68,18 +74,27 @@ def call_target(
             of the session and the number of the turn, from 1.
         inputs: The arguments by turn.
         session: The id of the session.
+        loop: Runs coroutines; by default a new loop.
     """
     names = accepted_keywords(function)
-    with asyncio.Runner() as runner:
+    with nullcontext(loop) if loop is not None else asyncio.Runner() as runner:
         for number, arguments in enumerate(inputs, 1):
             available = {"session": session, "turn": number}
             more = {name: available[name] for name in available if name in names}
             result = function(*arguments, **more)
             if inspect.isawaitable(result) or hasattr(result, "__aiter__"):
-                runner.run(_exhaust(result))
+                runner.run(_exhaust(result), context=contextvars.copy_context())
             elif inspect.isgenerator(result):
                 for _ in result:
                     pass
+
+
+async def _cancel_others() -> None:
+    """Cancel the tasks that a session has left behind on a loop that others use after it."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _exhaust(result: Any) -> None:
@@ -106,7 +121,10 @@ def accepted_keywords(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def replay_target(
-    session: ReplaySession, function: Callable[..., Any], form: InputForm
+    session: ReplaySession,
+    function: Callable[..., Any],
+    form: InputForm,
+    loop: asyncio.Runner | None = None,
 ) -> VerifiedSession:
     """Replay a session with a target in this process.
 
@@ -114,6 +132,7 @@ def replay_target(
         session: The replay, which has not begun.
         function: The target.
         form: How inputs are passed.
+        loop: Runs coroutines; by default a new loop.
     """
     recording = session.recording
     inputs = turn_inputs(recording, form)
@@ -123,7 +142,11 @@ def replay_target(
     raised: BaseException | None = None
     try:
         with session:
-            call_target(function, inputs, session=recording.session)
+            try:
+                call_target(function, inputs, session=recording.session, loop=loop)
+            finally:
+                if loop is not None:
+                    loop.run(_cancel_others())
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:

@@ -4,7 +4,7 @@ A call is answered by the first rung that has a result:
 
 1. **exact**: the same tool with the same arguments.
 2. **normalized**: the arguments are equal but for upper and lower case, blanks, the form of
-   numbers, and matches of the given patterns.
+   numbers, matches of the given patterns, and recorded text that was redacted.
 3. **policy**: by the policy. ``nearest`` takes the recorded call of the same tool with the most
    similar arguments; ``error`` answers with an error.
 
@@ -15,6 +15,7 @@ recorded states. Further calls get the last one again.
 from __future__ import annotations
 
 import difflib
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ..errors import ConfigError
 from ..jsontext import canonical
 from ..model import RecordedToolCall
 from ..patterns import Pattern
+from .request_key import is_same_text
 
 __all__ = ["TOOL_POLICIES", "LadderAnswer", "Rung", "ToolLadder", "ToolPolicy"]
 
@@ -62,7 +64,7 @@ class ToolLadder:
         """Take the recorded executions.
 
         Args:
-            calls: The executions, in order; those without a result are left out.
+            calls: The executions, in order; those without a known result are left out.
             policy: The last rung.
             normalize: Patterns of text that is ignored in arguments.
 
@@ -72,7 +74,7 @@ class ToolLadder:
         if policy not in TOOL_POLICIES:
             raise ConfigError(f"policy={policy!r}: choose one of {', '.join(TOOL_POLICIES)}")
         self._policy, self._normalize = policy, normalize
-        self._calls = [call for call in calls if call.result is not None]
+        self._calls = [call for call in calls if call.result is not None or call.is_error]
         self._given: Counter[int] = Counter()
         self.counts: Counter[Rung] = Counter()
 
@@ -90,7 +92,9 @@ class ToolLadder:
 
     def _equal(self, rung: Rung, places: Sequence[int], arguments: Any) -> LadderAnswer | None:
         key = self._key(rung, arguments)
-        equal = [at for at in places if self._key(rung, self._calls[at].arguments) == key]
+        keys = ((at, self._key(rung, self._calls[at].arguments)) for at in places)
+        is_same = operator.eq if rung == "exact" else is_same_text
+        equal = [at for at, recorded in keys if is_same(recorded, key)]
         if not equal:
             return None
         return self._give(rung, next((at for at in equal if not self._given[at]), equal[-1]))

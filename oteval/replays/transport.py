@@ -12,8 +12,9 @@ import functools
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.request import getproxies
 
 from ..model import Chunk
 from ..wire.interception import add, library_of
@@ -26,6 +27,7 @@ __all__ = ["ReplayTransport", "answering", "async_http_client", "http_client"]
 
 # The answer to telemetry: after other errors, exporters would wait and try again.
 _FORBIDDEN = 403
+_ABOUT_THE_BODY = ("content-length", "transfer-encoding")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -53,6 +55,9 @@ class ReplayTransport:
         answer = _answer(replay, request, body)
         if answer is None:
             return send(request)
+        if answer.is_live:
+            sent = _live_request(replay, request, answer)
+            return answer.recorder.handle(sent, send) if answer.recorder else send(sent)
         return _response(request, answer, replay)
 
     async def handle_async(self, request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -69,6 +74,11 @@ class ReplayTransport:
         answer = _answer(replay, request, body)
         if answer is None:
             return await send(request)
+        if answer.is_live:
+            sent = _live_request(replay, request, answer)
+            if answer.recorder is None:
+                return await send(sent)
+            return await answer.recorder.handle_async(sent, send)
         return _response(request, answer, replay)
 
 
@@ -83,7 +93,7 @@ def answering() -> Iterator[None]:
 
 
 def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
-    """Return the answer to a request, or None to send it for real."""
+    """Return the answer to a request; None if it is not the replay's to answer."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     asked = HttpRequest(request.method, str(request.url), headers, body)
     port = request.url.port or _DEFAULT_PORTS.get(request.url.scheme, 0)
@@ -97,12 +107,35 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
             return HttpAnswer(_FORBIDDEN)
     answer = replay.player.answer(asked)
     if answer.is_live:
-        return None
+        return answer
     if replay.answered is not None:
         replay.answered(answer.end_ns)
     if answer.status == 0:
         raise _error(request, answer.error or "ConnectError: no response was recorded")
     return answer
+
+
+def _live_request(replay: OpenReplay, request: Any, answer: HttpAnswer) -> Any:
+    """Return the request to send for real, and allow the address of its model."""
+    edited = answer.request
+    if edited is None:
+        return request
+    library = library_of(request)
+    url = library.URL(edited.url)
+    replay.models.add(url.host, url.port or _DEFAULT_PORTS.get(url.scheme, 0))
+    for proxy in getproxies().values():
+        with suppress(ValueError, library.InvalidURL):
+            through = library.URL(proxy)
+            replay.models.add(through.host, through.port or _DEFAULT_PORTS.get(through.scheme, 0))
+    # The new body has another length.
+    headers = [
+        (name, value)
+        for name, value in request.headers.multi_items()
+        if name.lower() not in _ABOUT_THE_BODY
+    ]
+    return library.Request(
+        edited.method, url, headers=headers, content=edited.body, extensions=request.extensions
+    )
 
 
 def _response(request: Any, answer: HttpAnswer, replay: OpenReplay) -> Any:

@@ -29,8 +29,16 @@ from .recording_files import save
 from .target import InputForm, unreplayable
 from .verified import VerifiedSession
 from .verify_worker import end_of
+from .what_if_session import WhatIfOptions
 
-__all__ = ["ReplayJob", "ReplayOptions", "SessionRunner", "TargetRunner", "verify"]
+__all__ = [
+    "ReplayJob",
+    "ReplayOptions",
+    "SessionRunner",
+    "SessionRunners",
+    "TargetRunner",
+    "verify",
+]
 
 # A worker ends itself when a session takes too long; this much later it is killed.
 _GRACE = 10.0
@@ -115,7 +123,7 @@ def verify(
     """
     with (
         tempfile.TemporaryDirectory(prefix="oteval-replay-") as folder,
-        _Runners(new_runner, workers) as runners,
+        SessionRunners(new_runner, workers) as runners,
         ThreadPoolExecutor(workers) as pool,
     ):
         waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -145,7 +153,7 @@ def _saved(recording: Recording, folder: Path, number: int) -> ReplayJob:
     )
 
 
-class _Runners:
+class SessionRunners:
     """The runners of all workers; a thread takes one for each session."""
 
     def __init__(self, new_runner: Callable[[], SessionRunner], workers: int) -> None:
@@ -154,7 +162,7 @@ class _Runners:
         for runner in self._all:
             self._free.put(runner)
 
-    def __enter__(self) -> _Runners:
+    def __enter__(self) -> SessionRunners:
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -191,7 +199,12 @@ class TargetRunner:
     """
 
     def __init__(
-        self, target: str, options: ReplayOptions, *, input_form: InputForm, timeout: float
+        self,
+        target: str,
+        options: ReplayOptions | WhatIfOptions,
+        *,
+        input_form: InputForm,
+        timeout: float,
     ) -> None:
         self._settings = dumps(
             {

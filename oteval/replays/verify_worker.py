@@ -13,6 +13,7 @@ keeps conversations in a global variable sees those of earlier sessions.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import faulthandler
 import json
@@ -29,10 +30,9 @@ from typing import IO, Any
 
 from ..errors import OtevalError
 from ..evaluators.functions import load_function
-from .recording_files import load
-from .session import ReplaySession
 from .target import late_result, replay_target
 from .verified import VerifiedSession
+from .what_if_session import session_of
 
 __all__ = ["KEYS", "default_keys", "end_of", "main", "waits_at", "watchdog"]
 
@@ -46,7 +46,8 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the agent's prints must not mix with the answers
-    default_keys(os.environ)
+    if not settings["options"].get("is_live"):
+        default_keys(os.environ)
     sys.path.insert(0, str(Path.cwd()))
     try:
         target = load_function(settings["target"])
@@ -54,8 +55,11 @@ def main() -> None:
         _send(answers, {"problem": str(error)})
         return
     _send(answers, {"ready": True})
-    for line in sys.stdin:
-        _send(answers, _replayed(json.loads(line), target, settings, answers).as_dict())
+    # One event loop for all sessions: clients in modules keep connections that belong to it.
+    with asyncio.Runner() as loop:
+        for line in sys.stdin:
+            found = _replayed(json.loads(line), target, settings, answers, loop)
+            _send(answers, found.as_dict())
 
 
 def default_keys(environ: Any) -> None:
@@ -74,11 +78,12 @@ def _replayed(
     target: Callable[..., Any],
     settings: Mapping[str, Any],
     answers: IO[str],
+    loop: asyncio.Runner,
 ) -> VerifiedSession:
     """Replay one session."""
     started = time.monotonic()
     try:
-        session = ReplaySession(load(job["recording"]), capture=False, **settings["options"])
+        session = session_of(job["recording"], settings["options"])
     except OtevalError as error:
         return VerifiedSession(job["session"], "not_replayed", str(error))
 
@@ -92,7 +97,8 @@ def _replayed(
 
     with _output_into(job["output"]), watchdog(settings["timeout"], late):
         context = contextvars.copy_context()
-        found = context.run(replay_target, session, target, settings["input"])
+        found = context.run(replay_target, session, target, settings["input"], loop)
+    session.keep(Path(job["output"]).parent)
     found = replace(found, session=job["session"], seconds=time.monotonic() - started)
     is_quiet = found.status in ("passed", "not_replayed")
     return found if is_quiet else replace(found, output=end_of(job["output"]))

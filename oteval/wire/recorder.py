@@ -14,6 +14,7 @@ import functools
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -25,7 +26,7 @@ from ..redaction.secrets import SecretRedactor, request_secrets
 from .events import to_event
 from .interception import library_of
 
-__all__ = ["MAX_BODY", "WireRecorder"]
+__all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
 
 MAX_BODY = 16 << 20
 """The size (bytes) of the largest request or response body that is kept by default."""
@@ -45,48 +46,37 @@ _LAST_EVENTS = (
 _TAIL = 4096
 
 
-class WireRecorder:
-    """Records exchanges; add it with `oteval.wire.interception.add`.
-
-    Requests to OTLP endpoints, and those of code that suppresses instrumentation, are not recorded.
+class ExchangeRecorder(ABC):
+    """Sends requests, and hands each exchange to `emit` once it has ended.
 
     Attributes:
         recorded: The number of exchanges that were emitted.
         failures: The number of exchanges that were lost by an error of the recorder.
     """
 
-    def __init__(
-        self,
-        logger_provider: Any = None,
-        *,
-        redactor: SecretRedactor | None = None,
-        max_body: int = MAX_BODY,
-        include_hosts: Iterable[str] = (),
-        exclude_hosts: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, redactor: SecretRedactor | None = None, max_body: int = MAX_BODY) -> None:
         """Prepare to record.
 
         Args:
-            logger_provider: OpenTelemetry's logger provider; None for the global one.
             redactor: Removes the secrets; None for one with the process's environment.
-            max_body: The largest body that is kept (bytes, encoded and decoded). The event of a
-                larger one says that it is missing.
-            include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
-                ``localhost:8000``; empty for all.
-            exclude_hosts: Globs of hosts not to record.
+            max_body: The largest body that is kept (bytes, encoded and decoded).
         """
-        from opentelemetry import context
-        from opentelemetry._logs import get_logger
-
-        self._context = context
-        self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
         self._redactor = redactor or SecretRedactor()
         self._max_body = max_body
-        self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
         # Reentrant: the garbage collector may end an abandoned exchange at any step.
         self._lock = threading.RLock()
         self.recorded = 0
         self.failures = 0
+
+    @abstractmethod
+    def emit(self, exchange: Exchange, omitted: str, context: Any) -> None:
+        """Take an exchange.
+
+        Args:
+            exchange: The exchange, without secrets.
+            omitted: Why parts of it were not kept, or "".
+            context: The context in which the request was made.
+        """
 
     def handle(self, request: Any, send: Callable[[Any], Any]) -> Any:
         """Send a request, and record it."""
@@ -133,6 +123,56 @@ class WireRecorder:
                 _log.warning("HTTP exchanges are lost (%s); more are only counted", reason)
             _log.debug("an HTTP exchange could not be recorded", exc_info=True)
 
+    def _begin(self, request: Any) -> _OpenExchange | None:
+        """Return the record of a request; None if it is not to be recorded."""
+        with self.guarded():
+            if self._is_wanted(request):
+                context = self._current_context()
+                return _OpenExchange(self, request, self._redactor, self._max_body, context)
+        return None
+
+    def _current_context(self) -> Any:
+        return None
+
+    def _is_wanted(self, request: Any) -> bool:
+        del request
+        return True
+
+
+class WireRecorder(ExchangeRecorder):
+    """Records exchanges as log events; add it with `oteval.wire.interception.add`.
+
+    Requests to OTLP endpoints, and those of code that suppresses instrumentation, are not recorded.
+    """
+
+    def __init__(
+        self,
+        logger_provider: Any = None,
+        *,
+        redactor: SecretRedactor | None = None,
+        max_body: int = MAX_BODY,
+        include_hosts: Iterable[str] = (),
+        exclude_hosts: Iterable[str] = (),
+    ) -> None:
+        """Prepare to record.
+
+        Args:
+            logger_provider: OpenTelemetry's logger provider; None for the global one.
+            redactor: Removes the secrets; None for one with the process's environment.
+            max_body: The largest body that is kept (bytes, encoded and decoded). The event of a
+                larger one says that it is missing.
+            include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
+                ``localhost:8000``; empty for all.
+            exclude_hosts: Globs of hosts not to record.
+        """
+        from opentelemetry import context
+        from opentelemetry._logs import get_logger
+
+        super().__init__(redactor, max_body)
+        self._context = context
+        self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
+        self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
+
     def emit(self, exchange: Exchange, omitted: str, context: Any) -> None:
         """Emit the event of an exchange."""
         event = to_event(exchange, omitted)
@@ -146,12 +186,8 @@ class WireRecorder:
         with self._lock:
             self.recorded += 1
 
-    def _begin(self, request: Any) -> _OpenExchange | None:
-        """Return the record of a request; None if it is not to be recorded."""
-        with self.guarded():
-            if self._is_wanted(request):
-                return _OpenExchange(self, request, self._redactor, self._max_body, self._context)
-        return None
+    def _current_context(self) -> Any:
+        return self._context.get_current()
 
     def _is_wanted(self, request: Any) -> bool:
         url = request.url
@@ -177,14 +213,14 @@ class _OpenExchange:
 
     def __init__(
         self,
-        recorder: WireRecorder,
+        recorder: ExchangeRecorder,
         request: Any,
         redactor: SecretRedactor,
         max_body: int,
         context: Any,
     ) -> None:
         self._recorder = recorder
-        self._context = context.get_current()
+        self._context = context
         self._library = library_of(request)
         self._request = request
         self._method, self._url = request.method, str(request.url)

@@ -18,11 +18,12 @@ def edited(edits: RequestEdits, api: str, **request: Any) -> dict[str, Any]:
 
 
 def test_the_model_is_replaced():
-    """The models that the agent asked for are remembered."""
+    """The rest of the request stays as it is."""
     edits = RequestEdits(model="new")
 
-    assert edited(edits, "chat_completions", model="old", messages=[USER])["model"] == "new"
-    assert edits.models == ["old"]
+    found = edited(edits, "chat_completions", model="old", messages=[USER])
+
+    assert found == {"model": "new", "messages": [USER]}
 
 
 @pytest.mark.parametrize(
@@ -78,15 +79,34 @@ def test_an_agent_without_a_system_prompt_gets_one(api):
 
 
 def test_sub_agents_keep_their_prompts():
-    """Only the prompt of the session's first request is replaced, wherever it comes again."""
+    """Only the prompt of the lead agent is replaced."""
     edits = RequestEdits(prompt="New")
 
-    def system(prompt: str) -> str:
-        messages = [{"role": "system", "content": prompt}, USER]
-        body = edited(edits, "chat_completions", messages=messages)
-        return body["messages"][0]["content"]
+    def system(prompt: str, *, is_lead: bool) -> str:
+        request = {"messages": [{"role": "system", "content": prompt}, USER]}
+        body = edits.apply("chat_completions", json.dumps(request).encode(), is_lead=is_lead)
+        return json.loads(body)["messages"][0]["content"]
 
-    assert [system("Lead"), system("Search"), system("Lead")] == ["New", "Search", "New"]
+    assert (system("Lead", is_lead=True), system("Search", is_lead=False)) == ("New", "Search")
+
+
+def test_a_continued_response_gets_no_second_prompt():
+    """An agent that sends its instructions once relies on the provider for the rest."""
+    edits = RequestEdits(prompt="New")
+    first = edited(edits, "responses", instructions="Old", input="Hi")
+    second = edited(edits, "responses", previous_response_id="r1", input="More")
+
+    assert first["instructions"] == "New"
+    assert "instructions" not in second
+
+
+def test_azure_names_the_model_in_the_url():
+    """The deployment is replaced; other URLs stay as they are."""
+    url = "https://x.openai.azure.com/openai/deployments/old/chat/completions?api-version=1"
+
+    assert RequestEdits(model="new").url(url) == url.replace("old", "new")
+    assert RequestEdits(prompt="New").url(url) == url
+    assert RequestEdits(model="m").url("https://api.openai.com/v1/responses").endswith("responses")
 
 
 def test_settings_are_set_and_removed():

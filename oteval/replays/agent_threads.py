@@ -1,0 +1,132 @@
+"""The agents of a session, recognised by their requests to models.
+
+Requests do not say which agent sends them. Two requests are of the same agent if their system
+prompts are equal but for numbers, such as those of dates, or if one continues an answer to the
+other. The **lead** agent is the one that is given the user's message; of several, the one with the
+most requests, then the last one. The others are its sub-agents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..model import Message, RecordedModelCall, RecordedRequest, Recording
+from ..reconstruct.message_thread import key_of
+from ..reconstruct.readers.message_forms import SYSTEM_ROLES
+
+__all__ = ["LEAD", "AgentThreads", "threads_of"]
+
+LEAD = 0
+"""The number of the lead agent."""
+
+_NUMBER = re.compile(r"\d+")
+
+Thread = list[RecordedModelCall]
+
+
+@dataclass
+class _Agent:
+    prompts: set[str] = field(default_factory=set)
+    answers: set[str] = field(default_factory=set)
+    is_seen: bool = False
+
+
+class AgentThreads:
+    """Gives each request of a run the number of its agent.
+
+    A request with an unknown prompt and the user's message is that of the lead agent, if that has
+    sent none yet: its prompt has been edited. Otherwise it belongs to a new agent.
+
+    Args:
+        recording: The recording that shows the agents; without one, the agent of the first request
+            is the lead agent.
+        lead_prompt: Another system prompt of the lead agent, or None.
+    """
+
+    def __init__(self, recording: Recording | None = None, lead_prompt: str | None = None) -> None:
+        known = threads_of(recording) if recording is not None else []
+        self._inputs = recording.inputs if recording is not None else ()
+        self._agents = [_Agent({_prompt(call.request) for call in thread}) for thread in known]
+        self._agents = self._agents or [_Agent()]
+        if lead_prompt is not None:
+            self._agents[LEAD].prompts.add(_form(lead_prompt))
+
+    def agent_of(self, request: RecordedRequest) -> int:
+        """Return the number of the agent that sends a request."""
+        prompt = _prompt(request)
+        same = next((at for at, one in enumerate(self._agents) if prompt in one.prompts), None)
+        number = same if prompt else None
+        if number is None:
+            number = self._continued(request)
+        if number is None:
+            number = same
+        if number is None:
+            is_lead = not self._agents[LEAD].is_seen and _is_asked(request, self._inputs)
+            number = LEAD if is_lead else self._new_agent()
+        self._agents[number].prompts.add(prompt)
+        self._agents[number].is_seen = True
+        return number
+
+    def answered(self, number: int, answer: Message, response_id: str = "") -> None:
+        """Note a model's answer to an agent, by which its next request is recognised."""
+        found = {call.id for call in answer.tool_calls if call.id} | {response_id}
+        if not answer.tool_calls:
+            found.add(key_of(answer))
+        self._agents[number].answers |= found - {""}
+
+    def divide(self, calls: Sequence[RecordedModelCall]) -> list[Thread]:
+        """Return model calls by the number of their agent.
+
+        Args:
+            calls: The calls, by their start.
+        """
+        found: list[Thread] = []
+        for call in calls:
+            number = self.agent_of(call.request)
+            found += [[] for _ in range(number + 1 - len(found))]
+            found[number].append(call)
+            if call.answer is not None:
+                self.answered(number, call.answer, call.response_id)
+        return found
+
+    def _new_agent(self) -> int:
+        self._agents.append(_Agent())
+        return len(self._agents) - 1
+
+    def _continued(self, request: RecordedRequest) -> int | None:
+        """Return the agent that got the last answer in a request, or None."""
+        marks = {str(request.settings.get("previous_response_id") or "")}
+        last = next((m for m in reversed(request.messages) if m.role == "assistant"), None)
+        if last is not None:
+            marks |= {call.id for call in last.tool_calls} if last.tool_calls else {key_of(last)}
+        marks -= {""}
+        return next((at for at, one in enumerate(self._agents) if one.answers & marks), None)
+
+
+def _prompt(request: RecordedRequest) -> str:
+    texts = [each.content or "" for each in request.messages if each.role in SYSTEM_ROLES]
+    return _form("\n".join(texts))
+
+
+def _is_asked(request: RecordedRequest, inputs: Sequence[str]) -> bool:
+    """Return whether a request has a message of the user; where none is known, any is."""
+    texts = [each.content or "" for each in request.messages if each.role == "user"]
+    return not inputs or any(given in text for given in inputs for text in texts)
+
+
+def _form(prompt: str) -> str:
+    return _NUMBER.sub("0", prompt)
+
+
+def threads_of(recording: Recording) -> list[Thread]:
+    """Return the model calls of a recording by agent, the lead agent's first."""
+    threads = AgentThreads().divide(recording.model_calls)
+
+    def rank(thread: Thread) -> tuple[bool, int, int]:
+        is_asked = any(_is_asked(call.request, recording.inputs) for call in thread)
+        return is_asked, len(thread), thread[-1].start_ns
+
+    lead = max(threads, key=rank, default=None)
+    return [thread for thread in (lead,) if thread] + [one for one in threads if one is not lead]

@@ -1,0 +1,240 @@
+"""The player of ``oteval replay whatif``: a live model, and the recorded results of tools.
+
+Requests to models are edited and sent for real, or answered by another recording. Tools are
+answered by `ToolLadder`, other HTTP requests from the recording or refused. A difference from the
+recording is not a divergence: `WhatIfPlayer.coverage` counts how far the recording goes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import InputError
+from ..jsontext import canonical
+from ..model import Exchange, RecordedToolCall, Recording, ToolCall
+from ..patterns import Pattern
+from ..redaction.secrets import SecretRedactor
+from ..wire.recorder import ExchangeRecorder
+from .agent_threads import LEAD, AgentThreads
+from .apis import api_of
+from .coverage import Coverage
+from .divergence import Divergence
+from .http_answers import HttpAnswer, HttpRequest, exchange_answer, parsed, refusal
+from .player import Player, ReplayResult, compiled
+from .request_edits import RequestEdits
+from .request_key import is_same_text
+from .tool_ladder import ToolLadder, ToolPolicy
+from .wire_calls import wire_call
+
+__all__ = ["WhatIfPlayer"]
+
+
+class WhatIfPlayer(Player):
+    """Sends edited model requests, and answers tools from a recording.
+
+    Args:
+        recording: The recording.
+        edits: The edits of model requests.
+        tool_policy: The answer to a tool call that the recording does not have.
+        normalize: Patterns of text that is ignored in arguments and requests.
+        answers: The recording that answers model requests; None to send them for real.
+
+    Raises:
+        ConfigError: An argument is invalid.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        edits: RequestEdits,
+        *,
+        tool_policy: ToolPolicy = "error",
+        normalize: Sequence[str | Pattern] = (),
+        answers: Recording | None = None,
+    ) -> None:
+        super().__init__(recording, miss="error", normalize=normalize)
+        patterns = compiled(normalize)
+        self._edits = edits
+        self._ladder = ToolLadder(recording.tool_calls, policy=tool_policy, normalize=patterns)
+        self._answers = (
+            None if answers is None else Player(answers, miss="ordinal", normalize=patterns)
+        )
+        self._agent_tools = {one.name for one in recording.tool_calls if one.runs_agent}
+        self._threads = AgentThreads(recording)
+        self._redactor = SecretRedactor()
+        self._made: list[Exchange] = []
+        self._answered_tools: list[RecordedToolCall] = []
+        # Tool calls that the model asked for and that no intercepted tool has received.
+        self._asked: list[ToolCall] = []
+        self._returned: set[str] = set()
+        self._blocked: dict[str, None] = {}
+
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Return the answer to a request, or the edited request to send for real."""
+        api = api_of(request.method, request.url)
+        with self._lock:
+            if api is None:
+                return self._other_request(request)
+            asked = parsed(api, request)
+            agent = self._threads.agent_of(asked)
+            self._returned |= {each.tool_call_id for each in asked.messages if each.tool_call_id}
+            try:
+                body = self._edits.apply(api.name, request.body, is_lead=agent == LEAD)
+            except InputError as error:
+                return refusal(self.diverge(Divergence("extra_call", str(error))))
+            edited = replace(request, url=self._edits.url(request.url), body=body)
+            if self._answers is None:
+                recorder = _CallRecorder(self, agent, self._redactor)
+                return HttpAnswer(is_live=True, request=edited, recorder=recorder)
+            answer = self._answers.answer(edited)
+            self.made(agent, _exchange(edited, answer))
+            return answer
+
+    def _other_request(self, request: HttpRequest) -> HttpAnswer:
+        found = self._exchanges.take(request)
+        if found is not None:
+            return exchange_answer(found)
+        return refusal(self.diverge(self._exchanges.divergence(None, request)))
+
+    def made(self, agent: int, exchange: Exchange) -> None:
+        """Keep the exchange of a model request.
+
+        Args:
+            agent: The number of the agent that sent it.
+            exchange: The edited request and its response.
+        """
+        found = wire_call(exchange)
+        with self._lock:
+            self._made.append(exchange)
+            if found is not None and found.call.answer is not None:
+                self._threads.answered(agent, found.call.answer, found.call.response_id)
+                self._asked += found.call.answer.tool_calls
+
+    def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
+        """Return the recorded execution that answers a call of a tool; None to run the tool.
+
+        An agent that is used as a tool runs: its model is live as well.
+        """
+        with self._lock:
+            asked = self._take_asked(name, arguments)
+            if name in self._agent_tools:
+                return None
+            # The recorded arguments are those that the model asked for, without defaults.
+            looked_up = asked.arguments if asked is not None else dict(arguments)
+            found = self._ladder.take(name, looked_up).call
+            text = f"oteval replay: the recording has no result of {name} with these arguments"
+            answer = found or RecordedToolCall(name, looked_up, text, is_error=True)
+            self._answered_tools.append(
+                RecordedToolCall(
+                    name=name,
+                    arguments=looked_up,
+                    result=answer.result,
+                    is_error=answer.is_error,
+                    call_id=asked.id if asked is not None else "",
+                )
+            )
+            return answer
+
+    def _take_asked(self, name: str, arguments: Mapping[str, Any]) -> ToolCall | None:
+        """Take the model's request for a call of a tool, if it is known."""
+        same_name = [each for each in self._asked if each.name == name]
+        found = next((e for e in same_name if _is_part(e.arguments, arguments)), None)
+        if found is not None:
+            self._asked.remove(found)
+        return found
+
+    def diverge(self, divergence: Divergence) -> Divergence:
+        """Note a request or connection that was refused; nothing is raised."""
+        with self._lock:
+            self._blocked[divergence.summary] = None
+        return divergence
+
+    @property
+    def coverage(self) -> Coverage:
+        """How far the recording has answered the agent."""
+        with self._lock:
+            counts = self._ladder.counts
+            ran = sum(bool(each.id) and each.id in self._returned for each in self._asked)
+            return Coverage(
+                exact=counts["exact"],
+                normalized=counts["normalized"],
+                policy=counts["policy"],
+                missing=counts["missing"],
+                ran=ran,
+                served=self._exchanges.used,
+                blocked=tuple(self._blocked),
+                approximate=self._answers.finish().flagged if self._answers else 0,
+            )
+
+    @property
+    def new_recording(self) -> Recording:
+        """The recording of the new run, with all model calls that have ended."""
+        with self._lock:
+            found = [wire_call(each) for each in self._made]
+            calls = sorted((each.call for each in found if each), key=lambda call: call.start_ns)
+            return Recording(
+                self.recording.session,
+                "wire",
+                inputs=self.recording.inputs,
+                model_calls=tuple(calls),
+                tool_calls=tuple(self._answered_tools),
+            )
+
+    def finish(self, *, is_complete: bool = True) -> ReplayResult:
+        """Return the result, without divergences."""
+        del is_complete
+        coverage = self.coverage
+        with self._lock:
+            return ReplayResult(
+                session=self.recording.session,
+                fidelity=self.recording.fidelity,
+                reasons=(*self.recording.reasons, *self._notes),
+                model_calls=len(self.recording.model_calls),
+                tool_calls=len(self.recording.tool_calls),
+                served_tools=coverage.exact + coverage.normalized + coverage.policy,
+                exchanges=len(self._exchanges),
+                served_exchanges=self._exchanges.used,
+                live=len(self._made),
+            )
+
+
+class _CallRecorder(ExchangeRecorder):
+    """Gives the exchange of one live model call to its player."""
+
+    def __init__(self, player: WhatIfPlayer, agent: int, redactor: SecretRedactor) -> None:
+        super().__init__(redactor)
+        self._player = player
+        self._agent = agent
+
+    def emit(self, exchange: Exchange, omitted: str, context: Any) -> None:
+        del context
+        if omitted:
+            self._player.note(omitted)
+        self._player.made(self._agent, exchange)
+
+
+def _exchange(request: HttpRequest, answer: HttpAnswer) -> Exchange:
+    """Return a request and the answer of another recording as an exchange."""
+    now = time.time_ns()
+    return Exchange(
+        method=request.method,
+        url=request.url,
+        request_body=request.body,
+        status=answer.status,
+        response_headers=answer.headers,
+        chunks=answer.chunks,
+        error=answer.error,
+        start_ns=now,
+        end_ns=now,
+    )
+
+
+def _is_part(asked: Any, actual: Mapping[str, Any]) -> bool:
+    """Return whether a call has all the arguments that the model asked for; it may have more."""
+    given = {} if asked is None else asked
+    if not isinstance(given, Mapping) or not given.keys() <= actual.keys():
+        return False
+    return is_same_text(canonical(given), canonical({key: actual[key] for key in given}))

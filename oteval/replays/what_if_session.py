@@ -1,0 +1,141 @@
+"""Replays with a live model in the process of the agent: options, and new runs in files.
+
+The new run is written beside the agent's output, as a recording, because its whole requests and
+responses are too much for the line in which processes exchange results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..model import RecordedModelCall, RecordedToolCall, Recording
+from .address_list import AddressList
+from .coverage import Coverage
+from .open_replays import OpenReplay
+from .player import compiled
+from .recording_files import load, save
+from .request_edits import RequestEdits
+from .session import ReplaySession
+from .tool_ladder import ToolPolicy
+from .what_if_player import WhatIfPlayer
+
+__all__ = ["ANSWERS_FILE", "NewRun", "WhatIfOptions", "WhatIfSession", "new_run", "session_of"]
+
+ANSWERS_FILE = "answers.jsonl"
+"""The file beside a session's recording with the recording that answers model requests."""
+
+_FOLDER = "new"
+# The model hosts that this process has asked. Connections to them may outlive a session.
+_MODELS = AddressList()
+
+
+@dataclass(frozen=True)
+class WhatIfOptions:
+    """The options of replays with a live model.
+
+    Attributes:
+        model: The model to ask instead, or None.
+        prompt: The system prompt of the lead agent, or None.
+        settings: Options of requests to set; None removes one.
+        tool_policy: ``error`` or ``nearest``.
+        normalize: Patterns of text that varies.
+        allow: Addresses that the agent may reach.
+        is_live: Whether the model is live; otherwise another recording answers.
+    """
+
+    model: str | None = None
+    prompt: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tool_policy: ToolPolicy = "error"
+    normalize: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    is_live: bool = True
+
+    def __post_init__(self) -> None:
+        compiled(self.normalize)
+        AddressList(self.allow)
+
+
+class WhatIfSession(ReplaySession):
+    """A replay of one session with a live model.
+
+    Args:
+        recording: The recording.
+        options: The options.
+        answers: The recording that answers model requests; None to send them for real.
+    """
+
+    player: WhatIfPlayer
+
+    def __init__(
+        self, recording: Recording, options: WhatIfOptions, answers: Recording | None = None
+    ) -> None:
+        super().__init__(recording, miss="error", capture=False)
+        self.player = WhatIfPlayer(
+            recording,
+            RequestEdits(options.model, options.prompt, options.settings),
+            tool_policy=options.tool_policy,
+            normalize=options.normalize,
+            answers=answers,
+        )
+        self._open = OpenReplay(self.player, allowed=AddressList(options.allow), models=_MODELS)
+
+    def keep(self, folder: Path) -> None:
+        """Write the new run of this process into a folder."""
+        place = folder / _FOLDER
+        place.mkdir(exist_ok=True)
+        save(self.player.new_recording, place / f"{os.getpid()}.jsonl")
+        coverage = json.dumps(self.player.coverage.as_dict())
+        (place / f"{os.getpid()}.json").write_text(coverage, "utf-8")
+
+
+def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:
+    """Return the replay of a recording in a file.
+
+    Args:
+        recording: The file.
+        options: The fields of `ReplayOptions`, or of `WhatIfOptions`.
+
+    Raises:
+        ConfigError: An option is invalid.
+        InputError: The recording cannot be read.
+    """
+    found = load(recording)
+    if "is_live" not in options:
+        return ReplaySession(found, capture=False, **options)
+    answers = Path(recording).with_name(ANSWERS_FILE)
+    known = WhatIfOptions(**options)
+    return WhatIfSession(found, known, None if known.is_live else load(answers))
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """The new run of a session, of all processes of the agent.
+
+    Attributes:
+        model_calls: The model calls, by their start.
+        tool_calls: The tool calls that the replay answered.
+        coverage: How far the recording has answered the agent.
+    """
+
+    model_calls: tuple[RecordedModelCall, ...] = ()
+    tool_calls: tuple[RecordedToolCall, ...] = ()
+    coverage: Coverage = field(default_factory=Coverage)
+
+
+def new_run(folder: Path) -> NewRun:
+    """Return the new run that the processes of an agent have written into a folder."""
+    place = folder / _FOLDER
+    parts = [load(path) for path in sorted(place.glob("*.jsonl"))]
+    calls = sorted((c for one in parts for c in one.model_calls), key=lambda call: call.start_ns)
+    found = (json.loads(path.read_text("utf-8")) for path in sorted(place.glob("*.json")))
+    return NewRun(
+        tuple(calls),
+        tuple(call for one in parts for call in one.tool_calls),
+        Coverage.total(map(Coverage.from_dict, found)),
+    )

@@ -1,0 +1,422 @@
+"""Repeat sessions with another model or prompt, and compare the new runs with the recorded ones.
+
+Each session is an example of two experiments: ``NAME-recorded`` has the recorded runs, ``NAME`` the
+new ones. Both are evaluated by the same evaluators and compared. A session whose agent fails, or
+whose model does not answer, is a failed run and has no score. As with other experiments, finished
+runs are kept, and a resumed experiment repeats only failed and missing ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
+from ..experiments import Comparison, ExperimentResults, evaluate
+from ..experiments import compare as compare_experiments
+from ..experiments.run_options import OnProgress
+from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
+from ..store import Store
+from ..text import counted
+from .agent_threads import LEAD, AgentThreads, threads_of
+from .coverage import Coverage
+from .recording_files import load, save
+from .rerun_trajectory import rerun_trajectory
+from .target import InputForm, unreplayable
+from .verified import VerifiedSession
+from .verify import ReplayJob, SessionRunner, SessionRunners
+from .what_if_session import ANSWERS_FILE, NewRun, WhatIfOptions, new_run
+
+__all__ = ["SessionFailed", "WhatIf", "WhatIfResults", "WhatIfRow"]
+
+_KEY = "what_if"
+
+
+class SessionFailed(OtevalError):
+    """A session has no new run that could be compared with the recorded one."""
+
+
+@dataclass(frozen=True)
+class WhatIfRow:
+    """A session with its recorded and its new run.
+
+    Attributes:
+        session: The id of the session.
+        error: Why the new run failed, or "".
+        coverage: How far the recording has answered the agent; None without a new run.
+        recorded: The outputs of the recorded run.
+        new: The outputs of the new run; empty without one.
+    """
+
+    session: str
+    error: str
+    coverage: Coverage | None
+    recorded: Mapping[str, Any]
+    new: Mapping[str, Any]
+
+    @property
+    def status(self) -> str:
+        """``ran`` or ``failed``."""
+        return "failed" if self.error else "ran"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "session": self.session,
+            "status": self.status,
+            "error": self.error or None,
+            "coverage": self.coverage.as_dict() if self.coverage else None,
+            "recorded": dict(self.recorded),
+            "new": dict(self.new) or None,
+        }
+
+
+@dataclass(frozen=True)
+class WhatIfResults:
+    """The recorded and the new runs of sessions.
+
+    Attributes:
+        recorded: The experiment with the recorded runs.
+        new: The experiment with the new runs.
+        comparison: Their comparison; None without evaluators.
+        skipped: Why sessions were left out, by their id.
+    """
+
+    recorded: ExperimentResults
+    new: ExperimentResults
+    comparison: Comparison | None
+    skipped: Mapping[str, str]
+
+    @property
+    def rows(self) -> list[WhatIfRow]:
+        """The sessions; one with several new runs has several rows."""
+        before = {row.example.id: row.run.outputs or {} for row in self.recorded}
+        rows = []
+        for row in self.new:
+            outputs = row.run.outputs or {}
+            coverage = Coverage.from_dict(outputs["coverage"]) if outputs else None
+            rows.append(
+                WhatIfRow(
+                    row.example.id,
+                    row.run.error.removeprefix(f"{SessionFailed.__name__}: "),
+                    coverage,
+                    before.get(row.example.id, {}),
+                    outputs,
+                )
+            )
+        return rows
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A repetition of sessions with edited model requests.
+
+    Attributes:
+        options: The options of the replays.
+        new_runner: Makes the runner of a worker.
+        store: The store that keeps the experiments.
+        name: The name of the experiment.
+        evaluators: The evaluators of both experiments.
+        answers: Recordings that answer model requests, in place of a live model.
+        input_form: How the user's messages are passed.
+        workers: The number of sessions at a time.
+        repetitions: How often each session is repeated.
+        resume: Whether to resume the experiment of that name.
+        on_progress: Called after each session.
+    """
+
+    options: WhatIfOptions
+    new_runner: Callable[[], SessionRunner]
+    store: Store
+    name: str
+    evaluators: Sequence[Any] = ()
+    answers: Sequence[Recording] = ()
+    input_form: InputForm = "text"
+    workers: int = 1
+    repetitions: int = 1
+    resume: bool = False
+    on_progress: OnProgress | None = None
+
+    def run(self, recordings: Iterable[Recording]) -> WhatIfResults:
+        """Repeat sessions, evaluate the recorded and the new runs, and compare them.
+
+        Args:
+            recordings: The recordings of the sessions.
+
+        Raises:
+            ConfigError: The agent cannot be started, or the experiment exists or had other edits.
+            NothingEvaluated: No session can be repeated.
+        """
+        self._check_experiment()
+        with tempfile.TemporaryDirectory(prefix="oteval-whatif-") as folder:
+            sessions = _Sessions(Path(folder), self.answers, self._agents())
+            for recording in recordings:
+                sessions.add(recording, self.input_form)
+            if not sessions.examples:
+                reason = next(iter(sessions.skipped.values()), "none was selected")
+                raise NothingEvaluated(f"no session can be repeated: {reason}")
+            dataset = Dataset("sessions", tuple(sessions.examples), "sessions")
+            recorded = self._evaluate(f"{self.name}-recorded", sessions.recorded_outputs, dataset)
+            new = self._new_runs(sessions, dataset)
+        comparison = compare_experiments(recorded, new) if self.evaluators else None
+        return WhatIfResults(recorded, new, comparison, sessions.skipped)
+
+    def _new_runs(self, sessions: _Sessions, dataset: Dataset) -> ExperimentResults:
+        with SessionRunners(self.new_runner, self.workers) as runners:
+            target = _Target(sessions, runners, self.options.prompt)
+            try:
+                found = self._evaluate(
+                    self.name, target, dataset, repetitions=self.repetitions, is_new=True
+                )
+            finally:
+                runners.stop()
+        if target.problem is not None:
+            raise target.problem
+        return found
+
+    def _evaluate(
+        self,
+        name: str,
+        target: Callable[[Any], Any],
+        dataset: Dataset,
+        *,
+        repetitions: int = 1,
+        is_new: bool = False,
+    ) -> ExperimentResults:
+        results: ExperimentResults = evaluate(
+            target,
+            data=dataset,
+            evaluators=self.evaluators,
+            experiment_prefix=self.name,
+            name=name,
+            resume=self.resume,
+            max_concurrency=self.workers,
+            num_repetitions=repetitions,
+            metadata={_KEY: self._edits()},
+            description=self._description() if is_new else "recorded runs",
+            store=self.store,
+            on_progress=self.on_progress if is_new else None,
+        )
+        return results
+
+    def _edits(self) -> dict[str, Any]:
+        """Return the part of the options on which the new runs depend."""
+        answers = [one.session for one in self.answers]
+        found = {**asdict(self.options), "answers": answers}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items()}
+
+    def _description(self) -> str:
+        options = self.options
+        parts = [
+            f"model {options.model}" if options.model else "",
+            "another prompt" if options.prompt is not None else "",
+            *(f"{key}={value}" for key, value in options.settings.items()),
+            f"answers of {counted(len(self.answers), 'recording')}" if self.answers else "",
+        ]
+        return ", ".join(filter(None, parts)) or "no edits"
+
+    def _check_experiment(self) -> None:
+        """Check that the experiment is new, or is resumed with the same edits.
+
+        Raises:
+            ConfigError: It exists and is not to be resumed, or had other edits.
+        """
+        found = self.store.experiments.find(self.name)
+        if found is None:
+            return
+        if not self.resume:
+            raise ConfigError(
+                f"experiment {self.name!r} exists already; resume it, or choose another name"
+            )
+        before, now = found.metadata.get(_KEY), self._edits()
+        if not isinstance(before, Mapping):
+            raise ConfigError(f"experiment {self.name!r} is not one of replay whatif")
+        changed = [key for key in now if before.get(key) != now[key]]
+        if changed:
+            raise ConfigError(
+                f"experiment {self.name!r} had another {' and '.join(changed)}: choose another "
+                "name, or give the same to resume it"
+            )
+
+    def _agents(self) -> Callable[[Recording], tuple[str, str]]:
+        """Return the function that finds the names of a session's agent and service."""
+
+        def names(recording: Recording) -> tuple[str, str]:
+            stored = self.store.trajectories.of(recording.trajectory_ids[:1])
+            one: Trajectory | None = next(iter(stored.values()), None)
+            return (one.agent, one.service) if one is not None else ("", "")
+
+        return names
+
+
+class _Sessions:
+    """The sessions to repeat: their examples, recorded runs, and files for worker processes.
+
+    Args:
+        folder: The folder for files.
+        answers: Recordings that answer model requests.
+        names_of: Returns the names of a session's agent and service.
+
+    Attributes:
+        examples: The examples.
+        recorded: The outputs of the recorded runs, by session.
+        skipped: Why sessions cannot be repeated.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        answers: Sequence[Recording],
+        names_of: Callable[[Recording], tuple[str, str]],
+    ) -> None:
+        self._folder, self._answers, self._names_of = folder, answers, names_of
+        self._numbers = itertools.count(1)
+        self._files: dict[str, tuple[Path, tuple[str, ...]]] = {}
+        self._names: dict[str, tuple[str, str]] = {}
+        self.examples: list[Example] = []
+        self.recorded: dict[str, dict[str, Any]] = {}
+        self.skipped: dict[str, str] = {}
+
+    def add(self, recording: Recording, form: InputForm) -> None:
+        """Add a session, or the reason why it cannot be repeated."""
+        name = recording.session
+        if name in self.recorded:
+            return
+        problem = unreplayable(recording) or _without_input(recording, form)
+        answers = self._answers_of(recording) if not problem else None
+        if not problem and self._answers and answers is None:
+            problem = "none of the answering recordings has the same messages of the user"
+        if problem:
+            self.skipped[name] = problem
+            return
+        place = self._folder / f"recording-{len(self.examples)}"
+        place.mkdir()
+        save(recording, place / "recording.jsonl")
+        if answers is not None:
+            save(answers, place / ANSWERS_FILE)
+        self._files[name] = place / "recording.jsonl", recording.inputs
+        self._names[name] = self._names_of(recording)
+        executed = [call for call in recording.tool_calls if not call.runs_agent]
+        run = NewRun(recording.model_calls, recording.tool_calls, Coverage(exact=len(executed)))
+        outputs = self.outputs(name, run, threads_of(recording))
+        self.recorded[name] = outputs
+        inputs = [{"role": "user", "content": text} for text in recording.inputs]
+        self.examples.append(
+            Example(
+                id=name,
+                inputs={"messages": inputs, "session": name},
+                reference_outputs={"messages": outputs["messages"]},
+            )
+        )
+
+    def recorded_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the outputs of the recorded run of an example."""
+        return self.recorded[inputs["session"]]
+
+    def outputs(
+        self, name: str, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
+    ) -> dict[str, Any]:
+        """Return the outputs of a run.
+
+        Args:
+            name: The session.
+            run: The run.
+            threads: Its model calls by agent.
+        """
+        agent, service = self._names[name]
+        found = rerun_trajectory(name, threads, run.tool_calls, agent=agent, service=service)
+        return {
+            "messages": [message.as_dict() for message in found.messages],
+            "session": name,
+            "agent": agent,
+            "service": service,
+            "models": list(found.models),
+            "usage": found.usage.as_dict(),
+            "gaps": [each.as_dict() for each in found.gaps],
+            "tool_calls": run.coverage.tool_calls,
+            "model_seconds": sum(map(_seconds, run.model_calls)),
+            "coverage": run.coverage.as_dict(),
+        }
+
+    @contextmanager
+    def job(self, name: str) -> Iterator[ReplayJob]:
+        """Give a session's job, with a folder for its output."""
+        recording, inputs = self._files[name]
+        place = self._folder / f"run-{next(self._numbers)}"
+        place.mkdir()
+        yield ReplayJob(name, recording, place / "output.txt", inputs)
+
+    def _answers_of(self, recording: Recording) -> Recording | None:
+        """Return the recording that answers the model requests of a session."""
+        if len(self._answers) == 1:
+            return self._answers[0]
+        return next((one for one in self._answers if one.inputs == recording.inputs), None)
+
+
+class _Target:
+    """Runs the agent on a session, as the target of an experiment.
+
+    Attributes:
+        problem: Why the agent cannot be started at all, or None.
+    """
+
+    def __init__(self, sessions: _Sessions, runners: SessionRunners, prompt: str | None) -> None:
+        self._sessions, self._runners, self._prompt = sessions, runners, prompt
+        self.problem: ConfigError | None = None
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        if self.problem is not None:
+            raise self.problem
+        name = inputs["session"]
+        with self._sessions.job(name) as job:
+            try:
+                ended = self._runners.run(job)
+            except ConfigError as error:
+                self.problem = error
+                raise
+            try:
+                run = new_run(job.output.parent)
+            except InputError as error:
+                raise SessionFailed(str(error)) from error
+            threads = AgentThreads(load(job.recording), self._prompt).divide(run.model_calls)
+        problem = _problem(ended, run, threads)
+        if problem:
+            raise SessionFailed(problem)
+        return self._sessions.outputs(name, run, threads)
+
+
+def _without_input(recording: Recording, form: InputForm) -> str:
+    if recording.inputs or form == "none":
+        return ""
+    return "the recording has no message of a user"
+
+
+def _problem(
+    ended: VerifiedSession, run: NewRun, threads: Sequence[Sequence[RecordedModelCall]]
+) -> str:
+    """Return why a new run cannot be compared with the recorded one, or ""."""
+    blocked = f"; blocked: {run.coverage.blocked[0]}" if run.coverage.blocked else ""
+    last = threads[LEAD][-1] if threads and threads[LEAD] else None
+    unanswered = _unanswered(last) if last is not None else ""
+    if ended.status != "passed":
+        what = f"{ended.status}: " if ended.status not in ("error", "not_replayed") else ""
+        return f"{what}{unanswered}{'; ' if unanswered else ''}{ended.detail}{blocked}"
+    if last is None:
+        seen = "of the lead agent" if run.model_calls else "that a replay sees"
+        return f"the agent sent no model request {seen}{blocked}"
+    return unanswered
+
+
+def _unanswered(call: RecordedModelCall) -> str:
+    if call.answer is not None:
+        return ""
+    return f"the model did not answer: {call.error or 'its response cannot be read'}"
+
+
+def _seconds(call: RecordedModelCall) -> float:
+    return max(call.end_ns - call.start_ns, 0) / 1e9

@@ -1,0 +1,234 @@
+"""``oteval replay whatif``: sessions with a live model, which a scripted server stands for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.model import RecordedToolCall
+
+from ..commands import Done, Run, oteval
+from ..model_server import Body, Reply, Server, completion, error, serving
+from .clerk import clerk, clerk_file, write_clerk
+from .recorded import tool_request
+
+__all__ = ["oteval"]
+
+SAME_CALLS = """
+evaluators:
+  - name: same-calls
+    type: trajectory_match
+    mode: strict
+    reference: {example: true}
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Return a live model; the current folder has the agent and the evaluators."""
+    write_clerk(tmp_path)
+    (tmp_path / "oteval.yaml").write_text(SAME_CALLS)
+    with serving(clerk) as found:
+        monkeypatch.setenv("MODEL_URL", found.url)
+        yield found
+
+
+WhatIf = Callable[..., Done]
+
+
+@pytest.fixture
+def whatif(oteval: Run) -> WhatIf:
+    """Return a function that runs the command with the agent ``clerk:target``."""
+
+    def run(*arguments: Any, target: str = "clerk:target") -> Done:
+        agent = () if "--" in arguments else ("--target", target)
+        return oteval("replay", "whatif", *agent, "--json", "--workers", "1", *arguments)
+
+    return run
+
+
+def without_ids(messages: list[dict[str, Any]]) -> str:
+    """Return messages as text, with the ids of tool calls replaced."""
+    text = json.dumps(messages)
+    ids = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
+    for one in ids:
+        text = text.replace(one, "ID")
+    return text
+
+
+def test_an_equal_model_gives_equal_trajectories(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """Tools are answered by the arguments that the model gave, and never run."""
+    (tmp_path / "prompt.txt").write_text("Be brief.")
+    files = [clerk_file(tmp_path, name) for name in ("Refund 17", "helped")]
+
+    done = whatif(
+        *(*files, "--model", "new", "--prompt", "prompt.txt"),
+        *("--set", "temperature=0", "--name", "new-model"),
+    )
+
+    assert done.status == 0, done
+    *rows, comparison = done.rows
+    assert [row["status"] for row in rows] == ["ran", "ran"]
+    for row in rows:
+        new, recorded = row["new"]["messages"], row["recorded"]["messages"]
+        assert without_ids(new[1:]) == without_ids(recorded[1:])
+        assert (recorded[0]["content"], new[0]["content"]) == ("You refund orders.", "Be brief.")
+        assert (row["coverage"]["exact"], row["coverage"]["missing"]) == (1, 0)
+    assert comparison["differences"][0]["mean_b"] == 1.0
+    assert not (tmp_path / "refunds").exists()
+    assert {body["model"] for body in server.requests} == {"new"}
+    assert {body["temperature"] for body in server.requests} == {0}
+    # The sub-agent keeps its prompt.
+    prompts = [body["messages"][0]["content"] for body in server.requests]
+    assert prompts.count("You help.") == 1
+    assert "2 runs, 0 failed; tools: 2 exact" in done.err
+
+
+def differs(body: Body, number: int) -> Reply:
+    """Script: a model that calls tools in other ways, by the question."""
+    question = body["messages"][1]["content"]
+    if body["messages"][-1]["role"] == "tool" or question == "says":
+        return completion("Done.")
+    arguments = {
+        "form": {"order": 17, "reason": " None "},
+        "nearest": {"order": 18},
+        "unknown": {"order": 17},
+    }
+    name = "lookup" if question == "unknown" else "refund"
+    return tool_request((name, json.dumps(arguments.get(question, {"order": 17}))))
+
+
+def test_coverage_is_counted(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """Results come by equal, then by normalized arguments, then by the policy; others fail."""
+    server.script = differs
+    spoken = RecordedToolCall("refund", {"order": "17", "reason": "none"}, "refunded")
+    names = ("form", "nearest", "unknown", "says", "network")
+    files = [clerk_file(tmp_path, name, tools=[spoken]) for name in names]
+
+    done = whatif(*files, "--tool-policy", "nearest")
+
+    rows = {row["session"]: row for row in done.rows[:-1]}
+    counts = {
+        name: {key for key, value in row["coverage"].items() if value == 1 or value == [value]}
+        for name, row in rows.items()
+    }
+    assert counts["form"] == {"normalized"}
+    assert counts["nearest"] == {"policy"}
+    assert counts["unknown"] == {"missing"}
+    assert counts["says"] == set()
+    assert "oteval replay: the recording has no result of lookup" in json.dumps(rows["unknown"])
+    assert rows["network"]["coverage"]["blocked"] == [
+        "the agent sent GET http://127.0.0.1:9/orders, which is not recorded"
+    ]
+    assert done.status == 0  # two sessions more would show that the calls regressed
+    assert "3 runs only partly covered" in done.err
+    assert not (tmp_path / "refunds").exists()
+
+
+def test_a_model_that_fails_is_an_error_and_never_a_score(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """A retry repairs a session; an agent that hides the error has failed nevertheless."""
+    files = [clerk_file(tmp_path, name) for name in ("once", "always", "Refund 17")]
+    seen: set[str] = set()
+
+    def breaks(body: Body, number: int) -> Reply:
+        question = body["messages"][1]["content"]
+        if question == "always" or (question == "once" and question not in seen):
+            seen.add(question)
+            return error(500, "overloaded")
+        return clerk(body, number)
+
+    server.script = breaks
+    done = whatif(*files, "--name", "flaky", target="clerk:hides")
+    *rows, comparison = done.rows
+    server.script = clerk
+    asked = len(server.requests)
+    resumed = whatif(*files, "--name", "flaky", "--resume", target="clerk:hides")
+
+    assert [row["status"] for row in rows] == ["ran", "failed", "ran"]
+    assert rows[0]["new"]["usage"]["model_calls"] == 3
+    assert len(rows[0]["new"]["messages"]) == 5
+    assert rows[1]["error"].startswith("the model did not answer: overloaded")
+    assert {one["key"]: one["pairs"] for one in comparison["differences"]} == {
+        "same-calls": 2,
+        "completed": 3,
+    }
+    assert [row["status"] for row in resumed.rows[:-1]] == ["ran"] * 3
+    assert len(server.requests) == asked + 2
+
+
+def test_a_model_that_is_down(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """Nothing was repeated: status 3, with the reason."""
+    file = clerk_file(tmp_path, "Refund 17")
+    server.stop()
+
+    done = whatif(file)
+
+    assert done.status == 3
+    assert "no session could be repeated: the model did not answer: ConnectError" in done.err
+
+
+def test_other_edits_are_another_experiment(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """Sessions of two models never mix in one experiment."""
+    file = clerk_file(tmp_path, "Refund 17")
+    first = whatif(file, "--name", "a", "--model", "one")
+
+    again = whatif(file, "--name", "a", "--model", "one")
+    other = whatif(file, "--name", "a", "--model", "two", "--resume")
+    nameless = whatif(file, "--resume")
+
+    assert (first.status, again.status, other.status, nameless.status) == (0, 2, 2, 2)
+    assert "experiment 'a' exists already" in again.err
+    assert "experiment 'a' had another model" in other.err
+    assert "--resume needs the --name" in nameless.err
+
+
+def test_sessions_share_the_connections_of_a_module(
+    whatif: WhatIf, server: Server, tmp_path: Path
+) -> None:
+    """An asynchronous client keeps connections that belong to an event loop."""
+    files = [clerk_file(tmp_path, name) for name in ("Refund 17", "Refund 18")]
+
+    done = whatif(*files, target="clerk:later")
+
+    assert [row["status"] for row in done.rows[:-1]] == ["ran", "ran"], done
+
+
+def test_another_recording_answers(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """Without a live model: the agent's code now, with the answers of that recording."""
+    file, silent = clerk_file(tmp_path, "Refund 17"), clerk_file(tmp_path)
+
+    done = whatif(file, "--answers", file)
+    nothing = whatif(silent)
+
+    row = done.rows[0]
+    assert (done.status, row["status"]) == (0, "ran")
+    assert row["new"]["messages"] == row["recorded"]["messages"]
+    assert server.requests == []
+    assert nothing.status == 3
+    assert "the recording has no model calls" in nothing.err
+
+
+def test_a_command(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
+    """The live model is asked by the processes of the command."""
+    good, bad = (clerk_file(tmp_path, name) for name in ("Refund 17", "always"))
+
+    def breaks(body: Body, number: int) -> Reply:
+        return error(500, "overloaded") if "always" in str(body) else clerk(body, number)
+
+    server.script = breaks
+    done = whatif(good, bad, "--", sys.executable, "clerk.py", "{input}")
+
+    ran, failed = done.rows[:2]
+    assert (ran["status"], ran["coverage"]["exact"]) == ("ran", 1)
+    assert failed["status"] == "failed"
+    assert "overloaded" in failed["error"]
+    assert not (tmp_path / "refunds").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,13 +19,14 @@ from ..evaluators.functions import load_function
 from ..model import Recording
 from ..redaction import RedactionRule
 from ..redaction.secrets import SecretRedactor
+from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
 from ..replays.player import Tools
 from ..replays.recording_files import save
 from ..replays.redacted_recordings import redacted_recording
 from ..replays.target import InputForm, accepted_keywords, turn_inputs, unreplayable
 from ..replays.verified import VerifiedSession
-from ..replays.verify import ReplayOptions, TargetRunner, verify
+from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner, verify
 from ..replays.verify_worker import default_keys
 from ..replays.written_tests import (
     AgentCall,
@@ -59,6 +61,11 @@ config_option = click.option(
     "--target",
     metavar=FUNCTION_METAVAR,
     help="The agent as a function, called once for each turn with the user's message.",
+)
+@click.option(
+    "--command",
+    metavar="COMMAND",
+    help='The agent as a command, such as "python agent.py {input}", instead of --target.',
 )
 @click.option(
     "--input",
@@ -100,6 +107,7 @@ config_option = click.option(
 def make_test(
     session: str,
     target: str | None,
+    command: str | None,
     input_form: InputForm,
     folder: str,
     name: str | None,
@@ -115,15 +123,16 @@ def make_test(
 
     SESSION is the id of a trajectory, a trace or a conversation, or the file of a recording. Three
     files are written without secrets: the test, its recording, and a reference with the messages.
-    The test calls the agent (--target) with the recorded messages of the user, and asserts the
-    tools that it runs and its answer. It needs no model, no key and no network.
+    The test calls the agent with the recorded messages of the user, and asserts the tools that it
+    runs and its answer. It needs no model, no key and no network.
 
     The agent is then replayed once. Exit status: 0 the test is written and passes, 1 it is written,
     but the agent now differs from the recording, 2 an error, 3 the session cannot be replayed.
     """
-    if not target:
+    if bool(target) == bool(command):
         raise ConfigError(
-            "replay make-test: give the agent as --target PKG.MODULE:FUNCTION; the test calls it"
+            "replay make-test: give the agent, which the test calls, as --target "
+            "PKG.MODULE:FUNCTION or as --command 'python agent.py {input}'"
         )
     options = ReplayOptions(
         tools=tools,
@@ -135,7 +144,8 @@ def make_test(
     test = ReplayTest(
         name=_name(name) if name else session_name(recording),
         recording=recording,
-        agent_call=_agent_call(target, recording, input_form),
+        agent_call=_agent_call(target, recording, input_form) if target else AgentCall("", "", ()),
+        command=tuple(shlex.split(command or "")),
         agent=agent,
         options=_shown_options(options),
     )
@@ -255,13 +265,16 @@ def _files(test: ReplayTest, folder: Path, *, force: bool) -> tuple[Path, Path, 
 
 
 def _checked(
-    test: ReplayTest, target: str, options: ReplayOptions, form: InputForm
+    test: ReplayTest, target: str | None, options: ReplayOptions, form: InputForm
 ) -> VerifiedSession:
     """Replay the session once with the current code of the agent."""
-    (found,) = verify(
-        [test.recording],
-        lambda: TargetRunner(target, options, input_form=form, timeout=_TIMEOUT),
-    )
+
+    def runner() -> SessionRunner:
+        if target:
+            return TargetRunner(target, options, input_form=form, timeout=_TIMEOUT)
+        return CommandRunner(test.command, options, timeout=_TIMEOUT)
+
+    (found,) = verify([test.recording], runner)
     return found
 
 

@@ -67,6 +67,7 @@ class ReplayTest:
         name: The name, as in ``test_NAME.py``.
         recording: The recording.
         agent_call: How the agent is called.
+        command: The command to run instead, or an empty tuple.
         executed: The tools that the agent runs; None for those of the recording.
         agent: The name of the agent, or "".
         options: The options of the replay, as for `oteval.replay`.
@@ -75,6 +76,7 @@ class ReplayTest:
     name: str
     recording: Recording
     agent_call: AgentCall
+    command: tuple[str, ...] = ()
     executed: Sequence[ToolExecution] | None = None
     agent: str = ""
     options: tuple[tuple[str, Any], ...] = ()
@@ -118,6 +120,8 @@ def reference_text(recording: Recording) -> str:
 
 def pytest_file(test: ReplayTest) -> str:
     """Return the text of a pytest file."""
+    if test.command:
+        return _command_file(test)
     constants = _Constants()
     calls = list(_calls(test, constants))
     body = "\n".join([*_replayed(test, calls), "", *_assertions(test, constants)])
@@ -128,6 +132,23 @@ def pytest_file(test: ReplayTest) -> str:
         f'def test_{test.name}(oteval_replay):\n    """{_summary(test)}"""\n{body}',
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _command_file(test: ReplayTest) -> str:
+    """Return the text of a pytest file that runs a command."""
+    folder, _, file = test.recording_file.rpartition("/")
+    arguments = [literal(list(test.command), column=8, room=1, level=2)]
+    arguments.append(f'HERE / "{folder}" / "{file}"')
+    arguments += [f"{name}={literal(value)}" for name, value in test.options]
+    given = "".join(f"        {each},\n" for each in arguments)
+    head = "    assert list(replay.executed) == "
+    return (
+        f'"""{_header(test)}"""\n\nfrom pathlib import Path\n\n'
+        f"HERE = Path(__file__).parent\n\n\n"
+        f'def test_{test.name}(oteval_replay_command):\n    """{_summary(test)}"""\n'
+        f"    replay = oteval_replay_command(\n{given}    )\n\n"
+        f"{head}{literal(list(_executed(test)), column=len(head), level=1)}\n"
+    )
 
 
 class _Constants:

@@ -23,10 +23,11 @@ from .cases import set_plugin_active
 if TYPE_CHECKING:
     from oteval.live.capture import Capture
     from oteval.model import Trajectory
+    from oteval.replays.player import ReplayResult
     from oteval.testing.cases import Case
     from oteval.testing.replayed_tests import ReplayedTest
 
-__all__ = ["oteval_capture", "oteval_replay", "oteval_trajectory"]
+__all__ = ["oteval_capture", "oteval_replay", "oteval_replay_command", "oteval_trajectory"]
 
 _MARK = (
     "oteval(repetitions=1, output_keys=(), tolerance=None): log the agent's inputs, outputs and "
@@ -197,3 +198,11 @@ def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]
     from oteval.testing.replayed_tests import replayed_test
 
     return partial(replayed_test, request.node)
+
+
+@pytest.fixture
+def oteval_replay_command(request: pytest.FixtureRequest) -> Callable[..., ReplayResult]:
+    """Return a function that replays a recording with a command, and fails if that differs."""
+    from oteval.testing.replayed_tests import replayed_command
+
+    return partial(replayed_command, request.node)

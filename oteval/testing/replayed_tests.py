@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from ..errors import ReplayDiverged
+from ..model import Recording
+from ..replays.command_runner import CommandRunner
+from ..replays.player import ReplayResult
 from ..replays.recording_files import load
 from ..replays.session import ReplaySession, replay
+from ..replays.verify import ReplayOptions, verify
 from ..replays.verify_worker import KEYS, default_keys
 
-__all__ = ["ReplayedTest", "replayed_test"]
+__all__ = ["ReplayedTest", "replayed_command", "replayed_test"]
 
 _FILES = (".jsonl", ".jsonl.gz", ".yaml", ".yml", ".json")
 
@@ -81,9 +86,42 @@ def replayed_test(item: pytest.Item, recording: str | Path, **options: Any) -> R
     """
     if not isinstance(recording, Path) and not recording.endswith(_FILES):
         return ReplayedTest(replay(recording, **options))
+    return ReplayedTest(replay(recording=_loaded(item, recording), **options))
+
+
+def replayed_command(
+    item: pytest.Item,
+    command: Sequence[str],
+    recording: str | Path,
+    *,
+    timeout: float = 60.0,
+    **options: Any,
+) -> ReplayResult:
+    """Replay a recording with a command; anything other than the recorded run fails the test.
+
+    Args:
+        item: The test.
+        command: The command, in which ``{input}`` is replaced by the user's first message.
+        recording: The file of a recording, relative to the folder of the test or the current one.
+        timeout: The time limit in seconds.
+        options: Options of `ReplayOptions`.
+    """
+    loaded = _loaded(item, recording)
+    chosen = ReplayOptions(**options)
+    (found,) = verify([loaded], lambda: CommandRunner(command, chosen, timeout=timeout))
+    if found.status != "passed" or found.result is None:
+        head = f"the command {found.status.replace('_', ' ')} on its recording {found.session}"
+        shown = [one.text() for one in found.divergences[:1]] or [found.detail]
+        message = "\n".join([f"{head} (fidelity {loaded.fidelity})", *shown, found.output])
+        pytest.fail(message.rstrip(), pytrace=False)
+    return found.result
+
+
+def _loaded(item: pytest.Item, recording: str | Path) -> Recording:
+    """Return a recording; fail the test if the file does not exist."""
     folders = (item.path.parent, Path.cwd())
     found = next((folder / recording for folder in folders if (folder / recording).exists()), None)
     if found is None:
         text = f"{recording}: not found in {folders[0]}"
         pytest.fail(f"{text}; oteval replay make-test writes it", pytrace=False)
-    return ReplayedTest(replay(recording=load(found), **options))
+    return load(found)

@@ -165,7 +165,7 @@ def test_existing_files_are_kept(written: Path, oteval: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give the agent as --target"),
+        ((), "give the agent, which the test calls, as --target"),
         (("--target", "desk:nothing"), "desk has no function"),
         (("--target", "desk:ask", "--name", "no name"), "use letters, digits and underscores"),
     ],
@@ -230,6 +230,7 @@ def test_written_tests_are_clean_for_ruff(desk: Recording, oteval: Run) -> None:
         ("long.jsonl", "--target", "desk:ask", *more),
         ("short.jsonl", "--target", "desk:run", "--input", "messages", "--no-run"),
         ("short.jsonl", "--target", "desk:run", "--input", "none", "--name", "n", "--no-run"),
+        ("short.jsonl", "--command", "python desk.py {input}", "--name", "program", *more),
     ):
         done = oteval("replay", "make-test", *arguments)
         assert done.status == 0, done.err
@@ -265,3 +266,24 @@ def test_texts_survive_as_literals(text: str) -> None:
     code = block_text(text)
     if code is not None:
         assert eval(code, {"dedent": textwrap.dedent}) == text
+
+
+@pytest.mark.slow
+def test_a_command_becomes_a_test(desk: Recording, oteval: Run, oteval_replay_command: Any) -> None:
+    """The command runs with the replay in its process; a dropped tool fails the test."""
+    main = "\n\nif __name__ == '__main__':\n    import sys\n\n    ask(sys.argv[1])\n"
+    Path("desk.py").write_text(DESK + main)
+    save(desk, "session.jsonl")
+    command = f"{sys.executable} desk.py {{input}}"
+
+    done = oteval("replay", "make-test", "session.jsonl", "--command", command)
+
+    assert done.status == 0, done.out
+    test = runpy.run_path(f"tests/test_{NAME}.py")[f"test_{NAME}"]
+    test(oteval_replay_command)
+    Path("desk.py").write_text(DESK.replace(*EDITS["a dropped tool"][:2]) + main)
+    with pytest.raises(AssertionError):
+        test(oteval_replay_command)
+    Path("desk.py").write_text(DESK.replace("You refund", "You never refund") + main)
+    with pytest.raises(pytest.fail.Exception, match="You never refund orders"):
+        test(oteval_replay_command)

@@ -14,11 +14,13 @@ ROTEL := .venv-rotel
 AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
+OPENLLMETRY := .venv-openllmetry
+OPENLLMETRY_STAMP := $(OPENLLMETRY)/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: sbom audit docs demo examples test-node test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit docs demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -47,7 +49,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -63,6 +65,10 @@ test-node: $(STAMP)
 	-cd build/node && npm install --no-audit --no-fund --no-package-lock
 	OTEVAL_NODE_MODULES=$$(ls -d $(CURDIR)/build/node/node_modules 2>/dev/null) \
 	  $(BIN)/pytest -q -rs -m node tests/replays/test_node.py
+
+# Replays of traces that OpenLLMetry wrote, in an environment without another instrumentation on.
+test-openllmetry: $(OPENLLMETRY_STAMP)
+	$(OPENLLMETRY)/bin/pytest -q -m openllmetry tests/replays/test_foreign_instrumentations.py
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2
@@ -132,6 +138,13 @@ $(BROWSER_STAMP): $(STAMP)
 	$(PIP) $(BROWSER)/bin/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
+$(OPENLLMETRY_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(OPENLLMETRY)
+	$(PIP) $(OPENLLMETRY)/bin/pip install -q --require-hashes -r requirements.lock
+	$(PIP) $(OPENLLMETRY)/bin/pip install -q 'opentelemetry-instrumentation-openai==0.62.4'
+	$(PIP) $(OPENLLMETRY)/bin/pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
 $(PEERS_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PIP) $(PEERS)/bin/pip install -q -e '.[peers]' pytest pytest-asyncio
@@ -154,4 +167,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(ROTEL) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

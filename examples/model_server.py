@@ -16,6 +16,7 @@ import argparse
 import json
 import re
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,7 +152,7 @@ def response(body: Json, answer: Json, status: str = "completed") -> Json:
     details = {"input_tokens_details": {"cached_tokens": 0}}
     details["output_tokens_details"] = {"reasoning_tokens": 0}
     return {
-        "id": "resp_1",
+        "id": f"resp_{zlib.crc32(json.dumps(body).encode()):08x}",
         "object": "response",
         "created_at": 1_790_000_000,
         "status": status,

@@ -5,9 +5,7 @@ short script: it tracks every order that the user mentions, refunds those that a
 summarises the results. Every exchange is appended to a log, from which tests know the messages that
 the agent and the model truly exchanged.
 
-Run it with `python examples/model_server.py --log exchanges.jsonl
-
-prints the address to put into OPENAI_BASE_URL.`.
+`python model_server.py` prints the address to put into OPENAI_BASE_URL.
 """
 
 from __future__ import annotations

@@ -39,7 +39,10 @@ def save(recording: Recording, path: str | Path) -> None:
 
     Args:
         recording: The recording.
-        path: The file; it is compressed if its name ends in ``.gz``.
+        path: The file, whose folder is created; it is compressed if its name ends in ``.gz``.
+
+    Raises:
+        InputError: The file cannot be written.
     """
     path = Path(path)
     lines = [line for kind, name in _LISTS.items() for line in _lines(kind, recording, name)]
@@ -47,7 +50,11 @@ def save(recording: Recording, path: str | Path) -> None:
     header |= {k: v for k, v in _plain(recording).items() if k not in _LISTS.values()}
     data = "".join(f"{dumps_exact(line)}\n" for line in (header, *lines)).encode()
     # Without a time or a name, equal recordings are equal files.
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _lines(kind: str, recording: Recording, name: str) -> Iterator[dict[str, Any]]:

@@ -83,10 +83,13 @@ def _environment(report: DoctorReport) -> RenderableType:
     return table
 
 
+_PLACES = {"arrived": "at", "failed": "at"}
+
+
 def _delivery(report: DoctorReport) -> RenderableType:
     found = report.delivery
     text = Text("test span: ").append_text(_state(found.status))
-    text.append(f" {'at' if found.status == 'arrived' else 'to'} {found.destination}")
+    text.append(f" {_PLACES.get(found.status, 'to')} {found.destination}")
     if found.status == "arrived":
         text.append(f" in {found.milliseconds:.0f} ms")
     return text.append(f": {found.error}" if found.error else "")

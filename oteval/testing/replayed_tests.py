@@ -61,7 +61,7 @@ class ReplayedTest:
             head = f"the agent differs from its recording {recording.session}"
             message = f"{head} (fidelity {recording.fidelity})\n{diverged}"
             # The traceback shows where the replay ends; the message has the agent's line.
-            pytest.fail(message, pytrace=False)
+            raise pytest.fail.Exception(message, pytrace=False) from None
 
     async def __aenter__(self) -> ReplaySession:
         return self.__enter__()

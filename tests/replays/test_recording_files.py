@@ -128,3 +128,13 @@ def test_fields_of_later_versions_are_left_out(tmp_path: Path) -> None:
     line["tool_call"]["later"] = 1
     path.write_text(f"{json.dumps({**header, 'later': 2})}\n{json.dumps(line)}\n", "utf-8")
     assert load(path).tool_calls == (RecordedToolCall("f"),)
+
+
+def test_the_folder_is_created_or_the_file_is_named(tmp_path: Path) -> None:
+    """`save` makes missing folders; where it cannot, the error is one line with the path."""
+    path = tmp_path / "recordings" / "one.jsonl"
+    save(WHOLE, path)
+
+    assert load(path) == WHOLE
+    with pytest.raises(InputError, match=r"one\.jsonl/two\.jsonl: cannot be written: "):
+        save(WHOLE, path / "two.jsonl")

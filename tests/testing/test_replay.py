@@ -103,6 +103,7 @@ def test_divergences_fail_tests_and_nothing_else(shop: Project, options: tuple[s
     assert "the agent did not make model call 1" in printed
     assert "recordings/none.jsonl: not found in" in printed
     assert "Traceback" not in printed
+    assert "During handling" not in printed
 
 
 def test_a_divergence_becomes_a_failure(request: pytest.FixtureRequest, tmp_path: Path) -> None:

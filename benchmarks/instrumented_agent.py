@@ -2,12 +2,14 @@
 
     python -m benchmarks.instrumented_agent KIND MODE URL CALLS
 
-KIND is ``tool`` (a function), ``model`` (a model call without HTTP), or ``openai`` (a real request
-of the openai library). MODE is ``nothing``, ``bare`` (opentelemetry-util-genai, which all
-OpenTelemetry instrumentations of models use; for openai the instrumentation itself), ``by_hand``
-(OpenTelemetry's API alone), ``oteval``, or ``oteval_http`` (which also records HTTP exchanges). The
-modes without oteval use OpenTelemetry's batch processor and OTLP exporter. It prints the CPU
-seconds of the calls, with their export.
+KIND is ``tool`` (a function), ``model`` (a model call without HTTP), or a real request of the
+openai library: ``openai_5k`` and ``openai_50k`` with a history of so many bytes, ``stream`` with
+5 KB and 200 events in the answer. MODE is ``nothing``, ``bare`` (opentelemetry-util-genai, which
+all OpenTelemetry instrumentations of models use; for openai the instrumentation itself),
+``by_hand`` (OpenTelemetry's API alone), ``oteval``, or ``oteval_http`` (which also records HTTP
+exchanges). ``_file`` and ``_database`` after the last two choose the destination. The modes without
+oteval use OpenTelemetry's batch processor and OTLP exporter. It prints the CPU seconds of the
+calls with their export, and those of the calls in the agent's thread alone.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
-_BLOCK = 200  # calls between exports: the queues of no mode overflow
+_BLOCK = 100  # calls between exports: the queues of no mode overflow
 _MESSAGES = [
     {"role": "system", "content": "You are a clerk of a shop. Answer briefly."},
     {"role": "user", "content": "Please refund order 17, which arrived broken. " * 5},
@@ -118,15 +121,43 @@ def _oteval_model() -> Callable[..., Any]:
     return call
 
 
-def _openai(url: str) -> Callable[..., Any]:
+def _history(size: int) -> list[dict[str, Any]]:
+    """Return a conversation with tool calls, of about so many bytes."""
+    history, number = list(_MESSAGES), 0
+    while len(json.dumps(history)) < size:
+        number += 1
+        arguments = json.dumps({"order": number, "amount": 12.5, "reason": "it arrived broken"})
+        call = {"name": "refund", "arguments": arguments}
+        history += [
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": f"call_{number}", "type": "function", "function": call}],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": f"call_{number}",
+                "content": json.dumps({"state": "refunded", "items": [{"sku": "a", "n": 1}] * 5}),
+            },
+            {"role": "user", "content": f"Please refund order {number} as well. " * 8},
+        ]
+    return history
+
+
+def _openai(url: str, kind: str) -> Callable[..., Any]:
     from openai import OpenAI
 
-    client = OpenAI(base_url=url, api_key="none")
+    client = OpenAI(base_url=url, api_key="sk-0123456789abcdef0123")
+    history: Any = _history(50_000 if kind == "openai_50k" else 5_000)
+    create = client.chat.completions.create
 
     def call() -> None:
-        client.chat.completions.create(model="scripted", messages=_MESSAGES)  # type: ignore[call-overload]
+        create(model="scripted", messages=history)
 
-    return call
+    def stream() -> None:
+        for _ in create(model="scripted", messages=history, stream=True):
+            pass
+
+    return stream if kind == "stream" else call
 
 
 def _set_up(mode: str, url: str) -> Callable[[], Any]:
@@ -136,8 +167,11 @@ def _set_up(mode: str, url: str) -> Callable[[], Any]:
     if mode.startswith("oteval"):
         import oteval
 
-        endpoint = url.removesuffix("/v1")
-        return oteval.instrument(to=endpoint, record_http=mode == "oteval_http").flush
+        folder = tempfile.mkdtemp()
+        to = url.removesuffix("/v1")
+        if mode.endswith(("_file", "_database")):
+            to = f"{folder}/traces.{'jsonl' if mode.endswith('_file') else 'duckdb'}"
+        return oteval.instrument(to=to, record_http=mode.startswith("oteval_http")).flush
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
@@ -155,8 +189,8 @@ def work(kind: str, mode: str, url: str) -> Callable[[int], Any]:
     """Return the call that is measured; it takes its number."""
     from opentelemetry import trace
 
-    if kind == "openai":
-        made = _openai(url)
+    if kind in ("openai_5k", "openai_50k", "stream"):
+        made = _openai(url, kind)
         return lambda _: made()
     if kind == "model":
         if mode == "nothing":
@@ -186,13 +220,14 @@ def main(kind: str, mode: str, url: str, calls: int) -> None:
     for number in range(_BLOCK // 4):  # imports, connections, caches
         call(number)
     export()
-    began = time.process_time()
-    for number in range(calls):
-        call(number)
-        if number % _BLOCK == _BLOCK - 1:
-            export()
-    export()
-    print(time.process_time() - began)
+    own, began = 0.0, time.process_time()
+    for start in range(0, calls, _BLOCK):
+        at = time.thread_time()
+        for number in range(start, min(start + _BLOCK, calls)):
+            call(number)
+        own += time.thread_time() - at
+        export()
+    print(time.process_time() - began, own)
 
 
 if __name__ == "__main__":

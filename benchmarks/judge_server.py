@@ -2,8 +2,9 @@
 
     python -m benchmarks.judge_server SECONDS
 
-It prints its address and runs until its standard input ends. It is a separate process, so that its
-CPU time does not count for the caller.
+A request for a stream gets 200 events, each a piece of its own. It prints its address and runs
+until its standard input ends. It is a separate process, so that its CPU time does not count for the
+caller.
 """
 
 from __future__ import annotations
@@ -34,14 +35,30 @@ _REPLY = (
 ) + _BODY
 
 
+def _event(index: int) -> bytes:
+    delta = {"content": f" word{index}"} if index else {"role": "assistant", "content": ""}
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+    event = b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(event), event)
+
+
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    + b"".join(map(_event, range(200)))
+    + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+)
+
+
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            await reader.readexactly(length)
+            body = await reader.readexactly(length)
             await asyncio.sleep(delay)
-            writer.write(_REPLY)
+            is_stream = head.startswith(b"post /v1/chat") and b'"stream":true' in body
+            writer.write(_STREAM if is_stream else _REPLY)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
         writer.close()

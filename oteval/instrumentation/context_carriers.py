@@ -120,10 +120,16 @@ def _start_thread(start: Callable[..., Any], thread: Any) -> None:
     start(thread)
 
 
+_WORKERS = (
+    *("concurrent.futures", "multiprocessing", "opentelemetry.sdk"),
+    *("oteval.instrumentation.export_pipeline", "oteval.wire.recording_worker"),
+)
+
+
 def _is_worker(thread: Any) -> bool:
     target = getattr(thread, "_target", None)
     module = getattr(target, "__module__", "") or type(thread).__module__
-    return module.startswith(("concurrent.futures", "multiprocessing", "opentelemetry.sdk"))
+    return module.startswith(_WORKERS)
 
 
 def _submit_to_threads(

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple, Protocol
 
 from .critical_section import SECTION
 
-__all__ = ["BatchExporter", "ExportFailed", "ExportPipeline", "ExportStats", "Exportable"]
+__all__ = [
+    "BatchExporter",
+    "ExportFailed",
+    "ExportPipeline",
+    "ExportStats",
+    "Exportable",
+    "LogSource",
+]
 
 _LOG = logging.getLogger("oteval")
 
@@ -102,10 +109,18 @@ class BatchExporter(Protocol):
         """Become usable in a forked child, without disturbing the parent."""
 
 
+class LogSource(Protocol):
+    """Emits log records from a thread that an export must wait for."""
+
+    def flush(self, timeout: float) -> bool:
+        """Emit everything that waits; return whether it was done within the seconds."""
+
+
 class ExportPipeline:
     """Queues spans and log records, and exports them in batches in a thread.
 
     Attributes:
+        source: Emits log records later than the agent's code that they are about; None without one.
         is_eager: Whether the process is about to be killed, so that nothing may wait in the queue.
     """
 
@@ -137,6 +152,7 @@ class ExportPipeline:
         self._error = ""
         self._reported = 0
         self._has_warned_full = self._has_warned_failed = False
+        self.source: LogSource | None = None
         self.is_eager = False
         self._reset()
 
@@ -197,6 +213,14 @@ class ExportPipeline:
         Returns:
             Whether the queue was emptied. Failed exports are counted in `stats`.
         """
+        if self.source is None:
+            return self._flush(timeout, is_ending=is_ending)
+        started = time.monotonic()
+        is_fed = self.source.flush(timeout)
+        left = max(0.0, timeout - (time.monotonic() - started))
+        return self._flush(left, is_ending=is_ending) and is_fed
+
+    def _flush(self, timeout: float, *, is_ending: bool) -> bool:
         done = threading.Lock()
         done.acquire()
         with SECTION, self._lock:

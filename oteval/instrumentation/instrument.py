@@ -25,6 +25,7 @@ from .faults import guarded
 
 if TYPE_CHECKING:
     from ..wire.interception import Interception
+    from ..wire.recording_worker import RecordingWorker
     from .providers import Providers
 
 __all__ = ["Instrumentation", "instrument"]
@@ -85,6 +86,7 @@ _LOCK = threading.RLock()
 _ACTIVE: dict[str, Instrumentation] = {}
 _PROVIDERS: Providers | None = None
 _RECORDING: Interception | None = None
+_WORKER: RecordingWorker | None = None
 
 
 def instrument(
@@ -210,14 +212,23 @@ def _record_http(providers: Any) -> None:
 
     Rules for keys must be applied here: later, a body is text.
     """
-    global _RECORDING
+    global _RECORDING, _WORKER
     from ..redaction.secrets import SecretRedactor
     from ..wire.interception import add
     from ..wire.recorder import WireRecorder
+    from ..wire.recording_worker import RecordingWorker
+    from .process_end import renew_in_forks
 
+    if _WORKER is None:
+        _WORKER = RecordingWorker()
+        renew_in_forks(_WORKER)
+    for handle in _ACTIVE.values():
+        if handle._pipeline is not None:
+            handle._pipeline.source = _WORKER
     rules = dict.fromkeys(rule for handle in _ACTIVE.values() for rule in handle._rules)
     before = _RECORDING
-    _RECORDING = add(WireRecorder(providers.logger, redactor=SecretRedactor(rules)))
+    redactor = SecretRedactor(rules)
+    _RECORDING = add(WireRecorder(providers.logger, redactor=redactor, worker=_WORKER))
     if before is not None:
         before.remove()
 

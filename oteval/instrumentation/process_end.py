@@ -19,13 +19,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from .critical_section import SECTION
 from .export_pipeline import ExportPipeline
 
-__all__ = ["watch_process"]
+if TYPE_CHECKING:
+    from ..wire.recording_worker import RecordingWorker
+
+__all__ = ["renew_in_forks", "watch_process"]
 
 
 class _ProcessWatcher:
@@ -33,9 +36,10 @@ class _ProcessWatcher:
 
     def __init__(self) -> None:
         self._pipelines: WeakSet[ExportPipeline] = WeakSet()
+        self.workers: WeakSet[RecordingWorker] = WeakSet()
         # Of two threads that fork, the second waits for the first.
         self._fork_lock = threading.Lock()
-        self._held: tuple[ExportPipeline, ...] = ()
+        self._held: tuple[RecordingWorker | ExportPipeline, ...] = ()
         self._mask: set[int] = set()
         self._is_watching = self._is_terminating = False
         self._previous: Callable[..., Any] | None = None
@@ -98,13 +102,14 @@ class _ProcessWatcher:
         SECTION.__enter__()
         self._fork_lock.acquire()
         self._mask = mask
-        self._held = tuple(self._pipelines)
-        for pipeline in self._held:
-            pipeline.before_fork()
+        # Workers first: their tasks may need the lock of a pipeline.
+        self._held = (*self.workers, *self._pipelines)
+        for one in self._held:
+            one.before_fork()
 
     def _after_in_parent(self) -> None:
-        for pipeline in self._held:
-            pipeline.after_fork_in_parent()
+        for one in self._held:
+            one.after_fork_in_parent()
         self._held = ()
         mask = self._mask
         self._fork_lock.release()
@@ -113,8 +118,8 @@ class _ProcessWatcher:
 
     def _after_in_child(self) -> None:
         self._fork_lock = threading.Lock()
-        for pipeline in self._held:
-            pipeline.after_fork_in_child()
+        for one in self._held:
+            one.after_fork_in_child()
         self._held = ()
         self._finalize_children()
         SECTION.leave_in_child()
@@ -139,3 +144,8 @@ _WATCHER = _ProcessWatcher()
 def watch_process(pipeline: ExportPipeline) -> None:
     """Flush a pipeline whenever this process, or a fork of it, ends."""
     _WATCHER.add(pipeline)
+
+
+def renew_in_forks(worker: RecordingWorker) -> None:
+    """Renew a worker in forks of this process, where a pipeline is watched."""
+    _WATCHER.workers.add(worker)

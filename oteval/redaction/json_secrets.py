@@ -12,11 +12,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .secret_names import is_secret_parameter, is_secret_value, names_in, secret_kind
+from ..patterns import Pattern
+from .secret_names import KEY_ENDS, is_secret_parameter, is_secret_value, names_in, secret_kind
 
 __all__ = ["JsonString", "json_strings", "named_spans", "string_end"]
 
 _KEY_END = re.compile(r'"\s*:')
+# The ends of the keys that may name secrets. Most texts have few, and RE2 finds them in a twentieth
+# of the time that it takes to look at every key.
+_SECRET_KEY_END = rf'(?i)(?:{"|".join(sorted(KEY_ENDS))})[^a-z0-9"]*"\s*:'
 _NAME = re.compile(r"[\w.$ -]+")
 _PARAMETER = re.compile(r"[?&]([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
 _FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
@@ -114,8 +118,7 @@ def named_spans(
         number.
     """
     nested = 0  # the end of the last object or array that was read as a whole
-    for found in _KEY_END.finditer(text):
-        end = found.start()
+    for end, after in _key_ends(text, kind):
         quote = text.rfind('"', max(0, end - _LONGEST_NAME), end)
         if quote < 0:
             continue
@@ -128,7 +131,7 @@ def named_spans(
         if not named or slashes not in _LEVELS or not _NAME.fullmatch(name):
             continue
         level = _LEVELS[slashes]
-        start = _skip_space(text, found.end(), level)
+        start = _skip_space(text, after, level)
         if text[start : start + 1] not in ("{", "["):
             yield from _value_spans(text, start, slashes, named)
         elif named == "secret" and start >= nested:
@@ -143,6 +146,18 @@ def named_spans(
             for found in _PARAMETER.finditer(text):
                 if is_secret_parameter(found[1]):
                     yield *found.span(2), ""
+
+
+def _key_ends(text: str, kind: Callable[[str], str]) -> Iterator[tuple[int, int]]:
+    """Yield the places of the closing quote and the colon of keys that may have a kind."""
+    if kind is not secret_kind:
+        for found in _KEY_END.finditer(text):
+            yield found.span()
+        return
+    pattern = Pattern(_SECRET_KEY_END)
+    if pattern.search(text):
+        for start, end in pattern.spans(text):
+            yield text.index('"', start), end
 
 
 def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote
 
 __all__ = [
+    "KEY_ENDS",
     "SAFE_HEADERS",
     "environment_secrets",
     "is_safe_header",
@@ -57,6 +58,9 @@ _PLAIN_TOKENS = names_in("""
     prediction prefill previous price prompt reasoning redaction rejected rest sampled sep
     special start stop sync text thinking time to total unk usage
 """)
+KEY_ENDS = frozenset({*_SECRET_WORDS, *_TOKEN_WORDS, "key", "keys", "cookie", "cookies", "string"})
+"""The last words of all names for which `secret_kind` returns a kind."""
+
 _PARAMETER_WORDS = names_in("""
     assertion auth code cookie credential credentials hmac jwt key keys otp pass pin session
     sessionid sid sig sign signature state ticket token tokens

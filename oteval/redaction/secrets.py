@@ -94,6 +94,8 @@ class SecretRedactor:
         self._known = known.union(literals)
         self._search = SecretSearch(_all_forms(self._known))
         self._literals: tuple[str, ...] = ()
+        # Most requests of an agent have the same secrets as the one before.
+        self._last: tuple[frozenset[str], SecretRedactor] | None = None
 
     def with_secrets(self, secrets: Iterable[str]) -> SecretRedactor:
         """Return a redactor that also replaces the literal secrets of a request.
@@ -104,8 +106,13 @@ class SecretRedactor:
         more = frozenset(secrets) - self._known
         if not more:
             return self
+        last = self._last
+        if last is not None and last[0] == more:
+            return last[1]
         made = copy.copy(self)
+        made._last = None
         made._literals = tuple(sorted({*self._literals, *_all_forms(more)}))
+        self._last = more, made
         return made
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import orjson
 
@@ -32,18 +32,8 @@ _DEEPEST = 16
 _ENCODING = "utf-8"
 
 
-class _Delta(NamedTuple):
-    """A string in an event.
-
-    Attributes:
-        line: The index of the event's JSON in the text.
-        path: The keys and indices that lead to the string.
-        text: The string.
-    """
-
-    line: int
-    path: tuple[str | int, ...]
-    text: str
+_Delta = tuple[int, tuple[str | int, ...], str]
+"""The index of an event's JSON in the text, the keys and indices to a string in it, the string."""
 
 
 def delta_edits(text: str, find: Callable[[str], Sequence[Edit]]) -> Iterator[Edit]:
@@ -53,59 +43,91 @@ def delta_edits(text: str, find: Callable[[str], Sequence[Edit]]) -> Iterator[Ed
         text: The stream.
         find: Returns the edits of a joined text, in order and without overlaps.
     """
-    for deltas in _joined(text).values():
+    for deltas in _joined(text):
         if len(deltas) < 2:
             continue
-        whole = "".join(each.text for each in deltas)
+        whole = "".join([string for _, _, string in deltas])
         edits = find(whole)
         if not edits:
             continue
         try:
-            pieces = [each.text.encode(_ENCODING) for each in deltas]
+            pieces = [string.encode(_ENCODING) for _, _, string in deltas]
         except UnicodeEncodeError:
             continue
         changed = edited_pieces(whole, edits, pieces, _ENCODING)
-        for delta, before, after in zip(deltas, pieces, changed, strict=True):
+        for (line, path, _), before, after in zip(deltas, pieces, changed, strict=True):
             if before != after:
-                place = _string_at(text, delta.line, delta.path)
+                place = _string_at(text, line, path)
                 if place is not None:
                     new = json.dumps(after.decode(_ENCODING), ensure_ascii=False)[1:-1]
                     yield Edit(*place, new)
 
 
-def _joined(text: str) -> dict[Any, list[_Delta]]:
+def _joined(text: str) -> Iterable[list[_Delta]]:
     """Return the strings of a stream's events by their place, in order."""
-    out: dict[Any, list[_Delta]] = {}
+    places = _Places()
     for found in _EVENT.finditer(text):
         try:
             event = orjson.loads(found[1])
         except orjson.JSONDecodeError:
             continue
-        place = tuple(_plain(event.get(key)) for key in _PLACE_KEYS)
-        _collect(event, found.start(1), (), place, out)
-    return out
+        kind = tuple([_plain(event.get(key)) for key in _PLACE_KEYS])
+        places.collect(event, found.start(1), (), places.inner(0, kind))
+    return places.deltas.values()
 
 
-def _collect(
-    value: Any, line: int, path: tuple[str | int, ...], place: Any, out: dict[Any, list[_Delta]]
-) -> None:
-    if isinstance(value, dict):
-        if len(path) < _DEEPEST:
+class _Places:
+    """Collects the strings of events by their places.
+
+    A place is a number, so that looking one up does not hash all keys that lead to it.
+
+    Attributes:
+        deltas: The strings by their place.
+    """
+
+    def __init__(self) -> None:
+        self.deltas: dict[int, list[_Delta]] = {}
+        self._numbers: dict[tuple[int, Any], int] = {}
+
+    def inner(self, place: int, step: Any) -> int:
+        """Return the place that a step leads to from another one."""
+        return self._numbers.setdefault((place, step), len(self._numbers) + 1)
+
+    def collect(self, value: Any, line: int, path: tuple[str | int, ...], place: int) -> None:
+        """Collect the strings of an object or array.
+
+        Args:
+            value: The object or array; other values have no strings in them.
+            line: The index of the event's JSON in the text.
+            path: The keys and indices that lead to the value.
+            place: The value's place.
+        """
+        if len(path) >= _DEEPEST:
+            return
+        if type(value) is dict:
             for key, item in value.items():
-                if isinstance(item, str):
+                kind = type(item)
+                if kind is str:
                     if key not in _SAME:
-                        out.setdefault((place, key), []).append(_Delta(line, (*path, key), item))
-                elif isinstance(item, (dict, list)):
-                    _collect(item, line, (*path, key), (place, key), out)
-    elif isinstance(value, list) and len(path) < _DEEPEST:
-        for index, item in enumerate(value):
-            # Deltas name the place of a choice or tool call by an index.
-            known = item.get("index") if isinstance(item, dict) else None
-            inner = (place, index if known is None else _plain(known))
-            if isinstance(item, str):
-                out.setdefault(inner, []).append(_Delta(line, (*path, index), item))
-            else:
-                _collect(item, line, (*path, index), inner, out)
+                        self._add(item, line, (*path, key), self.inner(place, key))
+                elif (kind is dict or kind is list) and item:
+                    self.collect(item, line, (*path, key), self.inner(place, key))
+        elif type(value) is list:
+            for index, item in enumerate(value):
+                # Deltas name the place of a choice or tool call by an index.
+                known = item.get("index") if type(item) is dict else None
+                inner = self.inner(place, index if known is None else _plain(known))
+                if type(item) is str:
+                    self._add(item, line, (*path, index), inner)
+                else:
+                    self.collect(item, line, (*path, index), inner)
+
+    def _add(self, text: str, line: int, path: tuple[str | int, ...], place: int) -> None:
+        found = self.deltas.get(place)
+        if found is None:
+            self.deltas[place] = [(line, path, text)]
+        else:
+            found.append((line, path, text))
 
 
 def _plain(value: Any) -> Any:

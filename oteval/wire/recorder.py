@@ -5,6 +5,9 @@ of its response. The agent gets each piece of a response as soon as it arrives. 
 has been read, has failed or is closed, the exchange is emitted as an OpenTelemetry log event in the
 context in which the request was made, so it lies beside the spans of the trace.
 
+With a `RecordingWorker`, the agent's thread only keeps the pieces: a separate thread removes the
+secrets and emits the event.
+
 Nothing here breaks the agent: an error of the recorder is counted, and logged once.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import queue
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -25,6 +29,7 @@ from ..model.recording import Chunk, Exchange
 from ..redaction.secrets import SecretRedactor, request_secrets
 from .events import to_event
 from .interception import library_of
+from .recording_worker import RecordingWorker
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
 
@@ -44,6 +49,8 @@ _LAST_EVENTS = (
     b"event: response.incomplete",
 )
 _TAIL = 4096
+_CHUNK_BYTES = 150  # the memory of a piece, besides its data
+_NO_ROOM = "too many exchanges were waiting to be recorded: the bodies were not kept"
 
 
 class ExchangeRecorder(ABC):
@@ -63,6 +70,7 @@ class ExchangeRecorder(ABC):
         """
         self._redactor = redactor or SecretRedactor()
         self._max_body = max_body
+        self._worker: RecordingWorker | None = None
         # Reentrant: the garbage collector may end an abandoned exchange at any step.
         self._lock = threading.RLock()
         self.recorded = 0
@@ -123,6 +131,29 @@ class ExchangeRecorder(ABC):
                 _log.warning("HTTP exchanges are lost (%s); more are only counted", reason)
             _log.debug("an HTTP exchange could not be recorded", exc_info=True)
 
+    def has_room(self, size: int) -> bool:
+        """Return whether bodies of a size (bytes) may be kept until they are recorded."""
+        return self._worker is None or self._worker.has_room(size)
+
+    def later(self, record: Callable[[], None], size: int) -> None:
+        """Call a function that records an exchange: in the worker's thread, if there is one.
+
+        Args:
+            record: The function.
+            size: The size of the bodies that it keeps (bytes).
+
+        Raises:
+            queue.Full: Too many exchanges wait.
+        """
+        if self._worker is None:
+            record()
+        elif not self._worker.add(functools.partial(self._guarded, record), size):
+            raise queue.Full
+
+    def _guarded(self, record: Callable[[], None]) -> None:
+        with self.guarded():
+            record()
+
     def _begin(self, request: Any) -> _OpenExchange | None:
         """Return the record of a request; None if it is not to be recorded."""
         with self.guarded():
@@ -153,6 +184,7 @@ class WireRecorder(ExchangeRecorder):
         max_body: int = MAX_BODY,
         include_hosts: Iterable[str] = (),
         exclude_hosts: Iterable[str] = (),
+        worker: RecordingWorker | None = None,
     ) -> None:
         """Prepare to record.
 
@@ -164,11 +196,13 @@ class WireRecorder(ExchangeRecorder):
             include_hosts: Globs of the hosts to record, such as ``*.openai.com`` or
                 ``localhost:8000``; empty for all.
             exclude_hosts: Globs of hosts not to record.
+            worker: Redacts and emits the exchanges; None to do so in the agent's thread.
         """
         from opentelemetry import context
         from opentelemetry._logs import get_logger
 
         super().__init__(redactor, max_body)
+        self._worker = worker
         self._context = context
         self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
         self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
@@ -225,7 +259,7 @@ class _OpenExchange:
         self._request = request
         self._method, self._url = request.method, str(request.url)
         self._headers = request.headers.multi_items()
-        self._redactor = redactor.with_secrets(request_secrets(self._headers, self._url))
+        self._redactor = redactor
         self._sent = _Body(max_body)
         self._received = _Body(max_body)
         self._status = 0
@@ -233,7 +267,7 @@ class _OpenExchange:
         self._is_decoded = False
         self._stream: Any = None
         self._lock = threading.RLock()
-        self._is_finished = False
+        self._is_finished = self._has_no_room = False
         self._start_ns, self._started = time.time_ns(), time.perf_counter_ns()
         try:
             self._sent.add(request.content)
@@ -263,7 +297,8 @@ class _OpenExchange:
 
     def receive(self, data: bytes) -> None:
         """Keep a piece of the response's body."""
-        self._received.add(data, time.perf_counter_ns() - self._started)
+        if not self._is_finished:
+            self._received.add(data, time.perf_counter_ns() - self._started)
 
     def fail(self, error: BaseException) -> None:
         """Record the error of the transport, or of the agent's task."""
@@ -280,11 +315,21 @@ class _OpenExchange:
             self._is_finished = True
         with self._recorder.guarded():
             end_ns = self._start_ns + time.perf_counter_ns() - self._started
-            exchange = self._exchange(error, is_complete, end_ns)
-            self._recorder.emit(exchange, self._omitted(), self._context)
+            size = self._sent.memory() + self._received.memory()
+            if not self._recorder.has_room(size):
+                self._has_no_room = True
+                self._sent.drop()
+                self._received.drop()
+                size = 0
+
+            def record() -> None:
+                exchange = self._exchange(error, is_complete, end_ns)
+                self._recorder.emit(exchange, self._omitted(), self._context)
+
+            self._recorder.later(record, size)
 
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
-        redactor = self._redactor
+        redactor = self._redactor.with_secrets(request_secrets(self._headers, self._url))
         request_headers = redactor.headers(self._headers)
         sent = self._request_body(request_headers)
         sent_type = request_headers.get("content-type", "")
@@ -339,6 +384,8 @@ class _OpenExchange:
         """Return why the exchange cannot be replayed, or ""."""
         if self._status == 101:
             return "the connection was upgraded (status 101); its messages are not recorded"
+        if self._has_no_room:
+            return _NO_ROOM
         for name, body in (("request", self._sent), ("response", self._received)):
             if body.is_too_large:
                 return f"the {name} body is larger than max_body ({body.limit} bytes): not kept"
@@ -368,6 +415,10 @@ class _Body:
             self.drop()
         elif data:
             self.chunks.append(Chunk(data, offset_ns))
+
+    def memory(self) -> int:
+        """Return the memory that the kept pieces take (bytes)."""
+        return 0 if self.is_too_large else self.size + len(self.chunks) * _CHUNK_BYTES
 
     def drop(self) -> None:
         """Forget the body, because it is too large."""

@@ -1,0 +1,152 @@
+"""A thread that finishes the recording of HTTP exchanges, so that the agent does not wait for it.
+
+Decoding, redacting and emitting an exchange takes milliseconds, or half a second for the largest
+bodies. The agent's thread only hands the exchange over. Until the worker has taken it, nothing of
+it has left the recorder: what is emitted is always redacted.
+
+The bytes that wait are bounded. An exchange that does not fit is recorded without its bodies.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["MAX_WAITING", "RecordingWorker"]
+
+MAX_WAITING = 64 << 20
+"""The bytes of exchanges that may wait by default."""
+
+_TASK_BYTES = 4_000  # of an exchange without bodies
+_POLL = 0.05
+
+
+class _Task(NamedTuple):
+    """Some work: an exchange, or the mark of a flush, which has no size."""
+
+    run: Callable[[], None]
+    size: int
+
+
+class RecordingWorker:
+    """Runs tasks in order in one thread, which starts with the first task.
+
+    Nothing here waits for a lock that another thread may hold for long: tasks are also added by
+    finalizers, and flushed by handlers of signals.
+    """
+
+    def __init__(self, max_bytes: int = MAX_WAITING) -> None:
+        """Set the limit.
+
+        Args:
+            max_bytes: The bytes of bodies that may wait.
+        """
+        self._max_bytes = max_bytes
+        self._reset()
+
+    def _reset(self) -> None:
+        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._busy = threading.Lock()
+        # Counted separately, so that the worker needs no lock: a handler of a signal may hold it.
+        self._added = self._done = 0
+        self._thread: threading.Thread | None = None
+
+    def has_room(self, size: int) -> bool:
+        """Return whether the bodies of an exchange may wait.
+
+        Args:
+            size: Their size (bytes).
+        """
+        waiting = self._added - self._done
+        return not waiting or waiting + size + _TASK_BYTES <= self._max_bytes
+
+    def add(self, run: Callable[[], None], size: int) -> bool:
+        """Add a task.
+
+        Args:
+            run: The task; it does not raise.
+            size: The bytes that it keeps in memory.
+
+        Returns:
+            Whether it was added. The queue also holds tasks without bodies up to twice its limit.
+        """
+        task = _Task(run, size + _TASK_BYTES)
+        with self._lock:
+            if self._added - self._done > 2 * self._max_bytes:
+                return False
+            self._added += task.size
+            self._tasks.put(task)
+            has_thread = self._start()
+        if not has_thread:
+            self._drain()
+        return True
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until the tasks that were added before are done.
+
+        Args:
+            timeout: The seconds to wait.
+
+        Returns:
+            Whether they are done. True in the worker's thread itself.
+        """
+        thread = self._thread
+        if self._added == self._done or threading.current_thread() is thread:
+            return True
+        if thread is None or not thread.is_alive():
+            self._drain()
+            return True
+        done = threading.Event()
+        self._tasks.put(_Task(done.set, 0))
+        deadline = time.monotonic() + timeout
+        while not done.wait(max(0.0, min(_POLL, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline or not thread.is_alive():
+                return False
+        return True
+
+    def before_fork(self) -> None:
+        """Wait for the task that runs, as it may hold locks that a child could never get."""
+        self._busy.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on after a fork."""
+        self._busy.release()
+
+    def after_fork_in_child(self) -> None:
+        """Start anew in a forked child; the parent records the exchanges that wait."""
+        self._reset()
+
+    def _start(self) -> bool:
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="oteval-recording", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is shutting down
+                return False
+            self._thread = thread
+        return True
+
+    def _work(self) -> None:
+        tasks = self._tasks
+        while True:
+            self._run(tasks.get())
+
+    def _drain(self) -> None:
+        """Run the tasks in this thread: at the very end of a process, none can be started."""
+        while True:
+            try:
+                task = self._tasks.get_nowait()
+            except queue.Empty:
+                return
+            self._run(task)
+
+    def _run(self, task: _Task) -> None:
+        with self._busy:
+            try:
+                task.run()
+            finally:
+                self._done += task.size

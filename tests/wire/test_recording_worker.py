@@ -1,0 +1,139 @@
+"""Exchanges are redacted and emitted in a separate thread: later, but never unredacted or lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from oteval.redaction.secrets import SecretRedactor
+from oteval.wire.events import UnreadableExchange
+from oteval.wire.recording_worker import RecordingWorker
+
+from ..instrumentation.programs import run_program
+from .recordings import recording
+from .web_server import Answer, Arrived, answering
+
+SECRET = "sk-0123456789abcdef0123"
+
+
+def echo(arrived: Arrived) -> Answer:
+    """Answer with the request's body."""
+    return Answer([arrived.body], headers={"Content-Type": "application/json"})
+
+
+class Held(SecretRedactor):
+    """A redactor that waits until it is let go, and remembers who called it."""
+
+    def __init__(self) -> None:
+        super().__init__(environment={})
+        self.go = threading.Event()
+        self.threads: set[int] = set()
+
+    def headers(self, headers: Any) -> dict[str, str]:
+        """Wait, then redact."""
+        self.threads.add(threading.get_ident())
+        self.go.wait(60)
+        return super().headers(headers)
+
+
+def test_the_agent_does_not_wait_for_the_redaction() -> None:
+    """The response is there before its exchange is redacted, and a flush waits for the latter."""
+    redactor, worker = Held(), RecordingWorker()
+    with answering(echo) as web, recording(redactor=redactor, worker=worker) as recorded:
+        for number in range(3):
+            body = {"number": number, "api_key": SECRET}
+            assert httpx2.post(web.url, json=body).json() == body
+        assert not worker.flush(0.01)
+        assert recorded.logs() == []
+        redactor.go.set()
+
+        assert worker.flush(60)
+
+        bodies = [made.request_body for made in recorded.exchanges()]
+        assert [body[:11] for body in bodies] == [b'{"number":%d' % n for n in range(3)]
+        assert SECRET not in recorded.text()
+        assert (recorded.recorder.recorded, recorded.recorder.failures) == (3, 0)
+        assert threading.get_ident() not in redactor.threads
+
+
+def test_the_bytes_that_wait_are_bounded() -> None:
+    """What does not fit is recorded without its bodies, and then not at all; both are named."""
+    redactor, worker = Held(), RecordingWorker(20_000)
+    with answering(echo) as web, recording(redactor=redactor, worker=worker) as recorded:
+        for _ in range(20):
+            httpx2.post(web.url, content=b"x" * 10_000)
+        redactor.go.set()
+        assert worker.flush(60)
+
+        made, failed = recorded.recorder.recorded, recorded.recorder.failures
+        assert (made + failed, failed > 0) == (20, True)
+        assert recorded.text().count("x" * 10_000) == 2  # a request and its response
+        with pytest.raises(UnreadableExchange, match="too many exchanges were waiting"):
+            recorded.exchanges()
+
+
+def test_a_faulty_task_does_not_end_the_thread() -> None:
+    """An error while an exchange is recorded is counted, and the next one is recorded."""
+
+    class Faulty(Held):
+        def headers(self, headers: Any) -> dict[str, str]:
+            found = super().headers(headers)
+            if not recorded.recorder.failures:
+                raise ValueError
+            return found
+
+    redactor, worker = Faulty(), RecordingWorker()
+    redactor.go.set()
+    with answering(echo) as web, recording(redactor=redactor, worker=worker) as recorded:
+        for _ in range(2):
+            httpx2.post(web.url, content=b"1")
+        assert worker.flush(60)
+        assert (recorded.recorder.recorded, recorded.recorder.failures) == (1, 1)
+
+
+PROGRAM = """
+import os, sys
+import httpx2
+import oteval
+oteval.instrument(sys.argv[1], libraries=[])
+def ask(number):
+    httpx2.post(sys.argv[2], json={"number": number, "password": sys.argv[3], "x": "y" * 200_000})
+ask(1)
+"""
+FORK = """
+if not os.fork():
+    ask(2)
+    os.kill(os.getpid(), 15)
+os.wait()
+ask(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "numbers"),
+    [
+        ("", 0, "1"),
+        ("os.kill(os.getpid(), 15)", -signal.SIGTERM, "1"),
+        (FORK, 0, "123"),
+    ],
+    ids=["exit", "sigterm", "fork"],
+)
+def test_ends_of_a_process_wait_for_the_last_exchange(
+    tmp_path: Path, end: str, status: int, numbers: str
+) -> None:
+    """It is exported, once and without its secrets, however the process ends."""
+    file = tmp_path / "traces.jsonl"
+    with answering(echo) as web:
+        done = run_program(PROGRAM + end, str(file), web.url, "hunter2-hunter2")
+
+    assert (done.returncode, done.stderr) == (status, "")
+    text = file.read_text()
+    assert [text.count(f'\\"number\\":{number}') for number in "123"] == [
+        2 * (number in numbers) for number in "123"
+    ]
+    assert "hunter2" not in text

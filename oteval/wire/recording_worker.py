@@ -2,7 +2,7 @@
 
 Decoding, redacting and emitting an exchange takes milliseconds, or half a second for the largest
 bodies. The agent's thread only hands the exchange over. Until the worker has taken it, nothing of
-it has left the recorder: what is emitted is always redacted.
+it has left the recorder: an emitted event is always redacted.
 
 The bytes that wait are bounded. An exchange that does not fit is recorded without its bodies.
 """

@@ -18,6 +18,7 @@ import _socket
 import asyncio
 import errno
 import functools
+import ipaddress
 import socket
 import ssl
 import threading
@@ -30,6 +31,7 @@ from weakref import WeakSet
 from ..errors import ReplayDiverged
 from ..import_hook import ImportHook
 from .address_list import is_local_name, shown_address
+from .audited_calls import audit
 from .call_site import CallSite, call_site
 from .divergence import Divergence
 from .open_replays import OpenReplay, current_replay, has_context
@@ -69,6 +71,7 @@ class _Guard:
                 return
             _patch_sockets(self._patches)
             _patch_names(self._patches)
+            audit(_AUDITED)
             self._imports = ImportHook(_NATIVE_CLIENTS, self._patch_client)
             self._imports.install()
 
@@ -233,6 +236,35 @@ def _patch_names(patches: Patches) -> None:
         patches.set(socket, name, resolver)
     # Event loops resolve names in another thread, whose stack does not have the agent's line.
     _patch_loop(patches, asyncio.BaseEventLoop, ("getaddrinfo",))
+
+
+def _audited_name(host: Any, *_rest: Any) -> None:
+    """Check a name that a function resolves which was imported before it was guarded."""
+    name = _host_text(host)
+    if name is not None:
+        _resolve_attempt(name)
+
+
+def _audited_address(address: Any, *_rest: Any) -> None:
+    """Check an address whose name is asked for; a server of names would get the question."""
+    host = str(address[0] if isinstance(address, tuple) else address)
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        _audited_name(host)
+        return
+    if not (ip.is_loopback or ip.is_unspecified):
+        _resolve_attempt(host)
+
+
+_AUDITED: dict[str, Callable[..., None]] = {
+    "socket.connect": _check_address,
+    "socket.sendto": _check_address,
+    "socket.getaddrinfo": _audited_name,
+    "socket.gethostbyname": _audited_name,
+    "socket.gethostbyaddr": _audited_address,
+    "socket.getnameinfo": _audited_address,
+}
 
 
 def _of_addrinfo(found: Any) -> list[str]:

@@ -22,7 +22,16 @@ from .divergence import Divergence, diverged
 from .patches import Patches
 from .player import Player
 
-__all__ = ["OpenReplay", "Timing", "current_replay", "has_context", "opened", "require_no_replay"]
+__all__ = [
+    "OpenReplay",
+    "Timing",
+    "current_replay",
+    "has_context",
+    "has_open_replay",
+    "open_replay_of_call",
+    "opened",
+    "require_no_replay",
+]
 
 Timing = Literal["none", "recorded"]
 
@@ -80,6 +89,20 @@ def current_replay() -> OpenReplay | None:
         else "a request from a thread or task of a replay that has ended"
     )
     raise diverged(Divergence("network", reason))
+
+
+def has_open_replay() -> bool:
+    """Return whether any replay is in progress in this process."""
+    return bool(_open)
+
+
+def open_replay_of_call() -> OpenReplay | None:
+    """Return the replay of this thread or task, else the only open one, else None."""
+    mine = _current.get()
+    if mine is not None:
+        return mine if mine.is_open else None
+    running = list(_open)
+    return running[0] if len(running) == 1 else None
 
 
 def has_context() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import asyncio
 import contextlib
 import http.client
@@ -12,6 +13,8 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from socket import gethostbyaddr, gethostbyname, getnameinfo
 from typing import Any
 
 import grpc
@@ -304,3 +307,30 @@ def test_threads_from_before_keep_their_connections(address: tuple[str, int]) ->
     thread.join()
 
     assert not errors
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gethostbyname("models.example"),
+        lambda: gethostbyaddr("192.0.2.1"),
+        lambda: getnameinfo(("192.0.2.1", 80), 0),
+        lambda: _socket.socket().connect(("192.0.2.1", 80)),
+    ],
+    ids=["gethostbyname", "gethostbyaddr", "getnameinfo", "_socket"],
+)
+def test_functions_that_were_imported_before_are_guarded(call: Callable[[], object]) -> None:
+    """Names and addresses are refused although nothing looks them up in a patched module."""
+    assert blocked(call).kind == "network"
+
+
+def test_a_child_process_is_noted() -> None:
+    """Its network is not blocked, and the result says so."""
+    with oteval.replay(EMPTY) as replay:
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+    noted = [reason for reason in replay.result.reasons if "was started" in reason]
+    assert noted == [
+        f"{Path(sys.executable).name} was started: the network is not blocked in child processes, "
+        "but in Python children of a replayed command"
+    ]

@@ -21,6 +21,8 @@ __all__ = ["LEAD", "AgentThreads", "threads_of"]
 LEAD = 0
 """The number of the lead agent."""
 
+# Settings of requests that have only new messages.
+_CONTINUES = ("previous_response_id", "conversation")
 _NUMBER = re.compile(r"\d+")
 
 Thread = list[RecordedModelCall]
@@ -50,6 +52,8 @@ class AgentThreads:
         self._inputs = recording.inputs if recording is not None else ()
         self._agents = [_Agent({_prompt(call.request) for call in thread}) for thread in known]
         self._agents = self._agents or [_Agent()]
+        # The agent of the last answer, for requests that continue an answer without a known id.
+        self._last: int | None = None
         if lead_prompt is not None:
             self._agents[LEAD].prompts.add(_form(lead_prompt))
 
@@ -75,6 +79,7 @@ class AgentThreads:
         if not answer.tool_calls:
             found.add(key_of(answer))
         self._agents[number].answers |= found - {""}
+        self._last = number
 
     def divide(self, calls: Sequence[RecordedModelCall]) -> list[Thread]:
         """Return model calls by the number of their agent.
@@ -102,7 +107,9 @@ class AgentThreads:
         if last is not None:
             marks |= {call.id for call in last.tool_calls} if last.tool_calls else {key_of(last)}
         marks -= {""}
-        return next((at for at, one in enumerate(self._agents) if one.answers & marks), None)
+        found = next((at for at, one in enumerate(self._agents) if one.answers & marks), None)
+        goes_on = any(request.settings.get(key) for key in _CONTINUES)
+        return self._last if found is None and goes_on else found
 
 
 def _prompt(request: RecordedRequest) -> str:

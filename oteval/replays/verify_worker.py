@@ -18,6 +18,7 @@ import contextvars
 import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -46,6 +47,8 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the agent's prints must not mix with the answers
+    # Ctrl-C reaches the whole process group; the parent ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not settings["options"].get("is_live"):
         default_keys(os.environ)
     sys.path.insert(0, str(Path.cwd()))

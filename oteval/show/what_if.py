@@ -62,7 +62,8 @@ def _change(pair: Sequence[int | None]) -> str:
 
 
 def _tokens(usage: Mapping[str, Any]) -> int | None:
-    return usage["input_tokens"] + usage["output_tokens"] if usage else None
+    total = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+    return total or None
 
 
 def what_if_summary(rows: Sequence[WhatIfRow]) -> str:

@@ -165,6 +165,7 @@ def test_a_model_that_fails_is_an_error_and_never_a_score(
     assert len(server.requests) == asked + 2
 
 
+@pytest.mark.slow
 def test_a_model_that_is_down(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     """Nothing was repeated: status 3, with the reason."""
     file = clerk_file(tmp_path, "Refund 17")
@@ -176,6 +177,7 @@ def test_a_model_that_is_down(whatif: WhatIf, server: Server, tmp_path: Path) ->
     assert "no session could be repeated: the model did not answer: ConnectError" in done.err
 
 
+@pytest.mark.slow
 def test_other_edits_are_another_experiment(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     """Sessions of two models never mix in one experiment."""
     file = clerk_file(tmp_path, "Refund 17")
@@ -191,6 +193,7 @@ def test_other_edits_are_another_experiment(whatif: WhatIf, server: Server, tmp_
     assert "--resume needs the --name" in nameless.err
 
 
+@pytest.mark.slow
 def test_sessions_share_the_connections_of_a_module(
     whatif: WhatIf, server: Server, tmp_path: Path
 ) -> None:
@@ -202,6 +205,7 @@ def test_sessions_share_the_connections_of_a_module(
     assert [row["status"] for row in done.rows[:-1]] == ["ran", "ran"], done
 
 
+@pytest.mark.slow
 def test_another_recording_answers(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     """Without a live model: the agent's code now, with the answers of that recording."""
     file, silent = clerk_file(tmp_path, "Refund 17"), clerk_file(tmp_path)
@@ -217,6 +221,7 @@ def test_another_recording_answers(whatif: WhatIf, server: Server, tmp_path: Pat
     assert "the recording has no model calls" in nothing.err
 
 
+@pytest.mark.slow
 def test_a_command(whatif: WhatIf, server: Server, tmp_path: Path) -> None:
     """The live model is asked by the processes of the command."""
     good, bad = (clerk_file(tmp_path, name) for name in ("Refund 17", "always"))

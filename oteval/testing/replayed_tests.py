@@ -36,10 +36,10 @@ class ReplayedTest:
 
     def __init__(self, session: ReplaySession) -> None:
         self._session = session
-        self._keys: list[str] = []
+        self._keys: dict[str, str | None] = {}
 
     def __enter__(self) -> ReplaySession:
-        self._keys = [name for name in KEYS if name not in os.environ]
+        self._keys = {name: os.environ.get(name) for name in KEYS}
         default_keys(os.environ)
         return self._session.__enter__()
 
@@ -49,8 +49,11 @@ class ReplayedTest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for name in self._keys:
-            os.environ.pop(name, None)
+        for name, value in self._keys.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         diverged = error if isinstance(error, ReplayDiverged) else None
         try:
             self._session.__exit__(kind, error, traceback)

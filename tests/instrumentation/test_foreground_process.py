@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -104,6 +106,10 @@ def test_signal_settings_are_as_before(tmp_path: Path) -> None:
 def test_a_key_of_the_terminal_reaches_the_command_once() -> None:
     """Ctrl-C interrupts the command once, and it goes on in the foreground of the terminal."""
     controller, terminal = pty.openpty()
+    # Otherwise the terminal discards output when a key interrupts, also that of the handler.
+    settings = termios.tcgetattr(terminal)
+    settings[3] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT, COUNTER],
         stdin=terminal,
@@ -126,4 +132,6 @@ def read_until(descriptor: int, text: bytes) -> None:
     """Read from a terminal until a text has come."""
     read = b""
     while text not in read:
+        ready, _, _ = select.select([descriptor], [], [], 60)
+        assert ready, f"{text!r} did not come after {read!r}"
         read += os.read(descriptor, 1000)

@@ -20,14 +20,20 @@ from oteval.instrumentation.foreground_process import run_foreground
 # It says that it is ready, counts the interrupts that it gets, and ends with that number when it
 # reads a line or its input ends.
 COUNTER = """
-import signal, sys
+import os, select, signal, sys
 count = 0
+# An interrupt just before a blocking read would be handled only after it.
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
 def note(*_):
     global count
     count += 1
     print("interrupted", flush=True)
 signal.signal(signal.SIGINT, note)
 print("ready", flush=True)
+while 0 not in select.select([0, reader], [], [])[0]:
+    os.read(reader, 100)
 sys.stdin.readline()
 sys.exit(count)
 """

@@ -24,7 +24,7 @@ FILES = re.findall(
 def copy(tmp_path: Path) -> Path:
     """Return a copy of the repository that shares the tests' data."""
     ignored = shutil.ignore_patterns("data", "*.pyc.*")  # the latter: temporary files
-    for folder in ("oteval", "tests", "docs", "scripts", "collector", "benchmarks"):
+    for folder in ("oteval", "tests", "docs", "scripts", "collector", "benchmarks", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     for path in (*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "LICENSE"):

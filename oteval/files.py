@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = [
+    "MEMORY",
     "append_shared",
     "exclusive_lock",
     "file_stamp",
@@ -22,6 +23,9 @@ __all__ = [
     "sync_folder",
     "take_shared",
 ]
+
+# The path of a database in memory.
+MEMORY = ":memory:"
 
 # Seconds to wait for a process that appends to a file which is taken away.
 _PATIENCE = 2.0

@@ -18,7 +18,10 @@ def commands(command: click.Command, path: str) -> list[tuple[str, click.Command
     """Return a command and all below it, with the words one types."""
     found = [(path, command)]
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
+        context = click.Context(command)
+        for name in command.commands:
+            below = command.get_command(context, name)
+            assert below is not None
             found += commands(below, f"{path} {name}")
     return found
 

@@ -15,36 +15,17 @@ import click
 
 from .. import __version__
 from ..errors import NothingEvaluated, OtevalError
+from .commands import commands
 from .common import warn
-from .compare import compare, pairwise
-from .config import config
-from .dataset import dataset
-from .delete import audit, delete
-from .demo import demo
-from .doctor import doctor
-from .experiments import eval_, experiments
-from .export import export
-from .ingest import ingest
-from .judge import judge
-from .maintain import archive, backup, compact
-from .reference import reference
-from .replay import replay
-from .replay_cassette import cassette
-from .replay_serve import serve_replay
-from .replay_test import make_test
-from .replay_whatif import what_if
-from .report import report
-from .rescore import rescore
-from .resend import resend
-from .run import run
-from .score import score, scores
-from .serve import serve
-from .view import diff, explain, show, trajectories, variants
+from .lazy_group import LazyGroup
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="oteval", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
@@ -56,16 +37,7 @@ def cli(debug: bool) -> None:
     del debug
 
 
-replay.add_command(serve_replay)
-replay.add_command(make_test)
-replay.add_command(cassette)
-replay.add_command(what_if)
-for _command in (
-    *(demo, ingest, trajectories, show, explain, score, rescore, scores, diff),
-    *(reference, report, variants, config, export, serve),
-    *(eval_, compare, pairwise, experiments, dataset, judge, replay),
-    *(archive, compact, backup, delete, audit, resend, doctor, run),
-):
+for _command in commands():
     cli.add_command(_command)
 
 

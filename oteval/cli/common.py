@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 from rich.console import Console, ConsoleRenderable, RenderHook
@@ -18,11 +18,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import ConfigError, InputError
 from ..jsontext import dumps
-from ..pipeline import refresh
 from ..selection import Selection, parse_condition
 from ..show import Trimmed, one_line
-from ..store import Store
 from ..text import printable, printable_json
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 __all__ = [
     "TABLE_ROWS",
@@ -246,6 +247,10 @@ def open_store(path: str, *, create: bool = False) -> Iterator[Store]:
         path: The file.
         create: Whether to create a missing file.
     """
+    # Commands without a database import this module as well.
+    from ..pipeline import refresh
+    from ..store import Store
+
     with Store(path, create=create) as store:
         # A running server reconstructs trajectories itself.
         if not store.is_served and store.pending.count():

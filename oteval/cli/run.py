@@ -11,16 +11,14 @@ from pathlib import Path
 
 import click
 
-from ..config import DEFAULT_PATH, load_config
 from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
+from ..files import MEMORY
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
 from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport
 from ..selection import Selection
-from ..store import MEMORY, Store
 from ..text import counted, shown_url
 from .common import db_option, warn
-from .score import score_selection
 
 __all__ = ["run"]
 
@@ -58,9 +56,7 @@ _CHECKED = 200
     "-c",
     "--config",
     "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration for --score.",
+    help="The configuration for --score.  [default: oteval.yaml]",
 )
 @click.option(
     "--load-every",
@@ -81,7 +77,7 @@ def run(
     redact: tuple[str, ...],
     libraries: tuple[str, ...],
     score: bool,
-    config_path: str,
+    config_path: str | None,
     load_every: float,
     quiet: bool,
 ) -> int:
@@ -99,6 +95,11 @@ def run(
     if score:
         if to:
             raise click.UsageError("--score needs a database; leave out --to")
+        # The configuration, the evaluators and the database are imported when they are needed:
+        # without them, the program starts a second earlier.
+        from ..config import DEFAULT_PATH, load_config
+
+        config_path = config_path or DEFAULT_PATH
         load_config(config_path)
     if to:
         folder = None
@@ -121,7 +122,7 @@ def run(
     except OSError as error:
         return _report_start(command[0], error)
     _report(result, command, to, db, quiet)
-    if score and not result.traces.error and not result.traces.server:
+    if score and config_path and not result.traces.error and not result.traces.server:
         scored = _score(db, config_path, result.traces.changed)
         return result.status or scored
     return result.status
@@ -200,6 +201,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
 
 def _with_gaps(db: str, traces: TransferReport) -> str:
     """Return how many of the runs have gaps, in parentheses; nothing if none has."""
+    from ..store import Store
+
     selection = Selection(ids=tuple(traces.changed[:_CHECKED]))
     try:
         with Store(db, create=False) as store:
@@ -212,6 +215,9 @@ def _with_gaps(db: str, traces: TransferReport) -> str:
 
 def _score(db: str, config_path: str, trajectory_ids: Sequence[str]) -> int:
     """Score the runs of the program, print the result, and return the exit status."""
+    from ..store import Store
+    from .score import score_selection
+
     try:
         if not trajectory_ids:
             raise NothingEvaluated("no agent runs to score")

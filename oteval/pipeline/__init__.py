@@ -14,49 +14,7 @@ and `oteval.reconstruct` in `__all__` are part of the results of these functions
 them.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from ..evaluators.alignment import AlignedPair, align, first_divergence
-from ..evaluators.gates import GateResult, Tally, worst_first
-from ..reconstruct import Explanation, SpanAccount
-from .deletion import DeletionPlan, delete_traces, plan_deletion
-from .evaluation import ScoreRun, check_gates, prepare, score, score_trajectories, variants
-from .exporter import export_jsonl, export_parquet
-from .loader import FileReport, LoadReport, load
-from .reconstruction import RefreshResult, TraceLocator, explain, refresh, refresh_traces
-from .references import read_messages
-from .retention import archive_before, archive_due, delete_expired
-
-__all__ = [
-    "AlignedPair",
-    "DeletionPlan",
-    "Explanation",
-    "FileReport",
-    "GateResult",
-    "LoadReport",
-    "RefreshResult",
-    "ScoreRun",
-    "SpanAccount",
-    "Tally",
-    "TraceLocator",
-    "align",
-    "archive_before",
-    "archive_due",
-    "check_gates",
-    "delete_expired",
-    "delete_traces",
-    "explain",
-    "export_jsonl",
-    "export_parquet",
-    "first_divergence",
-    "load",
-    "plan_deletion",
-    "prepare",
-    "read_messages",
-    "refresh",
-    "refresh_traces",
-    "score",
-    "score_trajectories",
-    "variants",
-    "worst_first",
-]
+# Commands that only start a program, or print a report without a database, need few of them.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,8 +13,9 @@ from typing import Any
 
 from ..config import Config, EvaluatorSettings, Gate, Limits
 from ..errors import ConfigError, OtevalError
+from ..evaluators.alignment import AlignedPair, align, first_divergence
 from ..evaluators.evaluator import Evaluator
-from ..evaluators.gates import GateResult, Tally, check_gate
+from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from ..runner import Runner
@@ -23,7 +24,20 @@ from ..store import Store
 from .references import References, read_json, references_of
 from .resources import resources_of
 
-__all__ = ["ScoreRun", "check_gates", "prepare", "score", "score_trajectories", "variants"]
+__all__ = [
+    "AlignedPair",
+    "GateResult",
+    "ScoreRun",
+    "Tally",
+    "align",
+    "check_gates",
+    "first_divergence",
+    "prepare",
+    "score",
+    "score_trajectories",
+    "variants",
+    "worst_first",
+]
 
 _PAGE = 1000
 _GIVEN_PAGE = 200

@@ -16,12 +16,20 @@ from typing import NamedTuple, Protocol
 from ..errors import NotFound, TooLarge
 from ..machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
-from ..reconstruct import Explanation, failed_trajectory, reconstruct
+from ..reconstruct import Explanation, SpanAccount, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
 from ..store import LooseRun, Range, ReadLimit, Store, merge_ranges
 from ..text import listed
 
-__all__ = ["RefreshResult", "TraceLocator", "explain", "refresh", "refresh_traces"]
+__all__ = [
+    "Explanation",
+    "RefreshResult",
+    "SpanAccount",
+    "TraceLocator",
+    "explain",
+    "refresh",
+    "refresh_traces",
+]
 
 # The longest time between a model call and a tool run that it asked for in a separate trace.
 _TOOL_WAIT_NS = 60 * 10**9

@@ -4,6 +4,8 @@ Each process appends OTLP/JSON lines to its file with `append_shared`. A loader 
 while the processes run, loads them, and deletes them. Whoever opens the database next loads the
 files of a loader that was killed; spans that were already loaded are dropped as duplicates.
 While `oteval serve` has the database open, the lines are sent to that server instead.
+
+The database is imported when there is something to load, so that a program starts without delay.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..attach import HttpClient
 from ..errors import OtevalError, StoreError, StoreLocked
 from ..files import is_complete, private_folder, take_shared
-from ..store import Store
-from ..store.remote_client import notice_path
-from .loader import load
-from .reconstruction import refresh_traces
+
+if TYPE_CHECKING:
+    from ..attach import HttpClient
+    from ..store import Store
 
 __all__ = ["MAX_IDS", "TraceFolder", "TransferReport"]
 
@@ -131,6 +133,8 @@ class TraceFolder:
                     self._send(report)
                 else:
                     self.load_into(store, report)
+                    from .reconstruction import refresh_traces
+
                     for traces in store.pending.pages():
                         report.changed += refresh_traces(store, traces).changed
         except OtevalError as error:
@@ -139,6 +143,8 @@ class TraceFolder:
 
     def load_into(self, store: Store, report: TransferReport) -> None:
         """Load all files into an open database."""
+        from .loader import load
+
         for path in self._take():
             if path.stat().st_size:
                 file = load(store, [path]).files[0]
@@ -157,6 +163,8 @@ class TraceFolder:
             )
 
     def _open_store(self, patience: float) -> Store:
+        from ..store import Store
+
         until = time.monotonic() + patience
         while True:
             try:
@@ -176,6 +184,9 @@ class TraceFolder:
 
     def _send(self, report: TransferReport) -> None:
         """Send the lines of all files to the server that has the database open."""
+        from ..attach import HttpClient
+        from ..store.remote_client import notice_path
+
         url = json.loads(notice_path(self._database).read_bytes()).get("http", "")
         token = os.environ.get("OTEVAL_INGEST_TOKEN", "")
         client = HttpClient(url, {"Authorization": f"Bearer {token}"} if token else {})

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
+from ..files import MEMORY
 from .migrations import applied, migrate
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "copy_files",
     "copy_path",
 ]
-
-MEMORY = ":memory:"
 
 _Settings = dict[str, str | bool | int | float | list[str]]
 

@@ -11,6 +11,7 @@ import pytest
 
 from oteval import __version__
 from oteval.cli import cli
+from oteval.cli.commands import commands as known_commands
 from oteval.store import Store
 
 from ..make import ROOT, capture
@@ -19,8 +20,9 @@ from .conftest import Run
 
 def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
     """Yield the names of all commands."""
-    for name, command in group.commands.items():
+    for name in group.commands:
         yield (*names, name)
+        command = group.get_command(click.Context(group), name)
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)
 
@@ -51,10 +53,53 @@ def test_every_command_has_help(oteval: Run, names: tuple[str, ...]):
     command: click.Command = cli
     for name in names:
         assert isinstance(command, click.Group)
-        command = command.commands[name]
+        below = command.get_command(click.Context(command), name)
+        assert below is not None
+        command = below
     assert command.help
     for option in command.params:
         assert not isinstance(option, click.Option) or option.help, option.name
+
+
+def test_the_list_of_commands_has_the_summaries_of_their_helps():
+    """The list is written without the commands, and is the same once they are imported."""
+    unused = {one.name: one.get_short_help_str(200) for one in known_commands()}
+
+    used = {
+        name: command.get_short_help_str(200)
+        for name in cli.commands
+        if (command := cli.get_command(click.Context(cli), name))
+    }
+
+    assert used == unused
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--version", "--help", "run --help", "run --quiet -- true", "doctor --no-send"],
+)
+def test_a_command_without_a_database_starts_without_its_libraries(tmp_path: Path, arguments: str):
+    """What takes a second to import is imported by the commands that need it."""
+    script = """
+import sys
+import oteval.cli
+try:
+    oteval.cli.main()
+finally:
+    heavy = {"duckdb", "numpy", "openai", "pyarrow", "pydantic", "yaml"} & set(sys.modules)
+    print("imported:", *sorted(heavy), file=sys.stderr)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr.splitlines()[-1] == "imported:", done.stderr
 
 
 def test_the_version_is_the_packages(oteval: Run):

@@ -1,0 +1,255 @@
+"""The commands of ``oteval``: their names, summaries and modules.
+
+A test compares the summaries with the help of the commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from .lazy_group import LazyCommand
+
+__all__ = ["commands"]
+
+_Commands = Sequence[click.Command]
+
+
+def commands() -> Sequence[LazyCommand]:
+    """Return all commands, none of them imported, in the order of docs/cli.md."""
+    return (
+        LazyCommand(
+            "demo",
+            _demo,
+            "Load, reconstruct and score bundled traces, without a server or a key.",
+        ),
+        LazyCommand("ingest", _ingest, 'Load files with traces and logs; "-" is standard input.'),
+        LazyCommand("trajectories", _view, "List the trajectories, one for each agent run."),
+        LazyCommand(
+            "show",
+            _view,
+            "Show trajectories: messages, calls, results, errors, gaps and scores.",
+        ),
+        LazyCommand(
+            "explain",
+            _view,
+            "Explain how each span of a trace was read, and how to close gaps.",
+        ),
+        LazyCommand(
+            "score",
+            _score,
+            "Score trajectories with the evaluators of oteval.yaml, and check its gates.",
+        ),
+        LazyCommand(
+            "rescore",
+            _rescore,
+            "Run new evaluators over stored sessions, and compare with their earlier scores.",
+        ),
+        LazyCommand(
+            "scores",
+            _score,
+            "List the current scores: the newest per trajectory, evaluator and version.",
+        ),
+        LazyCommand(
+            "diff",
+            _view,
+            "Compare trajectories with the first one and mark where they diverge.",
+        ),
+        LazyCommand("reference", _reference, "Add, list and check reference trajectories."),
+        LazyCommand(
+            "report",
+            _report,
+            "Write a report with figures, a matrix of runs and verdicts, and the details of "
+            "each run.",
+        ),
+        LazyCommand(
+            "variants",
+            _view,
+            "Group runs by their sequence of tool calls, most frequent first.",
+        ),
+        LazyCommand("config", _config, "Check oteval.yaml, or print its JSON schema."),
+        LazyCommand(
+            "export",
+            _export,
+            "Export the database; the filters apply to --jsonl and --otlp.",
+        ),
+        LazyCommand(
+            "serve",
+            _serve,
+            "Receive traces over OTLP, store and score them, and publish the scores.",
+        ),
+        LazyCommand(
+            "eval",
+            _experiments,
+            "Run an experiment: evaluate a target on examples, or stored trajectories.",
+        ),
+        LazyCommand(
+            "compare",
+            _compare,
+            "Compare the scores of two experiments by statistics, without a judge.",
+        ),
+        LazyCommand(
+            "pairwise",
+            _compare,
+            "Ask which experiment has the better output for each example.",
+        ),
+        LazyCommand("experiments", _experiments, "List the stored experiments and comparisons."),
+        LazyCommand("dataset", _dataset, "Add, list and show datasets."),
+        LazyCommand("judge", _judge, "Measure agreement between judges and people."),
+        LazyCommand(
+            "replay",
+            _replay,
+            "Replay recorded sessions: the agent runs, and the recording answers it.",
+        ),
+        LazyCommand("archive", _maintain, "Move old spans and log records into Parquet files."),
+        LazyCommand("compact", _maintain, "Reclaim disk space from deleted rows."),
+        LazyCommand(
+            "backup",
+            _maintain,
+            "Copy the current state of the database to FILE, even while a server runs.",
+        ),
+        LazyCommand("delete", _delete, "Delete traces with everything derived from them."),
+        LazyCommand(
+            "audit",
+            _delete,
+            "List deletions: the time, the user, the selection and the number of rows.",
+        ),
+        LazyCommand(
+            "resend",
+            _resend,
+            "Send requests again that the endpoints of `oteval serve` refused permanently.",
+        ),
+        LazyCommand("doctor", _doctor, "Check that agents in this environment would be recorded."),
+        LazyCommand(
+            "run",
+            _run,
+            "Run a program, and record its agents without a change of its code.",
+        ),
+    )
+
+
+def _demo() -> _Commands:
+    from .demo import demo
+
+    return (demo,)
+
+
+def _ingest() -> _Commands:
+    from .ingest import ingest
+
+    return (ingest,)
+
+
+def _view() -> _Commands:
+    from .view import diff, explain, show, trajectories, variants
+
+    return (diff, explain, show, trajectories, variants)
+
+
+def _score() -> _Commands:
+    from .score import score, scores
+
+    return (score, scores)
+
+
+def _rescore() -> _Commands:
+    from .rescore import rescore
+
+    return (rescore,)
+
+
+def _reference() -> _Commands:
+    from .reference import reference
+
+    return (reference,)
+
+
+def _report() -> _Commands:
+    from .report import report
+
+    return (report,)
+
+
+def _config() -> _Commands:
+    from .config import config
+
+    return (config,)
+
+
+def _export() -> _Commands:
+    from .export import export
+
+    return (export,)
+
+
+def _serve() -> _Commands:
+    from .serve import serve
+
+    return (serve,)
+
+
+def _experiments() -> _Commands:
+    from .experiments import eval_, experiments
+
+    return (eval_, experiments)
+
+
+def _compare() -> _Commands:
+    from .compare import compare, pairwise
+
+    return (compare, pairwise)
+
+
+def _dataset() -> _Commands:
+    from .dataset import dataset
+
+    return (dataset,)
+
+
+def _judge() -> _Commands:
+    from .judge import judge
+
+    return (judge,)
+
+
+def _replay() -> _Commands:
+    from .replay import replay
+    from .replay_cassette import cassette
+    from .replay_serve import serve_replay
+    from .replay_test import make_test
+    from .replay_whatif import what_if
+
+    for command in (serve_replay, make_test, cassette, what_if):
+        replay.add_command(command)
+    return (replay,)
+
+
+def _maintain() -> _Commands:
+    from .maintain import archive, backup, compact
+
+    return (archive, backup, compact)
+
+
+def _delete() -> _Commands:
+    from .delete import audit, delete
+
+    return (audit, delete)
+
+
+def _resend() -> _Commands:
+    from .resend import resend
+
+    return (resend,)
+
+
+def _doctor() -> _Commands:
+    from .doctor import doctor
+
+    return (doctor,)
+
+
+def _run() -> _Commands:
+    from .run import run
+
+    return (run,)

@@ -1,0 +1,33 @@
+"""Every name of the package, once: `__init__.py` loads them from here on first use."""
+
+from .deletion import DeletionPlan as DeletionPlan
+from .deletion import delete_traces as delete_traces
+from .deletion import plan_deletion as plan_deletion
+from .evaluation import AlignedPair as AlignedPair
+from .evaluation import GateResult as GateResult
+from .evaluation import ScoreRun as ScoreRun
+from .evaluation import Tally as Tally
+from .evaluation import align as align
+from .evaluation import check_gates as check_gates
+from .evaluation import first_divergence as first_divergence
+from .evaluation import prepare as prepare
+from .evaluation import score as score
+from .evaluation import score_trajectories as score_trajectories
+from .evaluation import variants as variants
+from .evaluation import worst_first as worst_first
+from .exporter import export_jsonl as export_jsonl
+from .exporter import export_parquet as export_parquet
+from .loader import FileReport as FileReport
+from .loader import LoadReport as LoadReport
+from .loader import load as load
+from .reconstruction import Explanation as Explanation
+from .reconstruction import RefreshResult as RefreshResult
+from .reconstruction import SpanAccount as SpanAccount
+from .reconstruction import TraceLocator as TraceLocator
+from .reconstruction import explain as explain
+from .reconstruction import refresh as refresh
+from .reconstruction import refresh_traces as refresh_traces
+from .references import read_messages as read_messages
+from .retention import archive_before as archive_before
+from .retention import archive_due as archive_due
+from .retention import delete_expired as delete_expired

@@ -1,0 +1,32 @@
+"""Every name of the package, once: `__init__.py` loads them from here on first use."""
+
+from .columns import Trimmed as Trimmed
+from .deletions import audit_table as audit_table
+from .deletions import deleted_text as deleted_text
+from .diff import diff_view as diff_view
+from .experiment_reports import comparative_junit as comparative_junit
+from .experiment_reports import comparative_markdown as comparative_markdown
+from .experiment_reports import comparison_junit as comparison_junit
+from .experiment_reports import comparison_markdown as comparison_markdown
+from .experiment_reports import experiment_junit as experiment_junit
+from .experiment_reports import experiment_markdown as experiment_markdown
+from .experiments import comparative_view as comparative_view
+from .experiments import comparison_view as comparison_view
+from .experiments import datasets_table as datasets_table
+from .experiments import experiments_table as experiments_table
+from .experiments import figures_table as figures_table
+from .experiments import run_errors_table as run_errors_table
+from .explanation import explanation_view as explanation_view
+from .reports import junit_report as junit_report
+from .reports import markdown_report as markdown_report
+from .run_titles import run_title as run_title
+from .tables import judge_summary as judge_summary
+from .tables import list_order_notes as list_order_notes
+from .tables import load_summary as load_summary
+from .tables import references_table as references_table
+from .tables import scores_table as scores_table
+from .tables import tallies_table as tallies_table
+from .tables import trajectories_table as trajectories_table
+from .tables import variants_table as variants_table
+from .terminal import trajectory_view as trajectory_view
+from .text import one_line as one_line

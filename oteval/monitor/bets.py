@@ -1,0 +1,74 @@
+"""Bets against the hypothesis that the mean is at least a floor, and their accumulated wealth.
+
+A bet of size L multiplies the wealth by ``1 + L * (floor - value)``. While the conditional mean of
+the values is at least the floor, no bet gains in expectation. The wealth of a bet follows
+
+    wealth <- (wealth + allowance) * (1 + L * (floor - value))
+
+where the allowance is the budget of false alarms that the observation may spend. In expectation,
+the wealth of every bet, and so their mean, is at most the sum of the allowances; by Doob's
+inequality the probability that the mean ever reached 1 is at most that sum. With a constant
+allowance of 1 / A this is the mixture Shiryaev-Roberts e-detector with the threshold A.
+
+Source: Shin, Ramdas, Rinaldo 2022, "E-detectors: a nonparametric framework for sequential change
+detection", https://arxiv.org/abs/2203.03532; bets on means: Waudby-Smith, Ramdas 2020,
+https://arxiv.org/abs/2010.09686.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .detector import Floats
+
+__all__ = ["SIZES", "bet_sizes", "plain_wealth", "wealth"]
+
+SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Bets for drops of every size: after a drop from .95 to .85, the best is 1.2; to .40, it is 8."""
+
+_LARGEST_LOSS = 0.95
+_STEP = 128
+"""The factors are in [0.05, 20], and a product of 128 of them is far from the limits of floats."""
+
+
+def bet_sizes(floor: float, sizes: Sequence[float] = SIZES) -> Floats:
+    """Return the sizes, capped so that a bet never loses more than 95% of the wealth."""
+    capped: Floats = np.minimum(np.asarray(sizes), _LARGEST_LOSS / max(1.0 - floor, 0.05))
+    return capped
+
+
+def wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
+    """Return the wealth of every bet after every value, by prefix products.
+
+    It equals `plain_wealth` up to rounding, at a small fraction of the time.
+
+    Args:
+        start: The wealth of each bet before.
+        factors: One row per value, one column per bet.
+        allowances: The allowance of each value.
+    """
+    count, bets = factors.shape
+    steps = -(-count // _STEP)
+    padding = steps * _STEP - count
+    padded = np.concatenate([factors, np.ones((padding, bets))]).reshape(steps, _STEP, bets)
+    added = np.concatenate([allowances, np.zeros(padding)]).reshape(steps, _STEP, 1)
+    products = np.cumprod(padded, axis=1)
+    shares = added * padded / products
+    np.cumsum(shares, axis=1, out=shares)
+    carried = np.empty((steps, 1, bets))
+    for step in range(steps):
+        carried[step] = start
+        start = products[step, -1] * (start + shares[step, -1])
+    result: Floats = (products * (carried + shares)).reshape(-1, bets)[:count]
+    return result
+
+
+def plain_wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
+    """Return the same as `wealth` by its definition, one value after the other."""
+    rows = np.empty_like(factors)
+    for row, (factor, allowance) in enumerate(zip(factors, allowances, strict=True)):
+        start = factor * (start + allowance)
+        rows[row] = start
+    return rows

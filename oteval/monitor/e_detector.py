@@ -1,0 +1,209 @@
+"""The e-detector, the default: bets against a floor, with a guaranteed rate of false alarms.
+
+In the state ok it bets that the mean of the observations, or of blocks of them, is below the floor
+(`bets.py`), and alarms when the mean wealth reaches 1. The expected number of false alarms is at
+most the budget while the mean is at least the floor, at any traffic and with no window to tune. The
+guarantee needs observations (or blocks) that hardly depend on each other; `blocks.py` chooses the
+length of blocks for that from the baseline.
+
+In the state alert it bets that the mean is above the point halfway from the floor to the
+mean since the change. When that wealth has grown to `_RECOVERY` times its allowance, the group has
+recovered, and the detector starts over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .baselines import Baseline
+from .bets import bet_sizes, wealth
+from .detector import Alarm, Floats, Ints, checked
+from .history import History, estimate
+
+__all__ = ["EDetector"]
+
+_SEGMENT = 4096  # blocks: an alarm makes the rest of a segment be computed again
+_RECOVERY_SIZES = (0.25, 0.5, 1.0)
+_RECOVERY = 5000.0
+_LONGEST_GAP = 10.0
+"""A silence earns the allowance of at most this many usual intervals between observations, so that
+the first failures after a quiet night are not enough for an alarm."""
+
+
+class EDetector:
+    """Alarms when observations are below a baseline's floor, within a budget of false alarms.
+
+    Attributes:
+        baseline: What the observations are compared with.
+        spending: The budget of false alarms per nanosecond; may be changed between updates, as
+            groups come and go.
+    """
+
+    def __init__(self, baseline: Baseline, *, spending: float) -> None:
+        self.baseline = baseline
+        self.spending = spending
+        self._history = History()
+        self._index = 0
+        self._last_ns = baseline.end_ns
+        self._partial: tuple[Floats, Ints, Floats] = _nothing()
+        self._since: float | None = None  # the mean since the change, while alerting
+        self._wealth: Floats = np.zeros(len(bet_sizes(baseline.floor)))
+
+    @property
+    def alerting(self) -> bool:
+        """Whether the last alarm has not been followed by a recovery."""
+        return self._since is not None
+
+    @property
+    def evidence(self) -> float:
+        """The logarithm of the wealth, from 0 at one usual allowance to 1 at the alarm."""
+        if self.alerting:
+            return 1.0
+        usual = min(self.spending * self.baseline.interval_ns * self.baseline.block, 0.5)
+        held = float(np.mean(self._wealth))
+        return 0.0 if held <= usual else min(1.0, 1.0 - np.log(held) / np.log(usual))
+
+    def update(self, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> list[Alarm]:
+        """Add observations in order and return the alarms and recoveries they caused."""
+        new, times = checked(values, times_ns)
+        earned = self._allowances(times)
+        joined = (
+            np.concatenate([self._partial[0], new]),
+            np.concatenate([self._partial[1], times]),
+            np.concatenate([self._partial[2], earned]),
+        )
+        size = self.baseline.block
+        whole = len(joined[0]) // size * size
+        first = self._index - len(self._partial[0])
+        self._index += len(new)
+        self._partial = (joined[0][whole:], joined[1][whole:], joined[2][whole:])
+        blocks = _Blocks(
+            sums=joined[0][:whole].reshape(-1, size).sum(axis=1),
+            allowances=joined[2][:whole].reshape(-1, size).sum(axis=1),
+            firsts=joined[1][:whole:size],
+            lasts=joined[1][size - 1 : whole : size],
+            size=size,
+            start=first,
+        )
+        return self._consume(blocks)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that the next update depends on, as plain JSON."""
+        return {
+            "index": self._index,
+            "last_ns": self._last_ns,
+            "partial": [part.tolist() for part in self._partial],
+            "since": self._since,
+            "wealth": self._wealth.tolist(),
+            "history": self._history.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state that `state` returned."""
+        self._index = state["index"]
+        self._last_ns = state["last_ns"]
+        values, times, earned = state["partial"]
+        self._partial = (
+            np.array(values, np.float64),
+            np.array(times, np.int64),
+            np.array(earned, np.float64),
+        )
+        self._since = state["since"]
+        self._wealth = np.array(state["wealth"])
+        self._history.restore(state["history"])
+
+    def _start_over(self) -> None:
+        self._since = None
+        self._wealth = np.zeros(len(bet_sizes(self.baseline.floor)))
+        self._history.clear()
+
+    def _allowances(self, times: Ints) -> Floats:
+        """Return the allowance of each observation, for the time since the one before."""
+        if not len(times):
+            return np.empty(0)
+        reached = np.maximum.accumulate(np.concatenate([[self._last_ns], times]))
+        self._last_ns = int(reached[-1])
+        longest = _LONGEST_GAP * self.baseline.interval_ns
+        return np.minimum(np.diff(reached), longest) * self.spending
+
+    def _consume(self, blocks: _Blocks) -> list[Alarm]:
+        alarms = []
+        position = 0
+        while position < len(blocks.sums):
+            part = slice(position, position + _SEGMENT)
+            held = self._wealth_after(blocks, part)
+            reached = np.flatnonzero(held.mean(axis=1) >= 1.0)
+            count = int(reached[0]) + 1 if reached.size else len(held)
+            self._wealth = held[count - 1]
+            seen = slice(position, position + count)
+            self._history.add(
+                np.full(count, blocks.size),
+                blocks.sums[seen],
+                blocks.firsts[seen],
+                blocks.lasts[seen],
+            )
+            position += count
+            if reached.size:
+                alarms.append(self._turn(blocks.start + position * blocks.size - 1))
+        return alarms
+
+    def _wealth_after(self, blocks: _Blocks, part: slice) -> Floats:
+        means = blocks.sums[part] / blocks.size
+        floor, since = self.baseline.floor, self._since
+        if since is None:
+            factors = 1.0 + np.multiply.outer(floor - means, bet_sizes(floor))
+            return wealth(self._wealth, factors, blocks.allowances[part])
+        ceiling = _ceiling(floor, since)
+        sizes = bet_sizes(1.0 - ceiling, _RECOVERY_SIZES)
+        factors = 1.0 + np.multiply.outer(means - ceiling, sizes)
+        return wealth(self._wealth, factors, np.full(len(means), blocks.size / _RECOVERY))
+
+    def _turn(self, index: int) -> Alarm:
+        """Change the state after the last block, and return the alarm or recovery."""
+        worse = self._since is None
+        before = self.baseline.mean if self._since is None else self._since
+        found = estimate(self._history, before, dispersion=self.baseline.dispersion, worse=worse)
+        last_ns = int(self._history.cells().lasts[-1])
+        if worse:
+            self._history.clear()
+            self._since = min(found.mean, self.baseline.floor)
+            self._wealth = np.zeros(len(_RECOVERY_SIZES))
+        else:
+            self._start_over()
+        return Alarm(
+            kind="alert" if worse else "recovered",
+            index=index,
+            time_ns=last_ns,
+            change_ns=found.time_ns,
+            change_from_ns=found.from_ns,
+            change_to_ns=found.to_ns,
+            before=before,
+            after=found.mean,
+            observations=found.observations,
+        )
+
+
+class _Blocks:
+    """Whole blocks of observations."""
+
+    def __init__(
+        self, *, sums: Floats, allowances: Floats, firsts: Ints, lasts: Ints, size: int, start: int
+    ) -> None:
+        self.sums = sums
+        self.allowances = allowances
+        self.firsts = firsts
+        self.lasts = lasts
+        self.size = size
+        self.start = start
+
+
+def _nothing() -> tuple[Floats, Ints, Floats]:
+    return np.empty(0), np.empty(0, np.int64), np.empty(0)
+
+
+def _ceiling(floor: float, since: float) -> float:
+    """Return the mean that a group must be above to have recovered."""
+    return floor - (floor - since) / 2

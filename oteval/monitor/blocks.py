@@ -19,7 +19,11 @@ from .detector import Floats
 __all__ = ["choose_block"]
 
 _TIMES = 2.0
+"""Blocks in autocorrelation times."""
+
 _FEW = 8.0
+"""Failures, or their equivalent, below which a baseline says nothing of dependence."""
+
 _CAUTIOUS = 10
 
 

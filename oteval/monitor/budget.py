@@ -9,7 +9,7 @@ wrong. The allowance of an observation is
 so that the allowances of a group in any 30 days add up to its share of the budget, at any traffic,
 and those of all groups to the budget, as long as the shares of the groups that are live at any
 moment add up to at most 1. Every live group has the share 1 / (number of live groups). A new group
-lowers the shares of the others from then on; what was already spent is unaffected, and nobody's
+lowers the shares of the others from then on; past spending is unaffected, and nobody's
 promise is loosened. A group that ends leaves its share to the others from then on.
 
 Source: an e-detector whose increments are not 1 but the allowances; by Ville's inequality for its
@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from .. import text
 from ..errors import ConfigError
 
-__all__ = ["DAY_NS", "DEFAULT_BUDGET", "Budget", "spending"]
+__all__ = ["DAY_NS", "DEFAULT_BUDGET", "AlarmBudget", "spending"]
 
 DAY_NS = 86_400_000_000_000
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s+per\s+(\d+(?:\.\d+)?\s*[a-z]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class AlarmBudget:
     """At most this many false alarms in a period, expected, over all groups of a monitor.
 
     Attributes:
@@ -43,7 +43,7 @@ class Budget:
     period_ns: int = 30 * DAY_NS
 
     @classmethod
-    def parse(cls, value: str) -> Budget:
+    def parse(cls, value: str) -> AlarmBudget:
         """Parse ``1 per 30d``.
 
         Raises:
@@ -59,9 +59,9 @@ class Budget:
         return cls(float(found[1]), round(period * 1e9))
 
 
-DEFAULT_BUDGET = Budget()
+DEFAULT_BUDGET = AlarmBudget()
 
 
-def spending(budget: Budget, live_groups: int = 1) -> float:
+def spending(budget: AlarmBudget, live_groups: int = 1) -> float:
     """Return the allowance of false alarms per nanosecond of one of the live groups."""
     return budget.alarms / budget.period_ns / max(1, live_groups)

@@ -37,7 +37,7 @@ class EDetector:
     """Alarms when observations are below a baseline's floor, within a budget of false alarms.
 
     Attributes:
-        baseline: What the observations are compared with.
+        baseline: The learned behaviour, with the floor.
         spending: The budget of false alarms per nanosecond; may be changed between updates, as
             groups come and go.
     """
@@ -67,7 +67,7 @@ class EDetector:
         return 0.0 if held <= usual else min(1.0, 1.0 - np.log(held) / np.log(usual))
 
     def update(self, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> list[Alarm]:
-        """Add observations in order and return the alarms and recoveries they caused."""
+        """Add observations and bet on every block that they complete."""
         new, times = checked(values, times_ns)
         earned = self._allowances(times)
         joined = (
@@ -91,7 +91,7 @@ class EDetector:
         return self._consume(blocks)
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next update depends on, as plain JSON."""
+        """Return the wealth, the open block and the history."""
         return {
             "index": self._index,
             "last_ns": self._last_ns,

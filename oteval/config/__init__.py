@@ -1,4 +1,4 @@
-"""oteval.yaml: the evaluators, their references, and the gates over their scores.
+"""oteval.yaml: the evaluators, their references, gates and monitors.
 
 An unknown key is an error that names its line and the nearest known key. ``oteval config schema``
 prints the JSON schema.
@@ -20,15 +20,34 @@ from .live import (
     Retention,
     resolved,
 )
+from .monitors import (
+    EVALUATOR_MEASURES,
+    RUN_MEASURES,
+    Alertmanager,
+    BaselineSettings,
+    DetectorSettings,
+    EDetectorSettings,
+    MonitorSettings,
+    NotifyDestination,
+    ThresholdSettings,
+    TwoWindowsSettings,
+    Webhook,
+)
 from .tokens import TokenEntry, load_tokens
 from .yaml_text import read_yaml
 
 __all__ = [
     "DEFAULT_ARCHIVE",
     "DEFAULT_PATH",
+    "EVALUATOR_MEASURES",
+    "RUN_MEASURES",
+    "Alertmanager",
+    "BaselineSettings",
     "Completion",
     "Config",
     "DatasetReference",
+    "DetectorSettings",
+    "EDetectorSettings",
     "Endpoint",
     "EvaluatorSettings",
     "ExampleReference",
@@ -36,11 +55,16 @@ __all__ = [
     "Gate",
     "Limits",
     "Metrics",
+    "MonitorSettings",
+    "NotifyDestination",
     "Redaction",
     "ReferenceSource",
     "Retention",
     "StoredReference",
+    "ThresholdSettings",
     "TokenEntry",
+    "TwoWindowsSettings",
+    "Webhook",
     "Where",
     "load_config",
     "load_tokens",

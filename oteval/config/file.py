@@ -22,6 +22,7 @@ from .live import (
     Redaction,
     Retention,
 )
+from .monitors import MonitorSettings, NotifyDestination
 from .yaml_text import read_yaml
 
 __all__ = [
@@ -74,6 +75,12 @@ class Config(Strict):
     )
     retention: Retention | None = Field(
         None, description="When spans move from the database into Parquet files."
+    )
+    monitors: list[MonitorSettings] = Field(
+        default_factory=list, description="The measures that are watched, and who is notified."
+    )
+    notify: dict[str, NotifyDestination] = Field(
+        default_factory=dict, description="Destinations of notifications, by name."
     )
 
 
@@ -135,14 +142,39 @@ def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
         _check_name(gate.evaluator, names, ["gates", index, "evaluator"], root, source)
     for name in config.budgets:
         _check_name(name, names, ["budgets", name], root, source)
+    _check_monitors(config, names, root, source)
+
+
+def _check_monitors(
+    config: Config, evaluators: list[str], root: yaml.Node | None, source: str
+) -> None:
+    """Refuse monitors with the same name, of unknown evaluators or to unknown destinations."""
+    names: list[str] = []
+    for index, monitor in enumerate(config.monitors):
+        place: list[Any] = ["monitors", index]
+        if monitor.title in names:
+            line, _ = line_of(root, [*place, "name"])
+            raise ConfigError(
+                f"{source}:{line}: two monitors are called {monitor.title!r}; give one a name"
+            )
+        names.append(monitor.title)
+        if monitor.evaluator is not None:
+            _check_name(monitor.evaluator, evaluators, [*place, "evaluator"], root, source)
+        for name in monitor.notify:
+            path = [*place, "notify"]
+            _check_name(name, list(config.notify), path, root, source, "destination in notify")
 
 
 def _check_name(
-    name: str, names: list[str], path: list[Any], root: yaml.Node | None, source: str
+    name: str,
+    names: list[str],
+    path: list[Any],
+    root: yaml.Node | None,
+    source: str,
+    kind: str = "evaluator",
 ) -> None:
     if name not in names:
         line, _ = line_of(root, path)
         near = difflib.get_close_matches(name, names, 1) or names
-        raise ConfigError(
-            f"{source}:{line}: no evaluator is called {name!r}; did you mean {near[0]!r}?"
-        )
+        hint = f"; did you mean {near[0]!r}?" if near else f"; add it: notify: {{{name}: ...}}"
+        raise ConfigError(f"{source}:{line}: no {kind} is called {name!r}{hint}")

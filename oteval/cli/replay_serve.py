@@ -103,7 +103,7 @@ def _players(
     players: dict[str, Player] = {}
     with recordings_of(sessions, db, EVERYTHING) as (recordings, _):
         for one in recordings:
-            players[one.session] = Player(one, miss=miss, normalize=normalize, can_pass=False)
+            players[one.session] = Player(one, miss=miss, normalize=normalize, in_process=False)
     return players
 
 

@@ -61,6 +61,7 @@ class Exchange:
         end_ns: The time at which the last chunk, or the error, arrived.
         trace_id: The id of the trace that the request belongs to, or "".
         span_id: The id of the span in which the request was made, or "".
+        is_in_agent: Whether an agent of the session made it, rather than the code around it.
     """
 
     method: str
@@ -76,6 +77,7 @@ class Exchange:
     end_ns: int = 0
     trace_id: str = ""
     span_id: str = ""
+    is_in_agent: bool = False
 
     @property
     def response_body(self) -> bytes:
@@ -163,6 +165,8 @@ class RecordedToolCall:
         runs_agent: Whether the tool ran another agent, whose model calls are recorded too.
         own_result: The result as the tool returned it to the agent's code, if it is known and
             differs from `result`; otherwise None.
+        is_decorated: Whether `@oteval.tool` recorded it in an agent of the session: a replay
+            intercepts every call of such a tool.
     """
 
     name: str
@@ -176,6 +180,7 @@ class RecordedToolCall:
     span_id: str = ""
     runs_agent: bool = False
     own_result: str | None = None
+    is_decorated: bool = False
 
 
 @dataclass(frozen=True)

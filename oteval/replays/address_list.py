@@ -6,6 +6,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from ..errors import ConfigError
 
@@ -48,6 +49,15 @@ class AddressList:
             known == name and (port is None or allowed in (None, port))
             for known, allowed in self._entries
         )
+
+    def allows_url(self, url: str) -> bool:
+        """Return whether the address of a URL may be reached."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        except ValueError:
+            return False
+        return self.allows(parts.hostname or "", port)
 
     def add(self, host: str, port: int) -> None:
         """Allow another address."""

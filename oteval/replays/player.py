@@ -15,14 +15,14 @@ A **miss** is a request that the recording does not have. By ``miss``:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigError
 from ..model import Fidelity, RecordedModelCall, RecordedRequest, RecordedToolCall, Recording
 from ..patterns import Pattern, PatternError, compile_pattern
-from ..text import counted
+from ..text import counted, shown_url
 from .apis import ModelApi, api_of
 from .call_site import call_site
 from .divergence import Divergence, diverged
@@ -45,6 +45,8 @@ __all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled"]
 Miss = Literal["strict", "error", "ordinal", "fork"]
 Tools = Literal["recorded", "run"]
 MISSES: tuple[Miss, ...] = get_args(Miss)
+# Requests that only read may be left out, since their answers are often cached.
+_READING = ("GET", "HEAD", "OPTIONS")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class ReplayResult:
         flagged: The number of requests that got an answer although they differ.
         live: The number of requests that were sent for real after a fork.
         executed: The tools that the agent ran, in order: names and arguments.
+        missing: The names of recorded calls that the agent did not make, such as ``model call 2``.
     """
 
     session: str
@@ -80,6 +83,7 @@ class ReplayResult:
     flagged: int = 0
     live: int = 0
     executed: tuple[ToolExecution, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -105,6 +109,7 @@ class ReplayResult:
             "flagged": self.flagged,
             "live": self.live,
             "executed": [list(one) for one in self.executed],
+            "missing": list(self.missing),
         }
 
 
@@ -117,7 +122,9 @@ class Player:
         normalize: Patterns of text that varies in every run; it is ignored in comparisons.
         tools: ``recorded`` to answer tools from the recording, ``run`` to run them.
         allow_live: Permission to send requests for real, which ``fork`` needs.
-        can_pass: Whether the user can let other requests through to the network.
+        in_process: Whether the agent runs in this process, so that its decorated tools and its
+            other requests are intercepted as well.
+        is_optional: Whether a recorded request to a URL need not be made.
 
     Attributes:
         recording: The recording.
@@ -136,7 +143,8 @@ class Player:
         normalize: Sequence[str | Pattern] = (),
         tools: Tools = "recorded",
         allow_live: bool = False,
-        can_pass: bool = True,
+        in_process: bool = True,
+        is_optional: Callable[[str], bool] = lambda _url: False,
     ) -> None:
         _check(miss, tools, allow_live=allow_live)
         patterns = compiled(normalize)
@@ -145,7 +153,8 @@ class Player:
         self.tools: Tools = tools
         self._lock = threading.RLock()
         self._requests = RecordedRequests(recording.model_calls, recording.tool_calls, patterns)
-        self._exchanges = RecordedExchanges(recording.exchanges, patterns, can_pass=can_pass)
+        self._in_process, self._is_optional = in_process, is_optional
+        self._exchanges = RecordedExchanges(recording.exchanges, patterns, can_pass=in_process)
         self._tools = RecordedTools(
             recording.tool_calls,
             recording.model_calls,
@@ -239,6 +248,11 @@ class Player:
             text = f"oteval replay: the recording has no result of {name} with these arguments"
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
 
+    def skip(self, request: HttpRequest) -> None:
+        """Count a recorded request as made although it gets no recorded answer."""
+        with self._lock:
+            self._exchanges.intended(request)
+
     def diverge(self, divergence: Divergence) -> Divergence:
         """Note a divergence; one with the same cause is noted once.
 
@@ -278,9 +292,9 @@ class Player:
             is_complete: Whether the agent ran to its end. Calls after an exception are not missing.
         """
         with self._lock:
-            missing = self._missing() if is_complete and not self._divergences else None
-            if missing is not None:
-                self._divergences.append(missing)
+            is_whole = is_complete and not self._divergences
+            missing = dict(self._missing()) if is_whole else {}
+            self._divergences += list(missing.values())[:1]
             return ReplayResult(
                 session=self.recording.session,
                 fidelity=self.recording.fidelity,
@@ -295,6 +309,7 @@ class Player:
                 flagged=self._flagged,
                 live=self._live,
                 executed=tuple(self._executed.calls()),
+                missing=tuple(missing),
             )
 
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
@@ -368,31 +383,40 @@ class Player:
             return exchange_answer(intended)
         return refusal(noted)
 
-    def _missing(self) -> Divergence | None:
-        """Return the divergence of recorded calls that the agent did not make."""
+    def _missing(self) -> Iterator[tuple[str, Divergence]]:
+        """Yield the recorded calls that the agent did not make: their names and divergences."""
         unused = [
             entry
             for entry in self._requests.unused
             if not self._tools.covers(entry.call.start_ns, entry.call.end_ns)
         ]
-        if unused:
-            first = unused[0]
-            more = f", nor {counted(len(unused) - 1, 'later one')}" if len(unused) > 1 else ""
-            messages = first.call.request.messages
-            return Divergence(
-                "missing_call",
-                f"the agent did not make model call {first.number}{more}",
-                call=first.number,
-                recorded=messages[-1] if messages else None,
-                recorded_messages=messages,
-            )
-        tool = self._tools.missing()
-        if tool is None:
-            return None
-        recorded = {"name": tool.name, "arguments": tool.arguments}
-        return Divergence(
-            "missing_call", f"the agent did not call the tool {tool.name}", recorded=recorded
-        )
+        for place, entry in enumerate(unused):
+            later = len(unused) - place - 1
+            yield f"model call {entry.number}", _missing_call(entry, later)
+        for number, tool in self._tools.missing(in_process=self._in_process):
+            recorded = {"name": tool.name, "arguments": tool.arguments}
+            summary = f"the agent did not call the tool {tool.name}"
+            found = Divergence("missing_call", summary, recorded=recorded)
+            yield f"the call {number} of a tool, {tool.name}", found
+        if self._in_process:
+            yield from self._missing_requests()
+
+    def _missing_requests(self) -> Iterator[tuple[str, Divergence]]:
+        """Yield the recorded requests with effects that the agent did not make."""
+        for number, one in self._exchanges.unused:
+            is_due = one.is_in_agent and one.method not in _READING
+            if is_due and not (
+                self._is_optional(one.url) or self._tools.covers(one.start_ns, one.end_ns)
+            ):
+                yield (
+                    f"the request {number}, {one.method} {shown_url(one.url)}",
+                    Divergence(
+                        "missing_call",
+                        f"the agent did not send {one.method} {shown_url(one.url)}",
+                        recorded=one.request_body.decode(errors="replace"),
+                        suggestion="if it is not sent in every run: --allow HOST:PORT",
+                    ),
+                )
 
     def _coverage(self) -> list[str]:
         """Return lines about the recorded calls that were not replayed."""
@@ -445,6 +469,19 @@ def _normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
         return text
 
     return normalized
+
+
+def _missing_call(entry: RecordedEntry, later: int) -> Divergence:
+    """Return the divergence of a model call that was not made, nor were some later ones."""
+    more = f", nor {counted(later, 'later one')}" if later else ""
+    messages = entry.call.request.messages
+    return Divergence(
+        "missing_call",
+        f"the agent did not make model call {entry.number}{more}",
+        call=entry.number,
+        recorded=messages[-1] if messages else None,
+        recorded_messages=messages,
+    )
 
 
 def _no_result(name: str, arguments: Mapping[str, Any]) -> Divergence:

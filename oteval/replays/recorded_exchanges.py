@@ -67,6 +67,12 @@ class RecordedExchanges:
         """The number of exchanges that have answered a request."""
         return sum(entry.is_used for entry in self._entries)
 
+    @property
+    def unused(self) -> list[tuple[int, Exchange]]:
+        """The exchanges that have answered no request, with their numbers from 1."""
+        entries = enumerate(self._entries, 1)
+        return [(number, entry.exchange) for number, entry in entries if not entry.is_used]
+
     def has(self, request: HttpRequest) -> bool:
         """Return whether there is an exchange with the request's method and URL."""
         target, _ = self._key(request)

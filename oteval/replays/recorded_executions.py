@@ -18,6 +18,8 @@ from ..reconstruct.operations import ToolRun
 
 __all__ = ["executions_in", "executions_of"]
 
+_DECORATOR_SCOPE = "oteval"  # of the spans of `@oteval.tool`
+
 
 def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
     """Return the executions of tools in a session, by their start.
@@ -26,6 +28,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
         session: The trajectories of the session with their runs.
     """
     runs = [tool for one in session for run in one.runs for tool in run.tool_runs]
+    decorated = {tool.span.span_id for tool in runs if tool.span.scope == _DECORATOR_SCOPE}
     by_span = {tool.span.span_id: tool for tool in runs}
     agents = _agent_tools(session)
     found: list[RecordedToolCall] = []
@@ -39,6 +42,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             made = _requested(message, call, result, by_span.get(call.span_id))
             found.append(replace(made, runs_agent=call.span_id in agents))
     found += [_unasked(tool) for tool in runs if tool.span.span_id not in placed]
+    found = [replace(one, is_decorated=one.span_id in decorated) for one in found]
     return sorted(found, key=lambda one: one.start_ns)
 
 

@@ -122,16 +122,23 @@ class RecordedTools:
         """Return whether something happened inside an execution that was answered."""
         return any(each.is_used and each.contains(start_ns, end_ns) for each in self._executions)
 
-    def missing(self) -> RecordedToolCall | None:
-        """Return an execution that the replay lacks, although it intercepts that tool."""
+    def missing(self, *, in_process: bool = True) -> Iterator[tuple[int, RecordedToolCall]]:
+        """Yield the executions that the replay lacks, although it intercepts those tools.
+
+        Args:
+            in_process: Whether the replay intercepts decorated tools.
+
+        Yields:
+            The number of an execution, from 1, and the execution.
+        """
         intercepted = {each.call.name for each in self._executions if each.is_used}
-        for each in self._executions:
+        for number, each in enumerate(self._executions, 1):
             call = each.call
-            if each.is_used or not call.start_ns or call.name not in intercepted:
+            is_seen = call.name in intercepted or (in_process and call.is_decorated)
+            if each.is_used or not call.start_ns or not is_seen:
                 continue
             if not self.covers(call.start_ns, call.end_ns):
-                return call
-        return None
+                yield number, call
 
     def _find(self, name: str, arguments: Any, key: tuple[str, str]) -> _Execution | None:
         unused = [each for each in self._executions if not each.is_used]

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..model import LogRecord, Span
-from ..model.recording import Exchange, Recording
+from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from ..wire.events import EVENT_NAME, UnreadableExchange, from_log
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
@@ -103,8 +104,8 @@ def recording_of(
         reasons=(*_reasons(joined.calls, family), *problems),
         inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
-        tool_calls=tuple(executions_of([*family, *around])),
-        exchanges=joined.exchanges,
+        tool_calls=tuple(_tools(family, around)),
+        exchanges=tuple(_placed(joined.exchanges, family, parents)),
         trajectory_ids=session.trajectory_ids,
     )
 
@@ -188,6 +189,26 @@ def _own_exchanges(
         if one.trace_id in traces
         if one.trace_id not in shared or _is_below(one.span_id, own, parents)
     ]
+
+
+def _placed(
+    exchanges: Sequence[Exchange],
+    family: Sequence[TracedTrajectory],
+    parents: Mapping[str, str],
+) -> Iterator[Exchange]:
+    """Yield exchanges with whether an agent of the session made them."""
+    own = {span.span_id for one in family for run in one.runs for span in run.spans}
+    for one in exchanges:
+        yield replace(one, is_in_agent=_is_below(one.span_id, own, parents))
+
+
+def _tools(
+    family: Sequence[TracedTrajectory], around: Sequence[TracedTrajectory]
+) -> Iterator[RecordedToolCall]:
+    """Yield the executions of a session; those around its agents need not be made in a replay."""
+    outside = {tool.span.span_id for one in around for run in one.runs for tool in run.tool_runs}
+    for tool in executions_of([*family, *around]):
+        yield replace(tool, is_decorated=tool.is_decorated and tool.span_id not in outside)
 
 
 def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool:

@@ -73,11 +73,17 @@ class ReplaySession:
         if timing not in ("none", "recorded"):
             raise ConfigError(f"timing={timing!r}: choose none or recorded")
         self.recording = recording
+        allowed = AddressList(allow)
         self.player = Player(
-            recording, miss=miss, tools=tools, normalize=normalize, allow_live=allow_live
+            recording,
+            miss=miss,
+            tools=tools,
+            normalize=normalize,
+            allow_live=allow_live,
+            is_optional=allowed.allows_url,
         )
         self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
-        self._open = OpenReplay(self.player, allowed=AddressList(allow), timing=timing)
+        self._open = OpenReplay(self.player, allowed=allowed, timing=timing)
         self._capture = capture
         self._captured: Any = None
         self._result: ReplayResult | None = None

@@ -104,6 +104,7 @@ def _answer(replay: OpenReplay, request: Any, body: bytes) -> HttpAnswer | None:
         if not replay.player.is_live and call_site().is_telemetry:
             address = f"{request.url.host}:{port}"
             replay.player.note(f"telemetry to {address} was blocked")
+            replay.player.skip(asked)
             return HttpAnswer(_FORBIDDEN)
     answer = replay.player.answer(asked)
     if answer.is_live:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from ..evaluators.messages import to_messages
 from ..model import Fidelity
@@ -13,6 +13,8 @@ from .divergence import Divergence
 from .player import ReplayResult
 
 __all__ = ["VerifiedSession", "VerifyStatus", "combined", "exit_status"]
+
+_MISSING: Final = "missing_call"
 
 VerifyStatus = Literal["passed", "diverged", "error", "timeout", "crashed", "not_replayed"]
 """How a replay ended: ``error`` if the agent raised, ``not_replayed`` if it could not start."""
@@ -69,6 +71,7 @@ class VerifiedSession:
             "flagged": result.get("flagged", 0),
             "live": result.get("live", 0),
             "executed": result.get("executed", []),
+            "missing": result.get("missing", []),
             "output": self.output,
             "seconds": round(self.seconds, 3),
         }
@@ -102,6 +105,7 @@ def _result(value: Mapping[str, Any]) -> ReplayResult:
         flagged=value["flagged"],
         live=value["live"],
         executed=tuple((name, arguments) for name, arguments in value.get("executed", ())),
+        missing=tuple(value.get("missing", ())),
         **counts,
     )
 
@@ -130,18 +134,18 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
     results = [one.result for one in active if one.result]
     served = sum(each.served for each in results)
     wanted = results[0].model_calls
-    divergences = tuple(
-        found
-        for each in results
-        for found in each.divergences
-        if found.kind != "missing_call" or served < wanted
-    )
+    missing = _missing_in_all(results)
+    divergences = [one for each in results for one in each.divergences if one.kind != _MISSING]
+    if missing:
+        summary = f"none of {len(active)} processes made {missing[0]}"
+        divergences.append(Divergence(_MISSING, summary))
     note = f"{len(active)} processes replayed the session; each had all of the recording"
     result = replace(
         results[0],
-        served=min(served, wanted),
+        served=min(served, wanted - sum(name.startswith("model call") for name in missing)),
         served_tools=min(sum(each.served_tools for each in results), results[0].tool_calls),
-        divergences=divergences,
+        divergences=tuple(divergences),
+        missing=missing,
         executed=max((each.executed for each in results), key=len),
         reasons=(*results[0].reasons, note),
     )
@@ -153,6 +157,12 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
         detail=problem.detail if problem else "",
         result=result,
     )
+
+
+def _missing_in_all(results: Sequence[ReplayResult]) -> tuple[str, ...]:
+    """Return the names of the recorded calls that no process made."""
+    others = [set(each.missing) for each in results[1:]]
+    return tuple(name for name in results[0].missing if all(name in one for one in others))
 
 
 def _took_part(one: VerifiedSession) -> bool:

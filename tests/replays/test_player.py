@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,50 @@ def test_an_intercepted_tool_that_is_not_called_is_missing() -> None:
         "missing_call",
         {"name": "lookup", "arguments": {"n": 2}},
     )
+
+
+def test_a_decorated_tool_that_is_not_called_is_missing() -> None:
+    """A replay intercepts every decorated tool, so one that the agent has dropped must come."""
+    times = {"start_ns": 10, "end_ns": 15}
+    tools = (
+        RecordedToolCall("audit", {}, "x", is_decorated=True, **times),
+        RecordedToolCall("plain", {}, "x", **times),
+    )
+
+    (found,) = Player(recorded(tool_calls=tools)).finish().divergences
+    served = Player(recorded(tool_calls=tools), in_process=False).finish()
+
+    assert found.summary == "the agent did not call the tool audit"
+    assert served.passed
+
+
+@pytest.mark.parametrize(
+    ("change", "allow", "is_missing"),
+    [
+        ({}, [], True),
+        ({}, ["shop.example:443"], False),
+        ({"method": "GET"}, [], False),
+        ({"is_in_agent": False}, [], False),
+    ],
+)
+def test_a_request_that_is_not_sent_is_missing(
+    change: dict[str, Any], allow: list[str], is_missing: bool
+) -> None:
+    """A refund over HTTP that the agent no longer sends is a divergence; reading is not."""
+    refund = Exchange(
+        method="POST",
+        url="https://shop.example/refunds",
+        request_body=b'{"order": 17}',
+        status=200,
+        is_in_agent=True,
+    )
+
+    replay = oteval.replay(recorded(exchanges=(replace(refund, **change),)), allow=allow)
+    with suppress(ReplayDiverged), replay:
+        pass
+
+    summaries = [one.summary for one in replay.divergences]
+    assert summaries == ["the agent did not send POST https://shop.example/refunds"] * is_missing
 
 
 def test_defaults_of_a_tool_are_not_a_difference() -> None:

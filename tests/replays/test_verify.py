@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,25 +279,35 @@ def test_a_command_that_fails(oteval: Run, shop: Path) -> None:
     assert late.rows[0]["status"] == "timeout"
 
 
-def process(served: int, *kinds: str) -> VerifiedSession:
+def process(*made: int, kinds: Sequence[str] = ()) -> VerifiedSession:
     """Return the result of one process of a command: of a session with two model calls."""
+    missing = () if kinds else tuple(f"model call {n}" for n in (1, 2) if n not in made)
+    kinds = kinds or ["missing_call"] * bool(missing)
     divergences = tuple(Divergence(kind, kind) for kind in kinds)  # type: ignore[arg-type]
-    result = ReplayResult("s", "wire", (), divergences, model_calls=2, served=served)
-    return VerifiedSession("s", "diverged" if kinds else "passed", result=result)
+    result = ReplayResult(
+        "s", "wire", (), divergences, model_calls=2, served=len(made), missing=missing
+    )
+    return VerifiedSession("s", "diverged" if divergences else "passed", result=result)
 
 
 def test_processes_of_a_command_share_a_session() -> None:
-    """A call that one process misses may have been made by another."""
-    idle = process(0, "missing_call")
+    """A call that one process misses may have been made by another, and is missing otherwise."""
+    idle = process()
 
-    one = combined([idle, process(2)])
-    both = combined([process(1, "missing_call"), idle, process(1, "missing_call")])
-    less = combined([process(1, "missing_call"), process(0, "network")])
+    one = combined([idle, process(1, 2)])
+    both = combined([process(1), idle, process(2)])
+    same = combined([process(1), process(1)])
+    less = combined([process(1), process(kinds=["network"])])
 
     assert one is not None
     assert both is not None
+    assert same is not None
     assert less is not None
-    assert (one.status, both.status, less.status) == ("passed", "passed", "diverged")
-    assert [each.kind for each in less.divergences] == ["missing_call", "network"]
+    found = [each.status for each in (one, both, same, less)]
+    assert found == ["passed", "passed", "diverged", "diverged"]
+    assert [each.summary for each in same.divergences] == ["none of 2 processes made model call 2"]
+    assert same.result is not None
+    assert same.result.served == 1
+    assert [each.kind for each in less.divergences] == ["network"]
     assert combined([idle]) == idle
     assert combined([]) is None

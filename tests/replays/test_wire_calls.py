@@ -94,7 +94,7 @@ def test_whole_exchanges_are_wire_fidelity() -> None:
     assert one.request.messages[0].content == "Question 10"
     assert (one.answer.content, two.answer.content) == ("one", "two")
     assert (one.input_tokens, one.response_id, one.finish_reason) == (3, "chatcmpl-10", "stop")
-    assert recording.exchanges == (other,)
+    assert recording.exchanges == (replace(other, is_in_agent=True),)
 
 
 def test_attempts_of_one_call_are_kept_in_order() -> None:
@@ -177,7 +177,7 @@ def test_calls_of_an_unknown_api_are_kept_as_exchanges() -> None:
     unknown = exchange(10, url="https://model/invoke")
     recording = recorded(SPANS, [log(unknown), log(exchange(20, "two"))])
     assert [call.answer.content for call in recording.model_calls] == ["two"]
-    assert recording.exchanges == (unknown,)
+    assert recording.exchanges == (replace(unknown, is_in_agent=True),)
 
 
 def test_responses_that_cannot_be_read_are_named() -> None:

@@ -3,8 +3,9 @@
 Rules apply to everything in which an agent or an instrumentation can write text: names, attributes,
 events, links, status messages, log bodies, and the attributes of resources and scopes.
 
-Without a rule, the URLs of spans and the texts of their errors lose secrets, as recorded HTTP
-exchanges do: clients put keys into URLs, and servers quote them in errors.
+Without a rule, everything loses secrets as recorded HTTP exchanges do: tools print keys, clients
+put them into URLs, and servers quote them in errors. Most spans have none; one search over all of
+their texts shows it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from ..redaction import ValueRedactor
-from ..redaction.secrets import SecretRedactor
+from ..wire.events import EVENT_NAME
+from .attribute_secrets import AttributeSecrets
 
 __all__ = ["TelemetryRedactor"]
 
-_URLS = ("url.full", "http.url", "http.target", "url.query")
-_ERRORS = ("exception.message", "exception.stacktrace", "error.message")
 # Processes have few resources and scopes; more are not remembered.
 _MAX_CACHED = 256
 # Before it became the only way, mappings as values had to be asked for.
@@ -40,7 +40,7 @@ class TelemetryRedactor:
 
     def __init__(self, values: ValueRedactor) -> None:
         self._values = values
-        self._secrets = SecretRedactor()
+        self._secrets = AttributeSecrets()
         # By identity, as hashing a resource serialises it. The originals are kept, so that their
         # identities stay theirs.
         self._resources: dict[int, tuple[Resource, Resource]] = {}
@@ -52,15 +52,17 @@ class TelemetryRedactor:
         Raises:
             ValueError: A text has too many escapes.
         """
-        if not self._values and not _may_have_secrets(span):
+        resource = self._resource(span.resource)
+        is_same = not self._values and resource is span.resource
+        if is_same and not self._has_secrets(span):
             return span
         status = span.status
         return _RedactedSpan(
             span,
-            name=self._values.text(span.name),
+            name=self._text(span.name),
             context=span.context,
             parent=span.parent,
-            resource=self._resource(span.resource),
+            resource=resource,
             attributes=self._attributes(span.attributes, span.dropped_attributes),
             events=[self._event(event) for event in span.events],
             links=[
@@ -70,7 +72,7 @@ class TelemetryRedactor:
             kind=span.kind,
             status=Status(
                 status.status_code,
-                self._error(status.description) if status.description else None,
+                self._optional(status.description),
             ),
             start_time=span.start_time,
             end_time=span.end_time,
@@ -83,10 +85,14 @@ class TelemetryRedactor:
         Raises:
             ValueError: A text has too many escapes.
         """
-        if not self._values:
-            return emitted
         record = copy.copy(emitted.log_record)
-        record.body = self._values.value(record.body)
+        if record.event_name == EVENT_NAME:
+            # The secrets of an HTTP exchange were removed when it was recorded.
+            if not self._values:
+                return emitted
+            record.body = self._values.value(record.body)
+        else:
+            record.body = self._secrets.value(self._values.value(record.body))
         record.attributes = self._attributes(record.attributes, emitted.dropped_attributes)
         record.severity_text = self._optional(record.severity_text)
         record.event_name = self._optional(record.event_name)
@@ -97,27 +103,24 @@ class TelemetryRedactor:
             emitted.limits,
         )
 
-    def _error(self, text: str) -> str:
+    def _has_secrets(self, span: Any) -> bool:
+        attributes = [span.attributes or {}]
+        attributes += [each.attributes or {} for each in (*span.events, *span.links)]
+        texts = [span.name, span.status.description or "", *(event.name for event in span.events)]
+        return self._secrets.are_in(attributes, texts)
+
+    def _text(self, text: str) -> str:
         return self._secrets.text(self._values.text(text))
 
     def _optional(self, text: str | None) -> str | None:
-        return self._values.text(text) if text else text
+        return self._text(text) if text else text
 
     def _event(self, event: Any) -> Event:
         attributes = self._attributes(event.attributes, getattr(event, "dropped_attributes", 0))
-        return Event(self._values.text(event.name), attributes, event.timestamp)
+        return Event(self._text(event.name), attributes, event.timestamp)
 
     def _attributes(self, attributes: Mapping[str, Any] | None, dropped: int) -> BoundedAttributes:
-        kept = dict(self._values.attributes(attributes or {}))
-        for name in _URLS:
-            if isinstance(url := kept.get(name), str):
-                is_query = name == "url.query"
-                kept[name] = (
-                    self._secrets.url(f"?{url}")[1:] if is_query else self._secrets.url(url)
-                )
-        for name in _ERRORS:
-            if isinstance(text := kept.get(name), str):
-                kept[name] = self._secrets.text(text)
+        kept = self._secrets.attributes(self._values.attributes(attributes or {}))
         redacted = BoundedAttributes(attributes=kept, immutable=False, **_EXTENDED)
         redacted.dropped = dropped
         return redacted
@@ -125,8 +128,10 @@ class TelemetryRedactor:
     def _resource(self, resource: Resource) -> Resource:
         known = self._resources.get(id(resource))
         if known is None:
-            attributes = self._values.attributes(resource.attributes)
-            known = resource, Resource(attributes, resource.schema_url)
+            attributes = self._secrets.attributes(self._values.attributes(resource.attributes))
+            is_same = attributes == dict(resource.attributes)
+            redacted = resource if is_same else Resource(attributes, resource.schema_url)
+            known = resource, redacted
             if len(self._resources) < _MAX_CACHED:
                 self._resources[id(resource)] = known
         return known[1]
@@ -146,13 +151,6 @@ class TelemetryRedactor:
             if len(self._scopes) < _MAX_CACHED:
                 self._scopes[id(scope)] = known
         return known[1]
-
-
-def _may_have_secrets(span: Any) -> bool:
-    """Return whether a span has a URL, an error or an event."""
-    attributes = span.attributes or {}
-    named = any(name in attributes for name in (*_URLS, *_ERRORS))
-    return bool(named or span.status.description or span.events)
 
 
 class _RedactedSpan(ReadableSpan):

@@ -8,21 +8,41 @@ written ``\"``, at level 2 ``\\\"``, and so on.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..patterns import Pattern
-from .secret_names import KEY_ENDS, is_secret_parameter, is_secret_value, names_in, secret_kind
+from .secret_names import (
+    KEY_ENDS,
+    PARAMETER_ENDS,
+    is_secret_parameter,
+    is_secret_value,
+    names_in,
+    secret_kind,
+)
 
-__all__ = ["JsonString", "json_strings", "named_spans", "string_end"]
+__all__ = [
+    "SECRET_KEY_END",
+    "JsonString",
+    "json_strings",
+    "named_spans",
+    "parameter_spans",
+    "string_end",
+]
 
 _KEY_END = re.compile(r'"\s*:')
 # The ends of the keys that may name secrets. Most texts have few, and RE2 finds them in a twentieth
 # of the time that it takes to look at every key.
-_SECRET_KEY_END = rf'(?i)(?:{"|".join(sorted(KEY_ENDS))})[^a-z0-9"]*"\s*:'
+SECRET_KEY_END = rf'(?i:(?:{"|".join(sorted(KEY_ENDS))})[^a-z0-9"]*"\s*:)'
+"""A pattern for the end of a key that may name a secret."""
 _NAME = re.compile(r"[\w.$ -]+")
-_PARAMETER = re.compile(r"[?&]([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
+_PARAMETER = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
+SECRET_PARAMETER = (
+    rf"(?i:[?&#][\w.%\[\]-]*(?:{'|'.join(sorted(PARAMETER_ENDS))})(?:%5[bd]|[^a-z0-9=&])*=)"
+)
+"""A pattern for the name of a parameter that may name a secret, except of the first of a form."""
 _FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
 _TOKEN = re.compile(r'["{}\[\]]')
@@ -104,13 +124,12 @@ def json_strings(text: str, start: int, level: int) -> Iterator[JsonString]:
 
 
 def named_spans(
-    text: str, *, is_form: bool = False, kind: Callable[[str], str] = secret_kind
+    text: str, kind: Callable[[str], str] = secret_kind
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the places of values whose key or parameter names a secret.
+    """Yield the places of values whose key names a secret.
 
     Args:
         text: The text.
-        is_form: Whether the text is the query of a URL or an encoded form.
         kind: Returns the kind of secret that a key names, or "".
 
     Yields:
@@ -139,13 +158,23 @@ def named_spans(
             strings = list(json_strings(text, start, level))
             nested = strings[-1].end if strings else start + 1
             yield from _secret_strings(text, strings)
-    if "=" in text:
-        if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
-            yield *first.span(2), ""
-        if "&" in text or "?" in text:
-            for found in _PARAMETER.finditer(text):
-                if is_secret_parameter(found[1]):
-                    yield *found.span(2), ""
+
+
+def parameter_spans(text: str, *, is_form: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield the places of values of parameters that name secrets, in URLs and forms.
+
+    Args:
+        text: The text.
+        is_form: Whether the text is the query of a URL or an encoded form.
+    """
+    if "=" not in text:
+        return
+    if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
+        yield first.span(2)
+    if "&" in text or "?" in text or "#" in text:
+        for found in _PARAMETER.finditer(text):
+            if is_secret_parameter(found[1]):
+                yield found.span(2)
 
 
 def _key_ends(text: str, kind: Callable[[str], str]) -> Iterator[tuple[int, int]]:
@@ -154,10 +183,13 @@ def _key_ends(text: str, kind: Callable[[str], str]) -> Iterator[tuple[int, int]
         for found in _KEY_END.finditer(text):
             yield found.span()
         return
-    pattern = Pattern(_SECRET_KEY_END)
-    if pattern.search(text):
-        for start, end in pattern.spans(text):
-            yield text.index('"', start), end
+    for start, end in _secret_key_end().spans(text):
+        yield text.index('"', start), end
+
+
+@functools.cache
+def _secret_key_end() -> Pattern:
+    return Pattern(SECRET_KEY_END)
 
 
 def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:

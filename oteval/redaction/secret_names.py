@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 __all__ = [
     "KEY_ENDS",
+    "KEY_KINDS",
+    "PARAMETER_ENDS",
     "SAFE_HEADERS",
     "environment_secrets",
     "is_safe_header",
@@ -46,7 +48,7 @@ _SECRET_WORDS = names_in("""
     password passwords passwd passphrase passcode pwd secret secrets credential credentials
     apikey apikeys authtoken accesstoken accesskey privatekey secretkey authorization jwt
 """)
-_KEY_KINDS = names_in("""
+KEY_KINDS = names_in("""
     access account admin api app auth encryption function license master private secret service
     shared signing storage subscription
 """)
@@ -65,6 +67,9 @@ _PARAMETER_WORDS = names_in("""
     assertion auth code cookie credential credentials hmac jwt key keys otp pass pin session
     sessionid sid sig sign signature state ticket token tokens
 """)
+PARAMETER_ENDS = KEY_ENDS | _PARAMETER_WORDS
+"""The last words of all names of parameters that name secrets."""
+
 _HEADER_WORDS = _PARAMETER_WORDS | _SECRET_WORDS | {"cookie2", "csrf", "xsrf"}
 _PLAIN_VALUES = names_in("""
     false include none null omit optional required same-origin string true undefined
@@ -97,7 +102,7 @@ def secret_kind(name: str) -> str:
     if last in _SECRET_WORDS or words[-2:] == ("connection", "string"):
         return "secret"
     if last in ("key", "keys"):
-        return "secret" if len(words) > 1 and words[-2] in _KEY_KINDS else ""
+        return "secret" if len(words) > 1 and words[-2] in KEY_KINDS else ""
     if last in _TOKEN_WORDS:
         if len(words) == 1:
             return "bare token"

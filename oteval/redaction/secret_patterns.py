@@ -6,12 +6,13 @@ ignores their conditions on the text around a match, so they run only on the few
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
 from ..patterns import Pattern
 
-__all__ = ["SecretSearch"]
+__all__ = ["ANY_FORM", "SecretSearch", "form_spans", "occurrences"]
 
 
 def _form(pattern: str) -> re.Pattern[str]:
@@ -22,6 +23,7 @@ def _form(pattern: str) -> re.Pattern[str]:
 _START = r"(?<![A-Za-z0-9_-])"
 _LONGEST_PATTERN = 5000
 _LONGEST_START = 500
+_FEW = 12
 _LETTERS = r"[A-Za-z0-9_-]"
 
 _FORMS = (
@@ -41,7 +43,11 @@ _FORMS = (
     _form(rf"{_START}npm_[A-Za-z0-9]{{30,}}"),
     _form(rf"{_START}pypi-{_LETTERS}{{40,}}"),
     _form(rf"{_START}SG\.{_LETTERS}{{16,}}\.{_LETTERS}{{16,}}"),
-    _form(rf"{_START}(?:dapi|dop_v1_)[0-9a-f]{{32,}}"),
+    _form(rf"{_START}(?:dapi|dop_v1_|fc-|key-)[0-9a-f]{{32,}}"),
+    # Tavily, NVIDIA, Jina, Grafana, Linear, Notion, Shopify, Docker, HashiCorp Vault, E2B.
+    _form(rf"{_START}(?:tvly-|nvapi-|jina_|glsa_|lin_api_|ntn_)[A-Za-z0-9_-]{{20,}}"),
+    _form(rf"{_START}(?:shpat_|dckr_pat_|hvs\.|e2b_)[A-Za-z0-9_-]{{20,}}"),
+    _form(r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
     _form(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}"),
     # JSON Web Tokens.
     _form(rf"{_START}eyJ{_LETTERS}{{8,}}\.eyJ{_LETTERS}{{4,}}(?:\.{_LETTERS}*)?"),
@@ -64,47 +70,57 @@ _KEY_TEXT = re.compile(r"[A-Za-z0-9+/=:,. \r\n\\-]*")
 _CUT_KEY = re.compile(r"[A-Za-z0-9+/=\r\n\\-]*")
 
 _CONDITION = re.compile(r"\(\?(?:<!|[=!])(?:[^()\\]|\\.)*\)")
-_ANY_FORM = "|".join(
+ANY_FORM = "|".join(
     f"(?:{re.sub(r'{[01],[0-9]{2,}}', '*', _CONDITION.sub('', form.pattern))})"
     for form in (*_FORMS, _BEGIN)
 )
+"""A pattern that is found in each text in which `form_spans` finds secrets."""
+
+
+def form_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of secrets of known forms; they may overlap."""
+    if _any_form().search(text):
+        for form in _FORMS:
+            group = 1 if form.groups else 0
+            for found in form.finditer(text):
+                yield found.span(group)
+        yield from _private_keys(text)
+
+
+@functools.cache
+def _any_form() -> Pattern:
+    return Pattern(ANY_FORM)
 
 
 class SecretSearch:
-    """A search for the secrets of known forms, and for literal secrets."""
+    """A search for literal secrets."""
 
     def __init__(self, literals: Iterable[str]) -> None:
         """Compile the search.
 
         Args:
-            literals: Secrets to find wherever they occur, for many texts.
+            literals: The secrets to find wherever they occur.
         """
         self._literals = sorted(literals)
-        self._any_form = Pattern(_ANY_FORM)
-        # Patterns have a limited length.
-        self._any_literal = [Pattern(text) for text in _alternatives(self._literals)]
+        # Patterns have a limited length. To look for a few texts takes less time one by one.
+        is_many = len(self._literals) > _FEW
+        self._any = [Pattern(text) for text in _alternatives(self._literals)] if is_many else []
 
-    def spans(self, text: str, literals: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
-        """Yield the places of secrets; they may overlap.
+    def is_in(self, text: str) -> bool:
+        """Return whether a text has one of the secrets."""
+        if self._any:
+            return any(pattern.search(text) for pattern in self._any)
+        return any(literal in text for literal in self._literals)
 
-        Args:
-            text: The text.
-            literals: More secrets, for this text only.
-        """
-        if self._any_form.search(text):
-            for form in _FORMS:
-                group = 1 if form.groups else 0
-                for found in form.finditer(text):
-                    yield found.span(group)
-            yield from _private_keys(text)
-        if any(pattern.search(text) for pattern in self._any_literal):
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the places of the secrets; they may overlap."""
+        if self.is_in(text):
             for literal in self._literals:
-                yield from _occurrences(text, literal)
-        for literal in literals:
-            yield from _occurrences(text, literal)
+                yield from occurrences(text, literal)
 
 
-def _occurrences(text: str, literal: str) -> Iterator[tuple[int, int]]:
+def occurrences(text: str, literal: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of a text in another one."""
     at = text.find(literal)
     while at >= 0:
         yield at, at + len(literal)

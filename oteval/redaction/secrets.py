@@ -3,10 +3,10 @@
 - **Headers** are kept by an allow-list of names.
 - **URLs** lose the user and password. Values in the query are kept if the name is known to be
   harmless, or if the value consists of words and numbers and the name names no secret.
-- **Bodies and other texts** lose the values of keys and parameters that name secrets, texts with
-  the form of a key or token, and every literal secret: the values of the request's own secret
-  headers, and of environment variables that are named like secrets. This also works across the
-  pieces of a stream, and between the deltas of its events.
+- **Bodies and other texts** lose the values that JSON, forms, XML, assignments and options of
+  commands name as secrets, texts with the form of a key or token, and every literal secret: the
+  values of the request's own secret headers, and of environment variables that are named like
+  secrets. This also works across the pieces of a stream, and between the deltas of its events.
 
 Everything else is kept byte for byte. The same input always gives the same output, so a redacted
 request equals its redacted recording.
@@ -25,7 +25,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from ..patterns import Pattern
-from .json_secrets import named_spans
+from .command_secrets import COMMAND_SECRET, command_spans
+from .form_secrets import encoded_edits, multipart_secrets
+from .json_secrets import SECRET_KEY_END, SECRET_PARAMETER, named_spans, parameter_spans
+from .known_secrets import is_credential_header
 from .rules import RedactionRule, key_pattern
 from .secret_names import (
     environment_secrets,
@@ -33,14 +36,14 @@ from .secret_names import (
     is_secret_header,
     is_secret_parameter,
     names_in,
-    secret_kind,
 )
-from .secret_patterns import SecretSearch
+from .secret_patterns import ANY_FORM, SecretSearch, form_spans, occurrences
 from .stream_deltas import delta_edits
 from .text import TextRedactor
 from .text_edits import Edit, edited, edited_pieces, merged
+from .text_secrets import TEXT_SECRET, text_spans
 
-__all__ = ["PLACEHOLDER", "SecretRedactor", "request_secrets"]
+__all__ = ["PLACEHOLDER", "SecretRedactor", "credentials", "request_secrets", "response_secrets"]
 
 PLACEHOLDER = "[redacted]"
 """The text in place of a secret."""
@@ -55,8 +58,11 @@ _HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
 _LONGEST_HARMLESS = 200
 _URL_HEADERS = frozenset(("content-location", "link", "location", "operation-location"))
 _AUTHORITY = re.compile(r"(?<=://)[^/?#@]*@")
-_MULTIPART_FIELD = re.compile(
-    r'\bname="([^"\r\n]{1,64})"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]+)\r\n--'
+# One search in place of one for each way in which a secret is recognised; most texts lack all.
+_SUSPECT = "|".join((ANY_FORM, SECRET_KEY_END, SECRET_PARAMETER, TEXT_SECRET, COMMAND_SECRET))
+_PLAIN_TYPE = re.compile(
+    r"text/(?!csv|css|event-stream|html|javascript|markdown|xml)|[^;]*(?:yaml|toml|properties)",
+    re.IGNORECASE,
 )
 
 
@@ -128,12 +134,14 @@ class SecretRedactor:
     def url(self, url: str) -> str:
         """Return a URL without its user, password, and secret values of the query."""
         url = _AUTHORITY.sub(f"{PLACEHOLDER}@", url)
-        address, mark, query = url.partition("?")
+        address, hash_, fragment = url.partition("#")
+        address, mark, query = address.partition("?")
         if mark:
-            query, hash_, fragment = query.partition("#")
-            pairs = "&".join(map(self._parameter, query.split("&")))
-            url = f"{address}?{pairs}{hash_}{fragment}"
-        return self.text(url)
+            query = "&".join(map(self._parameter, query.split("&")))
+        if "=" in fragment:
+            path, question, pairs = fragment.rpartition("?")
+            fragment = path + question + "&".join(map(self._parameter, pairs.split("&")))
+        return self.text(f"{address}{mark}{query}{hash_}{fragment}")
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
@@ -159,11 +167,14 @@ class SecretRedactor:
         """
         text = data.decode("utf-8", "replace")
         is_form = "urlencoded" in content_type
-        found = {text[start:end] for start, end, _ in named_spans(text, is_form=is_form)}
+        found = {text[start:end] for start, end, _ in named_spans(text)}
+        spans = [*parameter_spans(text, is_form=is_form)]
+        spans += text_spans(text, is_plain=_is_plain(content_type))
+        if "multipart/" in content_type:
+            spans += multipart_secrets(text, content_type, _is_harmless)
+        found.update(text[start:end] for start, end in spans)
         if is_form:
             found.update(map(unquote_plus, tuple(found)))
-        if "multipart/" in content_type:
-            found.update(text[edit.start : edit.end] for edit in _multipart_edits(text))
         return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
 
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
@@ -180,9 +191,13 @@ class SecretRedactor:
         except UnicodeDecodeError:
             encoding = "latin-1"
             text = data.decode("latin-1")
-        edits = list(self._edits(text, is_form="urlencoded" in content_type))
+        is_form = "urlencoded" in content_type
+        edits = list(self._edits(text, is_form=is_form, is_plain=_is_plain(content_type)))
+        if is_form:
+            edits += encoded_edits(text, self.text)
         if "multipart/" in content_type:
-            edits += _multipart_edits(text)
+            spans = multipart_secrets(text, content_type, _is_harmless)
+            edits += [Edit(start, end, PLACEHOLDER) for start, end in spans]
         if _is_stream(text, content_type):
             edits += delta_edits(text, self._delta_edits)
         out = edited_pieces(text, merged(edits), pieces, encoding) if edits else list(pieces)
@@ -196,20 +211,36 @@ class SecretRedactor:
             return pair if not value else f"{name}={PLACEHOLDER}"
         if unquote(name).lower() in _SAFE_PARAMETERS:
             return pair
-        harmless = len(plain) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(plain)
-        if harmless and not is_secret_parameter(name):
+        if _is_harmless(plain) and not is_secret_parameter(name):
             return pair
         return f"{name}{equals}{PLACEHOLDER}"
 
-    def _edits(self, text: str, *, is_form: bool = False) -> list[Edit]:
+    def has_secrets(self, text: str) -> bool:
+        """Return whether a text may have secrets: if not, `text` returns it as it is."""
+        return bool(
+            self._globs
+            or self._text
+            or _suspect().search(text)
+            or self._search.is_in(text)
+            or any(literal in text for literal in self._literals)
+        )
+
+    def _edits(self, text: str, *, is_form: bool = False, is_plain: bool = False) -> list[Edit]:
         """Return the edits that remove the secrets from a text, merged."""
-        edits = [
-            Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
-            for start, end, quotes in named_spans(text, is_form=is_form)
-        ]
-        edits += [
-            Edit(start, end, PLACEHOLDER) for start, end in self._search.spans(text, self._literals)
-        ]
+        edits: list[Edit] = []
+        spans = [*self._search.spans(text)]
+        for literal in self._literals:
+            spans += occurrences(text, literal)
+        if is_form or _suspect().search(text):
+            spans += parameter_spans(text, is_form=is_form)
+            edits += [
+                Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
+                for start, end, quotes in named_spans(text)
+            ]
+            spans += form_spans(text)
+            spans += text_spans(text, is_plain=is_plain)
+            spans += command_spans(text)
+        edits += [Edit(start, end, PLACEHOLDER) for start, end in spans]
         if self._globs:
             edits += self._glob_edits(text)
         return merged(edits) if edits else []
@@ -286,6 +317,41 @@ def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[s
     return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
 
 
+def credentials(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the credentials in the headers of a request, which recur in other requests.
+
+    Args:
+        headers: The headers.
+    """
+    for name, value in headers:
+        if is_credential_header(name) and not value.startswith("AWS4-"):
+            yield from _credentials(value)
+
+
+@functools.lru_cache(256)
+def _credentials(value: str) -> tuple[str, ...]:
+    scheme, _, token = value.strip().partition(" ")
+    if not token:
+        return (scheme,)
+    token = token.strip()
+    return (token, *(_basic_parts(token)[1:] if scheme.lower() == "basic" else ()))
+
+
+def response_secrets(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Return the values of the cookies that a response sets.
+
+    Args:
+        headers: The headers of the response.
+    """
+    return frozenset(
+        value.strip().strip('"')
+        for name, header in headers
+        if name.lower() == "set-cookie"
+        for value in [header.partition(";")[0].partition("=")[2]]
+        if len(value) >= _SHORTEST_LITERAL and not _is_harmless(value)
+    )
+
+
 def _common_start(one: bytes, other: bytes) -> int:
     """Return the length of the longest common beginning."""
     low, high = 0, min(len(one), len(other))
@@ -334,10 +400,19 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote_plus(secret)
 
 
-def _multipart_edits(text: str) -> Iterator[Edit]:
-    for found in _MULTIPART_FIELD.finditer(text):
-        if secret_kind(found[1]):
-            yield Edit(*found.span(2), PLACEHOLDER)
+@functools.cache
+def _suspect() -> Pattern:
+    return Pattern(_SUSPECT)
+
+
+def _is_harmless(value: str) -> bool:
+    """Return whether a value consists of words and numbers."""
+    return len(value) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(value) is not None
+
+
+@functools.lru_cache(64)
+def _is_plain(content_type: str) -> bool:
+    return _PLAIN_TYPE.match(content_type) is not None
 
 
 def _is_stream(text: str, content_type: str) -> bool:

@@ -2,7 +2,8 @@
 
 A request is answered by the first exchange with the same method, URL and body that has not been
 used. The order of query parameters and of keys in JSON is irrelevant. Secrets of a request are
-replaced before it is compared, as they were when the exchange was recorded.
+replaced before it is compared, as they were when the exchange was recorded. Recorded text that was
+redacted equals any text: the agent's process knew further secrets, such as those of other requests.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..redaction.secrets import SecretRedactor, request_secrets
 from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import HttpRequest
+from .request_key import is_same_text
 
 __all__ = ["RecordedExchanges"]
 
@@ -55,7 +57,7 @@ class RecordedExchanges:
         self._can_pass = can_pass
         self._redactor = SecretRedactor() if exchanges else None
         self._entries = [
-            _ExchangeEntry(one, self._target(one.method, one.url), self._body(one.request_body))
+            _ExchangeEntry(one, self._target(one.method, one.url), self._recorded_body(one))
             for one in exchanges
         ]
 
@@ -82,7 +84,7 @@ class RecordedExchanges:
         """Return the exchange that answers a request, and use it up; None if there is none."""
         target, body = self._key(request)
         for entry in self._entries:
-            if not entry.is_used and (entry.target, entry.body) == (target, body):
+            if not entry.is_used and entry.target == target and is_same_text(entry.body, body):
                 entry.is_used = True
                 return entry.exchange
         return None
@@ -118,6 +120,13 @@ class RecordedExchanges:
             f"the agent sent {shown}{how}",
             suggestion="to let it through: allow HOST:PORT" if self._can_pass else _SERVED,
         )
+
+    def _recorded_body(self, exchange: Exchange) -> str:
+        """Return the body of a recorded request, without secrets that its recorder did not know."""
+        if self._redactor is None:
+            return ""
+        kind = exchange.request_headers.get("content-type", "")
+        return self._body(self._redactor.body(exchange.request_body, kind))
 
     def _key(self, request: HttpRequest) -> tuple[tuple[str, str], str]:
         """Return the target and the body of a request, without secrets."""

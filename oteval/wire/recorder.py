@@ -26,7 +26,8 @@ from types import ModuleType
 from typing import Any
 
 from ..model.recording import Chunk, Exchange
-from ..redaction.secrets import SecretRedactor, request_secrets
+from ..redaction.known_secrets import PROCESS_SECRETS
+from ..redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
 from .events import to_event
 from .interception import library_of
 from .recording_worker import RecordingWorker
@@ -259,6 +260,8 @@ class _OpenExchange:
         self._request = request
         self._method, self._url = request.method, str(request.url)
         self._headers = request.headers.multi_items()
+        # Now, so that spans that end meanwhile lose them as well.
+        PROCESS_SECRETS.add(credentials(self._headers))
         self._redactor = redactor
         self._sent = _Body(max_body)
         self._received = _Body(max_body)
@@ -329,7 +332,8 @@ class _OpenExchange:
             self._recorder.later(record, size)
 
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
-        redactor = self._redactor.with_secrets(request_secrets(self._headers, self._url))
+        secrets = request_secrets(self._headers, self._url) | PROCESS_SECRETS.secrets
+        redactor = self._redactor.with_secrets(secrets | response_secrets(self._response_headers))
         request_headers = redactor.headers(self._headers)
         sent = self._request_body(request_headers)
         sent_type = request_headers.get("content-type", "")

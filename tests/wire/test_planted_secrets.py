@@ -141,3 +141,22 @@ def test_secrets_of_the_environment_and_rules_of_the_user() -> None:
         "text": "[redacted], card [redacted]",
     }
     assert not any(text in recorded.text() for text in ("Ann", "plain words", "1234"))
+
+
+def test_a_key_of_another_request_and_a_cookie_that_a_response_sets() -> None:
+    """A key that was sent in a header is removed from the exchanges after it as well."""
+    own = "ownform." + "z9y8x7w6v5"
+
+    def answer(request: Arrived) -> Answer:
+        cookie = "c00kie" + "a1b2c3d4e5"
+        said = f"{own} {cookie}" if "later" in request.path else "ok"
+        headers = {"Content-Type": "text/plain", "Set-Cookie": f"sid={cookie}; Path=/"}
+        return Answer([said.encode()], headers=headers)
+
+    with answering(answer) as web, recording() as recorded, httpx.Client(verify=False) as client:
+        client.get(web.url, headers={"X-Api-Key": own})
+        client.cookies.clear()
+        client.post(f"{web.url}/later", json={"text": f"my {own}"})
+    later = recorded.exchanges()[-1]
+    assert later.request_body == b'{"text":"my [redacted]"}'
+    assert later.response_body == b"[redacted] [redacted]"

@@ -7,23 +7,27 @@ same content, and export it over OTLP to the same server, which answers at once;
 file and into a database. The calls of openai are real requests to it, with a history of 5 KB or
 50 KB, or with an answer of 200 events; a real model would take a thousand times as long. Times are
 CPU time of the calls with their export, and of the agent's thread alone, which waits for it. The
-figures are medians of several processes in turns, so that other load of the machine counts little.
+processes work in turns, for less than a second each, so that other load of the machine hits all of
+them alike. The figures are medians of the turns, and "times the bare one" is the median of the
+ratios within each round of turns.
 """
 
 from __future__ import annotations
 
 import statistics
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from . import clock, parts
 from .report import Row, below
 
-FULL = {"calls": 4_000, "repeats": 5}
-QUICK = {"calls": 400, "repeats": 1}
+FULL = {"calls": 2_000, "repeats": 11}
+QUICK = {"calls": 400, "repeats": 3}
 
 AT_MOST = 1.2
-KINDS = {"tool": 1.0, "model": 1.0, "openai_5k": 0.1, "openai_50k": 0.03, "stream": 0.05}
+KINDS = {"tool": 1.0, "model": 1.0, "openai_5k": 0.05, "openai_50k": 0.0125, "stream": 0.025}
 """The kinds of calls, and the part of the calls that is made of each."""
 NAMES = {
     "tool": "tool call",
@@ -43,46 +47,78 @@ _OURS = {
     "oteval_http_database": "DuckDB, HTTP recorded",
 }
 
+Costs = dict[str, list[list[float]]]
+"""By mode: the CPU seconds per call of each turn, of all threads and of the agent's."""
+
 
 def measure(*, calls: int, repeats: int) -> dict[str, Any]:
     """Measure the calls.
 
     Args:
-        calls: How many are made in each process.
-        repeats: How many processes of each sort.
+        calls: How many each process makes in a turn.
+        repeats: How many turns each has.
 
     Returns:
-        CPU seconds per call, by kind and mode: of all threads, and of the agent's.
+        For each kind and mode, of all threads and of the agent's: ``cpu`` seconds per call, and
+        ``times`` the bare one.
     """
-    server = subprocess.Popen(
-        clock.module("benchmarks.judge_server", 0),
+    found = {}
+    with _process("benchmarks.judge_server", 0) as server:
+        url = _line(server)
+        for kind, share in KINDS.items():
+            costs = _costs(kind, url, max(1, int(calls * share)), repeats)
+            found[kind] = {mode: _summary(each, costs["bare"]) for mode, each in costs.items()}
+    return found
+
+
+def _costs(kind: str, url: str, calls: int, repeats: int) -> Costs:
+    with ExitStack() as stack:
+        agents = {}
+        for mode in _modes(kind):
+            process = _process("benchmarks.instrumented_agent", kind, mode, url, calls)
+            agents[mode] = stack.enter_context(process)
+            assert _line(agents[mode]) == "ready", mode
+        costs: Costs = {mode: [] for mode in agents}
+        for _ in range(repeats):
+            for mode, agent in agents.items():
+                assert agent.stdin is not None
+                agent.stdin.write("go\n")
+                agent.stdin.flush()
+                costs[mode].append([float(each) for each in _line(agent).split()])
+    return costs
+
+
+def _summary(costs: list[list[float]], bare: list[list[float]]) -> dict[str, list[float]]:
+    ratios = [
+        [one / other for one, other in zip(*turn, strict=True)]
+        for turn in zip(costs, bare, strict=True)
+    ]
+    return {"cpu": _medians(costs), "times": _medians(ratios)}
+
+
+def _medians(turns: list[list[float]]) -> list[float]:
+    return [statistics.median(each) for each in zip(*turns, strict=True)]
+
+
+@contextmanager
+def _process(name: str, *arguments: Any) -> Iterator[subprocess.Popen[str]]:
+    """Run a module until the block ends, which closes its input."""
+    process = subprocess.Popen(
+        clock.module(name, *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=clock.ROOT,
     )
     try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        costs: dict[str, dict[str, list[list[float]]]] = {
-            kind: {mode: [] for mode in _modes(kind)} for kind in KINDS
-        }
-        for _ in range(repeats):
-            for kind, share in KINDS.items():
-                count = max(1, int(calls * share))
-                for mode in _modes(kind):
-                    command = clock.module("benchmarks.instrumented_agent", kind, mode, url, count)
-                    spent = clock.run(command).output.split()
-                    costs[kind][mode].append([float(each) / count for each in spent])
+        yield process
     finally:
-        server.communicate()
-    return {
-        kind: {
-            mode: [statistics.median(each) for each in zip(*found, strict=True)]
-            for mode, found in modes.items()
-        }
-        for kind, modes in costs.items()
-    }
+        process.communicate()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def _modes(kind: str) -> tuple[str, ...]:
@@ -96,26 +132,23 @@ def rows(found: dict[str, Any]) -> list[Row]:
     out = []
     for kind, modes in found.items():
         name = NAMES[kind]
-        bare, bare_own = modes["bare"]
         for mode, label in (("nothing", "not instrumented"), ("by_hand", "OpenTelemetry by hand")):
             if mode in modes:
-                out.append(Row(f"{name}, {label}, CPU us", _us(modes[mode][0])))
+                out.append(Row(f"{name}, {label}, CPU us", _us(modes[mode]["cpu"][0])))
         for mode, label in _OURS.items():
-            if mode not in modes:
-                continue
-            ours, own = modes[mode]
-            label = f"{name}, {label}"
-            out.append(Row(f"{label}, CPU us", _us(ours), f"{_us(bare)} (bare)", bare / ours))
-            out.append(
-                Row(
-                    f"{label}, agent's thread, CPU us",
-                    _us(own),
-                    f"{_us(bare_own)} (bare)",
-                    bare_own / own,
-                )
-            )
-            out.append(below(f"{label}, times the bare one", ours / bare, "{:.2f}", AT_MOST))
+            if mode in modes:
+                for at, whose in enumerate((label, f"{label}, agent's thread")):
+                    out += _compared(f"{name}, {whose}", modes[mode], modes["bare"], at)
     return out
+
+
+def _compared(name: str, ours: dict[str, Any], bare: dict[str, Any], at: int) -> list[Row]:
+    times = ours["times"][at]
+    cost, other = _us(ours["cpu"][at]), f"{_us(bare['cpu'][at])} (bare)"
+    return [
+        Row(f"{name}, CPU us", cost, other, 1 / times),
+        below(f"{name}, times the bare one", times, "{:.2f}", AT_MOST),
+    ]
 
 
 def _us(seconds: float) -> str:

@@ -8,8 +8,9 @@ openai library: ``openai_5k`` and ``openai_50k`` with a history of so many bytes
 all OpenTelemetry instrumentations of models use; for openai the instrumentation itself),
 ``by_hand`` (OpenTelemetry's API alone), ``oteval``, or ``oteval_http`` (which also records HTTP
 exchanges). ``_file`` and ``_database`` after the last two choose the destination. The modes without
-oteval use OpenTelemetry's batch processor and OTLP exporter. It prints the CPU seconds of the
-calls with their export, and those of the calls in the agent's thread alone.
+oteval use OpenTelemetry's batch processor and OTLP exporter. For each line of its standard input it
+makes the calls, and prints their CPU seconds with their export, and those of the agent's thread
+alone, per call.
 """
 
 from __future__ import annotations
@@ -213,21 +214,23 @@ def work(kind: str, mode: str, url: str) -> Callable[[int], Any]:
 
 
 def main(kind: str, mode: str, url: str, calls: int) -> None:
-    """Make the calls and print their CPU seconds."""
+    """Make the calls for each line of the input, and print their CPU seconds."""
     os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
     export = _set_up(mode, url)
     call = work(kind, mode, url)
     for number in range(_BLOCK // 4):  # imports, connections, caches
         call(number)
     export()
-    own, began = 0.0, time.process_time()
-    for start in range(0, calls, _BLOCK):
-        at = time.thread_time()
-        for number in range(start, min(start + _BLOCK, calls)):
-            call(number)
-        own += time.thread_time() - at
-        export()
-    print(time.process_time() - began, own)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        own, began = 0.0, time.process_time()
+        for start in range(0, calls, _BLOCK):
+            at = time.thread_time()
+            for number in range(start, min(start + _BLOCK, calls)):
+                call(number)
+            own += time.thread_time() - at
+            export()
+        print((time.process_time() - began) / calls, own / calls, flush=True)
 
 
 if __name__ == "__main__":

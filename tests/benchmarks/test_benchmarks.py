@@ -203,8 +203,10 @@ def test_instrument_measures_every_way():
     found = instrument.measure(calls=8, repeats=1)
 
     assert list(found) == list(instrument.KINDS)
-    times = [each for modes in found.values() for both in modes.values() for each in both]
-    assert all(each > 0 for each in times)
+    costs = [cost for modes in found.values() for mode in modes.values() for cost in mode["cpu"]]
+    assert len(costs) == 2 * (6 + 6 + 3 * 6)
+    assert min(costs) > 0
+    assert all(modes["bare"]["times"] == [1, 1] for modes in found.values())
     assert instrument.rows(found)
 
 

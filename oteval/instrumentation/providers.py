@@ -146,7 +146,7 @@ class Providers:
         named = str(resource.attributes.get(SERVICE_NAME, ""))
         if not named or named.startswith(_UNKNOWN_SERVICE):
             resource = resource.merge(Resource({SERVICE_NAME: _program()}))
-        return resource
+        return _HashedResource(resource)
 
     def _named(self) -> Any:
         resource = getattr(self.tracer, "resource", None)
@@ -216,6 +216,17 @@ def _watch(module: Any, private: str, public: str, replace: Callable[[Any], bool
             original(provider, *args, **options)
 
     setattr(module, name, set_provider)
+
+
+class _HashedResource(Resource):
+    """A resource that computes its hash once: the exporters ask for it with each span."""
+
+    def __init__(self, resource: Resource) -> None:
+        super().__init__(resource.attributes, resource.schema_url)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class _Relay:

@@ -56,6 +56,8 @@ _SAFE_PARAMETERS = names_in("""
 # Words and numbers: a value without any longer mixture of letters and digits.
 _HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
 _LONGEST_HARMLESS = 200
+_LONGEST_REMEMBERED = 300
+_MAX_REMEMBERED = 256
 _URL_HEADERS = frozenset(("content-location", "link", "location", "operation-location"))
 _AUTHORITY = re.compile(r"(?<=://)[^/?#@]*@")
 # One search in place of one for each way in which a secret is recognised; most texts lack all.
@@ -102,6 +104,7 @@ class SecretRedactor:
         self._literals: tuple[str, ...] = ()
         # Most requests of an agent have the same secrets as the one before.
         self._last: tuple[frozenset[str], SecretRedactor] | None = None
+        self._remember()
 
     def with_secrets(self, secrets: Iterable[str]) -> SecretRedactor:
         """Return a redactor that also replaces the literal secrets of a request.
@@ -117,6 +120,7 @@ class SecretRedactor:
             return last[1]
         made = copy.copy(self)
         made._last = None
+        made._remember()
         made._literals = tuple(sorted({*self._literals, *_all_forms(more)}))
         self._last = more, made
         return made
@@ -133,6 +137,18 @@ class SecretRedactor:
 
     def url(self, url: str) -> str:
         """Return a URL without its user, password, and secret values of the query."""
+        return self._clean_urls(url) if len(url) <= _LONGEST_REMEMBERED else self._url(url)
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return self._clean_texts(text) if len(text) <= _LONGEST_REMEMBERED else self._clean_text(text)
+
+    def _remember(self) -> None:
+        """Remember short texts: most exchanges have the headers and the URL of the one before."""
+        self._clean_urls = functools.lru_cache(_MAX_REMEMBERED)(self._url)
+        self._clean_texts = functools.lru_cache(_MAX_REMEMBERED)(self._clean_text)
+
+    def _url(self, url: str) -> str:
         url = _AUTHORITY.sub(f"{PLACEHOLDER}@", url)
         address, hash_, fragment = url.partition("#")
         address, mark, query = address.partition("?")
@@ -143,8 +159,7 @@ class SecretRedactor:
             fragment = path + question + "&".join(map(self._parameter, pairs.split("&")))
         return self.text(f"{address}{mark}{query}{hash_}{fragment}")
 
-    def text(self, text: str) -> str:
-        """Return a text without secrets."""
+    def _clean_text(self, text: str) -> str:
         return self._ruled(edited(text, self._edits(text)))
 
     def body(self, data: bytes, content_type: str = "") -> bytes:

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 __all__ = ["MAX_WAITING", "RecordingWorker"]
@@ -22,6 +23,10 @@ MAX_WAITING = 64 << 20
 
 _TASK_BYTES = 4_000  # of an exchange without bodies
 _POLL = 0.05
+# Exchanges are finished several at a time. Each hand-over of the interpreter between the agent's
+# thread and the worker costs both of them; while the agent waits for a model, it costs nothing.
+_DELAY = 0.1
+_LARGE = 1 << 20  # bytes of an exchange that is finished at once
 
 
 class _Task(NamedTuple):
@@ -54,6 +59,8 @@ class RecordingWorker:
         # Counted separately, so that the worker needs no lock: a handler of a signal may hold it.
         self._added = self._done = 0
         self._thread: threading.Thread | None = None
+        # A queue, as an event has a lock that a handler of a signal may wait for in vain.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def has_room(self, size: int) -> bool:
         """Return whether the bodies of an exchange may wait.
@@ -80,6 +87,8 @@ class RecordingWorker:
                 return False
             self._added += task.size
             self._tasks.put(task)
+            if size > _LARGE:
+                self._wake.put(None)
             has_thread = self._start()
         if not has_thread:
             self._drain()
@@ -102,6 +111,7 @@ class RecordingWorker:
             return True
         done = threading.Event()
         self._tasks.put(_Task(done.set, 0))
+        self._wake.put(None)
         deadline = time.monotonic() + timeout
         while not done.wait(max(0.0, min(_POLL, deadline - time.monotonic()))):
             if time.monotonic() >= deadline or not thread.is_alive():
@@ -133,7 +143,12 @@ class RecordingWorker:
     def _work(self) -> None:
         tasks = self._tasks
         while True:
-            self._run(tasks.get())
+            task = tasks.get()
+            with suppress(queue.Empty):
+                self._wake.get(timeout=_DELAY)
+            self._run(task)
+            while not tasks.empty():
+                self._run(tasks.get())
 
     def _drain(self) -> None:
         """Run the tasks in this thread: at the very end of a process, none can be started."""

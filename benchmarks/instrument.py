@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -51,12 +51,13 @@ Costs = dict[str, list[list[float]]]
 """By mode: the CPU seconds per call of each turn, of all threads and of the agent's."""
 
 
-def measure(*, calls: int, repeats: int) -> dict[str, Any]:
+def measure(*, calls: int, repeats: int, kinds: Sequence[str] = tuple(KINDS)) -> dict[str, Any]:
     """Measure the calls.
 
     Args:
         calls: How many each process makes in a turn.
         repeats: How many turns each has.
+        kinds: The kinds of calls, see `KINDS`.
 
     Returns:
         For each kind and mode, of all threads and of the agent's: ``cpu`` seconds per call, and
@@ -65,8 +66,8 @@ def measure(*, calls: int, repeats: int) -> dict[str, Any]:
     found = {}
     with _process("benchmarks.judge_server", 0) as server:
         url = _line(server)
-        for kind, share in KINDS.items():
-            costs = _costs(kind, url, max(1, int(calls * share)), repeats)
+        for kind in kinds:
+            costs = _costs(kind, url, max(1, int(calls * KINDS[kind])), repeats)
             found[kind] = {mode: _summary(each, costs["bare"]) for mode, each in costs.items()}
     return found
 

@@ -141,7 +141,9 @@ class SecretRedactor:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        return self._clean_texts(text) if len(text) <= _LONGEST_REMEMBERED else self._clean_text(text)
+        return (
+            self._clean_texts(text) if len(text) <= _LONGEST_REMEMBERED else self._clean_text(text)
+        )
 
     def _remember(self) -> None:
         """Remember short texts: most exchanges have the headers and the URL of the one before."""

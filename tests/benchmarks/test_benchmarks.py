@@ -199,12 +199,11 @@ def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
 
 @pytest.mark.slow
 def test_instrument_measures_every_way():
-    """Each kind of call is made without instrumentation, with OpenTelemetry's and with oteval."""
-    found = instrument.measure(calls=8, repeats=1)
+    """Calls are made without instrumentation, with OpenTelemetry's and with oteval."""
+    found = instrument.measure(calls=8, repeats=1, kinds=("tool", "stream"))
 
-    assert list(found) == list(instrument.KINDS)
     costs = [cost for modes in found.values() for mode in modes.values() for cost in mode["cpu"]]
-    assert len(costs) == 2 * (6 + 6 + 3 * 6)
+    assert len(costs) == 2 * (6 + 6)
     assert min(costs) > 0
     assert all(modes["bare"]["times"] == [1, 1] for modes in found.values())
     assert instrument.rows(found)

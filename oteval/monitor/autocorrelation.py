@@ -1,15 +1,16 @@
-"""The integrated autocorrelation time of observations, and their effective number.
+"""The dependence of observations on each other: between neighbours, and slow variation.
 
 ``n`` observations with the autocorrelation time ``t`` estimate a mean as well as ``n / t``
 independent ones. For a pass/fail chain that keeps its last value with probability r, t is
-(1 + r) / (1 - r).
+(1 + r) / (1 - r). The estimate sums autocorrelations from lag 1 up to the first pair of lags that
+is within the noise: it counts the dependence between neighbours, which blocks remove, and not a
+slow variation from hour to hour, which they would not.
 
-The estimate sums autocorrelations from lag 1 up to the first pair of lags that is within the noise:
-only the dependence between neighbours counts, not a slow variation from hour to hour, which blocks
-of any reasonable length would not remove.
+Slow variation is measured by itself, as the standard deviation of the means of 24 windows beyond
+that of the noise. For a baseline of one day, a window is an hour.
 
 Source: the initial positive sequence of Geyer 1992, "Practical Markov chain Monte Carlo"; noise
-limit: Bartlett 1946.
+limit: Bartlett 1946; means of windows: the method of batch means.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ import numpy as np
 
 from .detector import Floats
 
-__all__ = ["autocorrelation_time", "autocorrelations"]
+__all__ = [
+    "autocorrelation_time",
+    "autocorrelations",
+    "long_run_ratio",
+    "low_runs",
+    "slow_deviation",
+]
 
 _NOISE = 2.0
 """Standard errors above which an autocorrelation counts as real."""
+
+_WINDOWS = 24
+_UPPER = 1.6
+"""The variance of 24 means is estimated with a relative standard error of 0.3; two of them up."""
 
 
 def autocorrelations(values: Floats) -> Floats:
@@ -44,3 +55,43 @@ def autocorrelation_time(values: Floats) -> float:
     below = np.flatnonzero(pairs <= noise)
     real = pairs[: below[0]] if below.size else pairs
     return float(max(1.0, 1.0 + 2.0 * real.sum()))
+
+
+def low_runs(values: Floats) -> int:
+    """Return the number of maximal runs of values below the mean.
+
+    It bounds how much a baseline says about dependence: ten failures in one run are one incident.
+    """
+    if not len(values):
+        return 0
+    low = values < values.mean()
+    return int(np.sum(low[1:] & ~low[:-1])) + int(low[0])
+
+
+def slow_deviation(values: Floats, time: float) -> float:
+    """Return an upper bound of the standard deviation of the slowly varying mean.
+
+    Args:
+        values: Observations that cover at least a day.
+        time: Their autocorrelation time.
+    """
+    length = len(values) // _WINDOWS
+    if not length:
+        return 1.0
+    noise = float(values.var()) * time / length
+    return float(np.sqrt(max(0.0, _variance_of_windows(values) * _UPPER - noise)))
+
+
+def long_run_ratio(values: Floats) -> float:
+    """Return the variance of the sum of a window, relative to that of independent values."""
+    length = len(values) // _WINDOWS
+    variance = float(values.var())
+    if not length or variance <= 1e-12:
+        return 1.0
+    return _variance_of_windows(values) * length / variance
+
+
+def _variance_of_windows(values: Floats) -> float:
+    length = len(values) // _WINDOWS
+    means = values[: _WINDOWS * length].reshape(_WINDOWS, length).mean(axis=1)
+    return float(means.var(ddof=1))

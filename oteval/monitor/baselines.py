@@ -1,35 +1,46 @@
 """The baseline of a group: learned from its first observations, then frozen.
 
-Learning takes the first observations that suffice: at least 300 effective ones (their number
-divided by the autocorrelation time) over at least one day, so that the variation from hour to hour
-is in the mean. How many are used depends only on the observations, not on how they arrived, because
-sizes are tried on a fixed grid. `learn` returns a `Learning` with the reason while there are too
-few.
+Learning takes the first observations that suffice:
 
-The floor is the mean that a detector defends: the lower of the mean's lower confidence bound
-(Wilson, for the effective number) and the mean minus a margin. Drops within the margin do not
-matter to the user, or are the usual variation.
+- they cover at least one day, so that the variation from hour to hour is in the mean;
+- their effective number (their number divided by the autocorrelation time) is at least 300;
+- they show at least ten separate runs of low values, or else the autocorrelation time is assumed to
+  be at least 10, since without failures it cannot be seen;
+- the lower confidence bound of their mean is within the margin.
+
+After 14 days, learning ends with the bound that was reached. How many observations are used depends
+only on the observations, not on how they arrived, because sizes are tried on a fixed grid. Until
+then, `learn` returns a `Learning` with the reason.
+
+The floor is the mean that a detector defends: the lower of the mean's confidence bound (Wilson, for
+the effective number) and the mean minus the margin. The margin follows the slow variation of the
+baseline: a steady group gets half the margin, an unsteady one up to 1.2 of it.
+
+`review` chooses the length of blocks anew from later observations. Mean and floor stay frozen, so
+that a slow decline is not learned away.
 
 Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .autocorrelation import autocorrelation_time
+from .autocorrelation import autocorrelation_time, long_run_ratio, low_runs, slow_deviation
 from .blocks import choose_block
 from .budget import DAY_NS
 from .detector import Floats, Ints, checked
 
-__all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound"]
+__all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound", "review"]
 
 _GROWTH = 1.1
+_FEWEST_RUNS = 10
+_ASSUMED_TIME = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,13 @@ class LearningRules:
     Attributes:
         effective: The least effective number of observations.
         span_ns: The least time they cover.
-        margin: The distance of the floor below the mean, at least.
+        longest_ns: The time after which learning ends with the precision that was reached.
+        margin: The usual distance of the floor below the mean.
     """
 
     effective: int = 300
     span_ns: int = DAY_NS
+    longest_ns: int = 14 * DAY_NS
     margin: float = 0.02
 
 
@@ -70,6 +83,7 @@ class Baseline:
         autocorrelation_time: In observations, at least 1.
         block: The number of consecutive observations whose mean a detector takes at a time.
         block_reason: Why it is this number.
+        dispersion: The long-run variance of the values, relative to independent 0/1 values.
         start_ns: The time of the first observation.
         end_ns: The time of the last.
     """
@@ -82,6 +96,7 @@ class Baseline:
     autocorrelation_time: float
     block: int
     block_reason: str
+    dispersion: float
     start_ns: int
     end_ns: int
 
@@ -89,12 +104,6 @@ class Baseline:
     def interval_ns(self) -> float:
         """The mean time between two observations."""
         return max(1.0, (self.end_ns - self.start_ns) / max(1, self.size - 1))
-
-    @property
-    def dispersion(self) -> float:
-        """The long-run variance of the values, relative to independent 0/1 values."""
-        mean = min(max(self.mean, 0.5 / (self.size + 1)), 1 - 0.5 / (self.size + 1))
-        return max(0.02, self.variance * self.autocorrelation_time / (mean * (1 - mean)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the baseline as plain JSON."""
@@ -126,7 +135,7 @@ def learn(
             return progress
         latest = progress
     if latest.size == 0 and len(found):
-        return _short(len(found), float(len(found)), _span(times), rules)
+        return _short(found, float(len(found)), _span(times), rules)
     return latest
 
 
@@ -136,6 +145,33 @@ def lower_bound(mean: float, size: float, *, deviations: float = 1.96) -> float:
     centre = mean + squared / (2 * size)
     width = deviations * float(np.sqrt(mean * (1 - mean) / size + squared / (4 * size**2)))
     return max(0.0, (centre - width) / (1 + squared / size))
+
+
+def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> Baseline:
+    """Choose the length of blocks anew, from later observations of the state ok.
+
+    The baseline is returned unchanged if there are fewer than 300 effective observations, or if
+    their mean is below the floor: dependence in a decline must not slow its detection down. Blocks
+    become at most twice as long at a time.
+
+    Args:
+        baseline: The baseline of the group.
+        values: Observations since the baseline, all from the state ok.
+        times_ns: Their times.
+    """
+    found, _ = checked(values, times_ns)
+    if not len(found) or float(found.mean()) < baseline.floor:
+        return baseline
+    time = autocorrelation_time(found)
+    if len(found) / time < LearningRules().effective or low_runs(found) < _FEWEST_RUNS:
+        return baseline
+    block, reason = choose_block(found, time=time, floor=baseline.floor)
+    return replace(
+        baseline,
+        autocorrelation_time=time,
+        block=min(block, 2 * baseline.block),
+        block_reason=f"{reason} (from {len(found):,} later observations)",
+    )
 
 
 def _sizes(least: int) -> list[int]:
@@ -149,31 +185,47 @@ def _span(times: Ints) -> int:
     return int(times.max() - times.min()) if len(times) else 0
 
 
-def _short(size: int, effective: float, span: int, rules: LearningRules) -> Learning:
+def _short(found: Floats, effective: float, span: int, rules: LearningRules) -> Learning:
     if effective < rules.effective:
         reason = f"{effective:.0f} of {rules.effective} effective observations"
-    else:
+    elif span < rules.span_ns:
         reason = f"{span / 3.6e12:.1f} of {rules.span_ns / 3.6e12:.0f} hours"
-    return Learning(size, effective, span, reason)
+    else:
+        reason = f"the mean is not yet known to within {rules.margin}"
+    return Learning(len(found), effective, span, reason)
+
+
+def _cautious_time(values: Floats, time: float) -> float:
+    """Return the autocorrelation time plus its standard error, or 10 where it cannot be seen."""
+    if low_runs(values) < _FEWEST_RUNS:
+        return max(time, _ASSUMED_TIME)
+    return time * (1 + 4 * float(np.sqrt(time / len(values)))) if time > 1.1 else time
 
 
 def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | Learning:
+    span = _span(times)
     time = autocorrelation_time(values)
-    effective = len(values) / time
-    if effective < rules.effective or _span(times) < rules.span_ns:
-        return _short(len(values), effective, _span(times), rules)
+    effective = len(values) / _cautious_time(values, time)
     mean = float(values.mean())
-    floor = min(lower_bound(mean, effective), mean - rules.margin)
-    block, reason = choose_block(values, time=time)
+    bound = lower_bound(mean, effective)
+    enough = effective >= rules.effective and bound >= mean - rules.margin
+    if span < rules.longest_ns and not (enough and span >= rules.span_ns):
+        return _short(values, effective, span, rules)
+    margin = 0.75 * slow_deviation(values, time)
+    margin = min(max(margin, 0.5 * rules.margin), 1.2 * rules.margin)
+    floor = max(0.0, min(bound, mean - margin))
+    block, reason = choose_block(values, time=time, floor=floor)
+    usual = max(mean * (1 - mean), 0.5 / len(values))
     return Baseline(
         size=len(values),
         effective_size=effective,
         mean=mean,
         variance=float(values.var()),
-        floor=max(0.0, floor),
+        floor=floor,
         autocorrelation_time=time,
         block=block,
         block_reason=reason,
+        dispersion=max(0.02, float(values.var()) * max(time, long_run_ratio(values)) / usual),
         start_ns=int(times[0]),
         end_ns=int(times.max()),
     )

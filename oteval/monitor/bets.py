@@ -23,19 +23,24 @@ import numpy as np
 
 from .detector import Floats
 
-__all__ = ["SIZES", "bet_sizes", "plain_wealth", "wealth"]
+__all__ = ["DROPS", "bet_sizes", "plain_wealth", "wealth"]
 
-SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Bets for drops of every size: after a drop from .95 to .85, the best is 1.2; to .40, it is 8."""
+DROPS = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Drops below the floor, for each of which one bet is the best one on passes and failures. At a
+floor of .93 the sizes are 0.8, 1.5, 3.1, 6.1 and 12.3; one of them suits most drops."""
 
 _LARGEST_LOSS = 0.95
 _STEP = 128
 """The factors are in [0.05, 20], and a product of 128 of them is far from the limits of floats."""
 
+_MOST = 1e100
+"""Wealth far beyond an alarm is capped, since a long bad stretch would overflow."""
 
-def bet_sizes(floor: float, sizes: Sequence[float] = SIZES) -> Floats:
-    """Return the sizes, capped so that a bet never loses more than 95% of the wealth."""
-    capped: Floats = np.minimum(np.asarray(sizes), _LARGEST_LOSS / max(1.0 - floor, 0.05))
+
+def bet_sizes(floor: float, drops: Sequence[float] = DROPS) -> Floats:
+    """Return the size of the best bet for each drop, capped so that it never loses over 95%."""
+    best = np.asarray(drops) / max(floor * (1.0 - floor), 0.01)
+    capped: Floats = np.minimum(best, _LARGEST_LOSS / max(1.0 - floor, 0.05))
     return capped
 
 
@@ -60,7 +65,7 @@ def wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
     carried = np.empty((steps, 1, bets))
     for step in range(steps):
         carried[step] = start
-        start = products[step, -1] * (start + shares[step, -1])
+        start = np.minimum(products[step, -1] * (start + shares[step, -1]), _MOST)
     result: Floats = (products * (carried + shares)).reshape(-1, bets)[:count]
     return result
 

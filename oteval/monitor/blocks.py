@@ -1,11 +1,20 @@
 """The length of blocks: how many consecutive observations a detector takes the mean of.
 
-The guarantee of the e-detector needs independent values. The means of blocks that are longer than
-the autocorrelation time nearly are; longer blocks find a drop later. So blocks have the length 1
-where no dependence is seen, and else a length of about two autocorrelation times.
+The guarantee of the e-detector needs values whose mean, given the past, is at least the floor. The
+means of blocks nearly have it when blocks are longer than the autocorrelation time; longer blocks
+find a drop later. So a block is
 
-A baseline with too few failures cannot show dependence. It gets blocks of 10, which cost little
-there, because a baseline without failures makes every drop easy to see.
+- one observation, where the baseline has 60 failures or more and shows no dependence;
+- at least 3, where it has fewer failures, because dependence would be missed too often;
+- 10, where it has fewer than 8 failures, which say nothing (a drop is easy to see there);
+- about two autocorrelation times, where it shows dependence.
+
+Then the baseline is resampled in stretches longer than its dependence, and bets on block means
+(`bets.py`) run over the result. If more runs raise an alarm than a budget allows, blocks become
+longer by half, until the budget holds.
+
+Source: moving blocks bootstrap, Künsch 1989, "The jackknife and the bootstrap for general
+stationary observations".
 """
 
 from __future__ import annotations
@@ -14,30 +23,92 @@ import math
 
 import numpy as np
 
+from .bets import bet_sizes, wealth
 from .detector import Floats
 
-__all__ = ["choose_block"]
+__all__ = ["alarm_share", "choose_block", "resampled"]
 
 _TIMES = 2.0
-"""Blocks in autocorrelation times."""
+"""The length of blocks in autocorrelation times."""
 
-_FEW = 8.0
-"""Failures, or their equivalent, below which a baseline says nothing of dependence."""
+_FEW, _MANY = 8.0, 60.0
+"""Failures that say nothing about dependence, and that are enough to exclude it."""
 
-_CAUTIOUS = 10
+_CAUTIOUS, _CAREFUL = 10, 3
+_LONGEST = 512
+
+_RUNS = 100
+_LENGTH = 1000
+_LEVEL = 5000
+"""The check: of 100 runs of 1,000 observations with an alarm level of 5,000, a fifth may alarm."""
+
+_ALLOWED = _LENGTH / _LEVEL + 2 * math.sqrt(_LENGTH / _LEVEL * (1 - _LENGTH / _LEVEL) / _RUNS)
 
 
-def choose_block(values: Floats, *, time: float) -> tuple[int, str]:
+def choose_block(values: Floats, *, time: float, floor: float) -> tuple[int, str]:
     """Return the length of blocks for observations like these, and the reason.
 
     Args:
         values: The observations of a baseline.
         time: Their autocorrelation time.
+        floor: The floor that a detector will defend.
     """
-    variation = float(np.sum(np.abs(values - values.mean()))) / 2
-    if variation < _FEW:
-        return _CAUTIOUS, f"too few failures to see dependence, so blocks of {_CAUTIOUS}"
-    if time < 1.1:
-        return 1, "no dependence between neighbours"
-    size = max(2, math.ceil(_TIMES * time))
-    return size, f"two autocorrelation times of {time:.1f} observations"
+    size, reason = _first_choice(values, time)
+    longest = min(_LONGEST, max(1, len(values) // 20))
+    chosen = size
+    while (found := alarm_share(values, size=chosen, time=time, floor=floor)) > _ALLOWED:
+        if chosen >= longest:
+            return chosen, f"{reason}; false alarms are above the budget even so ({found:.0%})"
+        chosen = min(longest, max(chosen + 1, chosen * 3 // 2))
+    if chosen > size:
+        reason = f"{reason}; raised from {size} because the resampled baseline raised alarms"
+    return chosen, reason
+
+
+def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> float:
+    """Return the share of runs over the resampled baseline that raise a false alarm.
+
+    Args:
+        values: The observations of a baseline.
+        size: The length of blocks.
+        time: The autocorrelation time of the observations.
+        floor: The floor that the bets defend.
+    """
+    if not len(values):
+        return 0.0
+    rng = np.random.default_rng(len(values))
+    stretch = max(20, math.ceil(5 * time))
+    blocks = max(1, _LENGTH // size)
+    drawn = resampled(values, stretch=stretch, size=_RUNS * blocks * size, rng=rng)
+    means = drawn.reshape(_RUNS, blocks, size).mean(axis=2).T
+    sizes = bet_sizes(floor)
+    factors = 1.0 + np.multiply.outer(floor - means, sizes)
+    held = wealth(
+        np.zeros(_RUNS * len(sizes)),
+        factors.reshape(blocks, -1),
+        np.full(blocks, size / _LEVEL),
+    )
+    mixed = held.reshape(blocks, _RUNS, len(sizes)).mean(axis=2)
+    return float(np.mean(mixed.max(axis=0) >= 1.0))
+
+
+def resampled(values: Floats, *, stretch: int, size: int, rng: np.random.Generator) -> Floats:
+    """Return a sequence of the given size, joined from random stretches of the values."""
+    stretch = min(stretch, len(values))
+    count = -(-size // stretch)
+    starts = rng.integers(0, len(values) - stretch + 1, count)
+    drawn: Floats = values[(starts[:, None] + np.arange(stretch)).ravel()[:size]]
+    return drawn
+
+
+def _first_choice(values: Floats, time: float) -> tuple[int, str]:
+    mean = float(values.mean())
+    failures = len(values) * min(mean, 1 - mean)
+    dependent = math.ceil(_TIMES * time) if time >= 1.1 else 1
+    if failures < _FEW and dependent < _CAUTIOUS:
+        return _CAUTIOUS, f"{failures:.0f} failures are too few to see dependence"
+    if failures < _MANY and dependent < _CAREFUL:
+        return _CAREFUL, f"{failures:.0f} failures are too few to exclude dependence"
+    if dependent > 1:
+        return min(dependent, _LONGEST), f"two autocorrelation times of {time:.1f} observations"
+    return 1, "neighbours do not depend on each other"

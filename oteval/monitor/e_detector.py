@@ -26,8 +26,12 @@ from .history import History, estimate
 __all__ = ["EDetector"]
 
 _SEGMENT = 4096  # blocks: an alarm makes the rest of a segment be computed again
-_RECOVERY_SIZES = (0.25, 0.5, 1.0)
+_RISES = (0.025, 0.05, 0.1, 0.2)
 _RECOVERY = 5000.0
+_LARGEST_ALLOWANCE = 1e-4
+"""At most one false alarm in 10,000 observations, also where the budget would allow more because
+there are few: a smaller allowance costs little delay."""
+
 _LONGEST_GAP = 10.0
 """A silence earns the allowance of at most this many usual intervals between observations, so that
 the first failures after a quiet night are not enough for an alarm."""
@@ -37,7 +41,8 @@ class EDetector:
     """Alarms when observations are below a baseline's floor, within a budget of false alarms.
 
     Attributes:
-        baseline: The learned behaviour, with the floor.
+        baseline: The learned behaviour, with the floor; may be replaced between updates by one
+            with another length of blocks.
         spending: The budget of false alarms per nanosecond; may be changed between updates, as
             groups come and go.
     """
@@ -127,7 +132,8 @@ class EDetector:
         reached = np.maximum.accumulate(np.concatenate([[self._last_ns], times]))
         self._last_ns = int(reached[-1])
         longest = _LONGEST_GAP * self.baseline.interval_ns
-        return np.minimum(np.diff(reached), longest) * self.spending
+        earned: Floats = np.minimum(np.diff(reached), longest) * self.spending
+        return np.minimum(earned, _LARGEST_ALLOWANCE)
 
     def _consume(self, blocks: _Blocks) -> list[Alarm]:
         alarms = []
@@ -157,7 +163,7 @@ class EDetector:
             factors = 1.0 + np.multiply.outer(floor - means, bet_sizes(floor))
             return wealth(self._wealth, factors, blocks.allowances[part])
         ceiling = _ceiling(floor, since)
-        sizes = bet_sizes(1.0 - ceiling, _RECOVERY_SIZES)
+        sizes = bet_sizes(1.0 - ceiling, _RISES)
         factors = 1.0 + np.multiply.outer(means - ceiling, sizes)
         return wealth(self._wealth, factors, np.full(len(means), blocks.size / _RECOVERY))
 
@@ -170,7 +176,7 @@ class EDetector:
         if worse:
             self._history.clear()
             self._since = min(found.mean, self.baseline.floor)
-            self._wealth = np.zeros(len(_RECOVERY_SIZES))
+            self._wealth = np.zeros(len(_RISES))
         else:
             self._start_over()
         return Alarm(

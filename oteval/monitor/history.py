@@ -25,7 +25,7 @@ from .detector import Floats, Ints
 
 __all__ = ["WITHIN", "ChangePoint", "History", "estimate"]
 
-WITHIN = 3.0
+WITHIN = 4.0
 _CELLS = 24
 _LEVELS = 10
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from ..config import Config, EvaluatorSettings, Gate, Limits
 from ..errors import ConfigError, OtevalError
@@ -34,7 +33,6 @@ __all__ = [
     "prepare",
     "score",
     "score_trajectories",
-    "variants",
     "worst_first",
 ]
 

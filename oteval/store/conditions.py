@@ -79,9 +79,7 @@ def _list(condition: Condition) -> SqlCondition | None:
     if condition.operator not in ("=", "!=") or "\\u" in condition.value:
         return None
     found = f"coalesce(list_contains({_LISTS[condition.name]}, ?), FALSE)"
-    return SqlCondition(
-        found if condition.operator == "=" else f"NOT {found}", (condition.value,)
-    )
+    return SqlCondition(found if condition.operator == "=" else f"NOT {found}", (condition.value,))
 
 
 def _number(condition: Condition) -> SqlCondition | None:

@@ -188,9 +188,7 @@ class Variants:
         first = next(rows, None)
         if first is None:
             return VariantCounts(0, 0, (), iter(()))
-        return VariantCounts(
-            first["runs"], first["variants"], periods, chain([first], rows)
-        )
+        return VariantCounts(first["runs"], first["variants"], periods, chain([first], rows))
 
     def _chosen(
         self, cursor: duckdb.DuckDBPyConnection, selection: Selection, stack: ExitStack
@@ -250,4 +248,6 @@ def _rows(
 
 def _integers(usage: Mapping[str, Any]) -> dict[str, Any]:
     """Return sums, which Arrow has as decimals, as integers."""
-    return {key: int(value) if isinstance(value, Decimal) else value for key, value in usage.items()}
+    return {
+        key: int(value) if isinstance(value, Decimal) else value for key, value in usage.items()
+    }

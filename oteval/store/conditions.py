@@ -70,7 +70,7 @@ def _text(condition: Condition) -> SqlCondition | None:
         return None
     operator = "=" if condition.operator == "=" else "<>"
     column = _TEXTS[condition.name]
-    # str(None) is what Python compares.
+    # Python compares str(None).
     return SqlCondition(f"coalesce({column}, 'None') {operator} ?", (condition.value,))
 
 

@@ -158,8 +158,8 @@ def _encodable(value: Any) -> Any:
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:
     """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
 
-    It leaves out attributes, questions and exclusions, and those field conditions for which there
-    are no columns; `is_exact` tells whether it leaves out nothing.
+    It leaves out attributes, questions, exclusions, and conditions on fields without a column;
+    `is_exact` tells whether it is complete.
     """
     parts: list[str] = []
     values: list[Any] = []

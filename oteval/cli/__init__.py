@@ -60,8 +60,10 @@ def _status(debug: bool) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return _fail("interrupted; finished work is kept", _INTERRUPTED)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        # Click raises its own exception from that of the command, which may have a text.
+        effect = str(error.__cause__ or error) or "finished work is kept"
+        return _fail(f"interrupted; {effect}", _INTERRUPTED)
     except (BrokenPipeError, SystemExit):
         # The reader, such as `head`, closed the pipe; click turns the first into the second.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,6 +26,7 @@ from ..replays.what_if_session import WhatIfOptions
 from ..selection import Selection
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store
+from ..text import counted
 from .common import (
     db_option,
     filters,
@@ -187,11 +188,17 @@ def verify(
         recordings_of(sessions, db, select(**given)) as (recordings, total),
         progress("replaying", " sessions") as update,
     ):
-        for one in verify_sessions(recordings, new_runner, workers=min(count, max(total, 1))):
-            found.append(one)
-            update(len(found), total, _failures(found))
-            if as_json:
-                print_json(one.as_dict())
+        try:
+            for one in verify_sessions(recordings, new_runner, workers=min(count, max(total, 1))):
+                found.append(one)
+                update(len(found), total, _failures(found))
+                if as_json:
+                    print_json(one.as_dict())
+        except KeyboardInterrupt:
+            if found and not as_json:
+                out().print(replays_view(found))
+            left = f"{total - len(found):,} of {counted(total, 'session')}"
+            raise KeyboardInterrupt(f"{left} not replayed") from None
     write_report(junit, lambda: replay_junit(found))
     write_report(md, lambda: replay_markdown(found))
     if found and not as_json:

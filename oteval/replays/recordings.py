@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # A replay from a file needs no database.
 __all__ = ["load", "read_recording", "read_recordings", "recording_of", "save"]
 
 _Row = TypeVar("_Row", Span, LogRecord)
-# How many sessions are read together.
-_PAGE = 100
+# How many sessions are read together; a long one may have 100 MB.
+_PAGE = 10
 
 
 def read_recording(store: Store, session: str) -> Recording:

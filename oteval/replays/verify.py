@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import queue
 import select
+import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +47,8 @@ _GRACE = 10.0
 # Sessions per worker process, which bounds memory that the agent or its libraries do not free.
 _RECYCLE = 250
 _IMPORT = 300.0  # seconds for the import of the target
+# Sessions for each worker that are read before a result is awaited.
+_AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -126,31 +130,52 @@ def verify(
         SessionRunners(new_runner, workers) as runners,
         ThreadPoolExecutor(workers) as pool,
     ):
-        waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        waiting: deque[_Pending] = deque()
         try:
             for number, recording in enumerate(recordings):
-                problem = unreplayable(recording)
-                if problem:
-                    found = VerifiedSession(recording.session, "not_replayed", problem)
-                    waiting.put(lambda found=found: found)
-                    continue
-                job = _saved(recording, Path(folder), number)
-                waiting.put(pool.submit(runners.run, job).result)
-            while not waiting.empty():
-                yield waiting.get()()
+                waiting.append(_submitted(recording, Path(folder, str(number)), runners, pool))
+                # Only some recordings lie in the folder at a time: all of them may fill the disk.
+                if len(waiting) > _AHEAD * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             runners.stop()
 
 
-def _saved(recording: Recording, folder: Path, number: int) -> ReplayJob:
+@dataclass(frozen=True)
+class _Pending:
+    """A session whose replay may still run."""
+
+    future: Future[VerifiedSession]
+    folder: Path
+
+    def result(self) -> VerifiedSession:
+        """Wait for the result, and delete the files."""
+        found = self.future.result()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return found
+
+
+def _submitted(
+    recording: Recording, folder: Path, runners: SessionRunners, pool: ThreadPoolExecutor
+) -> _Pending:
+    """Have a session replayed, or say why it cannot be."""
+    problem = unreplayable(recording)
+    if problem:
+        future: Future[VerifiedSession] = Future()
+        future.set_result(VerifiedSession(recording.session, "not_replayed", problem))
+        return _Pending(future, folder)
+    return _Pending(pool.submit(runners.run, _saved(recording, folder)), folder)
+
+
+def _saved(recording: Recording, folder: Path) -> ReplayJob:
     """Write a recording where worker processes read it."""
-    place = folder / str(number)
-    place.mkdir()
-    save(recording, place / "recording.jsonl")
-    return ReplayJob(
-        recording.session, place / "recording.jsonl", place / "output.txt", recording.inputs
-    )
+    folder.mkdir()
+    file = folder / "recording.jsonl"
+    save(recording, file)
+    return ReplayJob(recording.session, file, folder / "output.txt", recording.inputs)
 
 
 class SessionRunners:

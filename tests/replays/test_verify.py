@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from oteval.model import Recording
 from oteval.replays.divergence import Divergence
 from oteval.replays.player import ReplayResult
 from oteval.replays.session import ReplaySession
 from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined
+from oteval.replays.verify import ReplayJob, verify
 from oteval.show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 
 from ..commands import Run, oteval
@@ -234,6 +236,25 @@ def test_generators_are_read_to_their_end() -> None:
         assert replay_target(session, target, "text").status == "passed"
 
 
+def test_ctrl_c_shows_the_finished_sessions(
+    oteval: Run, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure that was found before is not lost, and nobody is told that anything was kept."""
+
+    def stopped(*_: Any, **__: Any) -> Iterator[VerifiedSession]:
+        yield VerifiedSession("s-1", "error", "no such order")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("oteval.cli.replay.verify_sessions", stopped)
+    files = [recording_file(shop, name) for name in ("Refund 17", "Refund 18")]
+
+    done = oteval("replay", "verify", *files, "--target", "shop:target")
+
+    assert done.status == 130
+    assert "no such order" in done.out
+    assert done.err.strip() == "oteval: interrupted; 1 of 2 sessions not replayed"
+
+
 # A command
 
 
@@ -277,6 +298,37 @@ def test_a_command_that_fails(oteval: Run, shop: Path) -> None:
     assert "no such order" in raised["output"]
     assert crashed["detail"] == "the agent's process died: the command ended with status 7"
     assert late.rows[0]["status"] == "timeout"
+
+
+class _Finished:
+    """A runner whose sessions pass at once."""
+
+    def run(self, job: ReplayJob) -> VerifiedSession:
+        return VerifiedSession(job.session, "passed" if job.recording.exists() else "crashed")
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_recordings_are_read_as_sessions_are_replayed() -> None:
+    """Results come before the last recording is read, which need not fit on the disk together."""
+    read: list[int] = []
+
+    def recordings() -> Iterator[Recording]:
+        for number in range(50):
+            read.append(number)
+            yield replace(shop_recording("Refund 17"), session=str(number))
+
+    found = verify(recordings(), _Finished, workers=2)
+    first = next(found)
+
+    assert (first.session, first.status) == ("0", "passed")
+    assert len(read) < 30
+    assert [one.session for one in found] == [str(number) for number in range(1, 50)]
+    assert len(read) == 50
 
 
 def process(*made: int, kinds: Sequence[str] = ()) -> VerifiedSession:

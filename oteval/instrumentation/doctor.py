@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import OtevalError
+from ..wire.unsupported import unsupported_distributions
 from .content_capture import ContentVariable, content_variables, hiding_variables
 from .destinations import Destination, parse_destination
 from .discovery import LibraryState, planned_states
@@ -24,14 +25,6 @@ from .libraries import HTTP_CLIENTS, library_named
 
 __all__ = ["Delivery", "DoctorReport", "HttpClientReport", "LibraryReport", "examine"]
 
-_RECORDED_CLIENTS = frozenset({"httpx", "httpx2"})
-# Clients that send requests past httpx, with the models that are reached through them.
-_OTHER_CLIENTS = {
-    "aiohttp": "litellm may use it",
-    "botocore": "Amazon Bedrock",
-    "grpcio": "Vertex AI",
-    "requests": "",
-}
 _OTHER_TOOLS = {
     "ddtrace": "its spans go to Datadog; oteval's instrumentations stay on beside it",
     "langfuse": "libraries that it instruments are left to it",
@@ -174,17 +167,18 @@ def _clients(
     states: Sequence[LibraryState], versions: dict[str, str]
 ) -> Iterator[HttpClientReport]:
     by_name = {one.library: one for one in states}
-    for name in sorted({*by_name, *(one for one in _OTHER_CLIENTS if one in versions)}):
+    unsupported = unsupported_distributions()
+    for name in sorted({*by_name, *(one for one in unsupported if one in versions)}):
         state = by_name.get(name)
         spans = state.by if state is not None else ""
         notes = []
-        if name not in _RECORDED_CLIENTS:
-            models = f" ({_OTHER_CLIENTS[name]})" if _OTHER_CLIENTS[name] else ""
+        if name in unsupported:
+            models = f" ({unsupported[name].models})" if unsupported[name].models else ""
             notes.append(f"requests cannot be recorded or replayed{models}")
         elif state is not None and state.status == "off":
             notes.append(f"no spans: {state.reason}; {state.remedy}")
         version = state.version if state is not None else versions[name]
-        yield HttpClientReport(name, version, spans, name in _RECORDED_CLIENTS, "; ".join(notes))
+        yield HttpClientReport(name, version, spans, name not in unsupported, "; ".join(notes))
 
 
 def _variables(states: Sequence[LibraryState]) -> list[ContentVariable]:

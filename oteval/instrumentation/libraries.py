@@ -281,7 +281,7 @@ HTTP_CLIENTS: tuple[Library, ...] = (
         (InstrumentingPackage(_HTTPX, "httpx2"),),
         extra="instrument",
     ),
-    Library("requests", ("requests",), "requests", _by(official="requests")),
+    Library("requests", ("requests",), "requests", _by(official="requests"), extra="instrument"),
     Library("aiohttp", ("aiohttp",), "aiohttp", _by(official="aiohttp-client")),
 )
 """HTTP clients, whose spans carry the trace context on to the servers."""

@@ -40,6 +40,7 @@ from .patches import Patches
 __all__ = ["network_guard"]
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
+_INTERCEPTED = ("httpx", "httpx2", "requests")
 _RESOLVERS = ("gethostbyname", "gethostbyname_ex", "gethostbyaddr")
 _Function = Callable[..., Any]
 
@@ -123,7 +124,10 @@ def _is_allowed(replay: OpenReplay, host: str, port: int | None) -> bool:
 def _divergence(address: str, port: int | None, client: str, site: CallSite) -> Divergence:
     who = client if client and client != "socket" else "the agent"
     did = "connect to" if port is not None else "resolve the name"
-    how = "" if who == "the agent" else f"; requests of {client} are not intercepted"
+    if client in _INTERCEPTED:
+        how = f"; {client} did not send it by its usual transport"
+    else:
+        how = "" if who == "the agent" else f"; requests of {client} are not intercepted"
     return Divergence(
         "network",
         f"{who} tried to {did} {address}{how}",

@@ -3,9 +3,9 @@
     with oteval.replay("4f2a91c0") as replay:
         agent.ask("Refund order 17")
 
-Inside the block, requests of httpx and httpx2 are answered from the recording, tools too where they
-can be intercepted, and the network is blocked. At its end `ReplayDiverged` is raised if the agent
-did anything other than the recording shows, even if the agent hid the error.
+Inside the block, the HTTP requests of httpx, httpx2 and requests are answered from the recording,
+tools too where they can be intercepted, and the network is blocked. At its end `ReplayDiverged` is
+raised if the agent did anything other than the recording shows, even if the agent hid the error.
 
 Several replays can run at the same time in threads or tasks: each belongs to the context in which
 it was opened. In one context they cannot be nested.

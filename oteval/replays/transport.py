@@ -1,4 +1,4 @@
-"""The transport of a replay: answers the requests of httpx and httpx2 from a player.
+"""The transport of a replay: answers the requests of httpx, httpx2 and requests from a player.
 
 `ReplayTransport` is added to `oteval.wire.interception` while a replay is open. Each request goes
 to the replay of its thread or task. Streams arrive chunk by chunk as recorded; errors of the

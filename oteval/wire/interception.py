@@ -1,10 +1,11 @@
-"""Interception of the HTTP requests that httpx and httpx2 send.
+"""Interception of the HTTP requests that httpx, httpx2 and requests send.
 
 An `Interceptor` gets every request at the transport, where it is about to be sent, and decides how
 to answer it. The hooks are set on the classes ``HTTPTransport`` and ``AsyncHTTPTransport``. They
 therefore also apply to clients that exist already, to subclasses, and to transports that wrap
 others: such a transport is passed by, and the request is intercepted once, where it would reach
-the network. Retries are separate requests.
+the network. Retries are separate requests. For requests, ``HTTPAdapter`` is hooked, and its
+requests are described by those of httpx, see `requests_adapter`.
 
 Libraries that are not imported yet are hooked when they are imported. The hooks lie below the
 wrappers of wrapt, which OpenTelemetry's instrumentation uses: the current span is then the span of
@@ -27,16 +28,20 @@ from types import ModuleType
 from typing import Any, Protocol, Self
 
 from ..import_hook import ImportHook
+from .requests_adapter import intercepted_send
 
 __all__ = ["LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
 
 LIBRARIES = ("httpx", "httpx2")
-"""The libraries whose requests can be intercepted."""
+"""The libraries whose requests and responses an interceptor gets."""
+
+_CLIENTS = (*LIBRARIES, "requests")
 
 Send = Callable[[Any], Any]
 SendAsync = Callable[[Any], Awaitable[Any]]
 
 _METHODS = (
+    ("HTTPAdapter", "send"),
     ("HTTPTransport", "handle_request"),
     ("AsyncHTTPTransport", "handle_async_request"),
     ("MockTransport", "handle_request"),
@@ -143,7 +148,7 @@ class _Hooks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._active: tuple[Interception, ...] = ()
-        self._importer = ImportHook(LIBRARIES, self.hook)
+        self._importer = ImportHook(_CLIENTS, self.hook)
 
     def chain(self, *, is_mock: bool) -> tuple[Interceptor, ...]:
         """Return the interceptors for a request, the first added first."""
@@ -157,7 +162,7 @@ class _Hooks:
             self._active = (*self._active, interception)
             if self._importer not in sys.meta_path:
                 sys.meta_path.insert(0, self._importer)
-        for name in LIBRARIES:
+        for name in _CLIENTS:
             module = sys.modules.get(name)
             # Another thread may be importing it now: importing it here waits for that.
             if module is not None and getattr(module.__spec__, "_initializing", False):
@@ -172,7 +177,7 @@ class _Hooks:
                 return
             if self._importer in sys.meta_path:
                 sys.meta_path.remove(self._importer)
-            for name in LIBRARIES:
+            for name in _CLIENTS:
                 for owner, method in _owners(sys.modules.get(name)):
                     _unhook(owner, method)
 
@@ -186,6 +191,8 @@ class _Hooks:
 
 def _owners(module: ModuleType | None) -> Iterator[tuple[type, str]]:
     """Return the transport classes of a library that have a method, and its name."""
+    # The classes of requests are in its module adapters.
+    module = getattr(module, "adapters", module)
     for name, method in _METHODS:
         owner = getattr(module, name, None)
         if isinstance(owner, type) and method in vars(owner):
@@ -215,7 +222,11 @@ def _hook(owner: type, method: str) -> None:
             return
         below = getattr(below, "__wrapped__", None)
     is_mock = owner.__name__ == "MockTransport"
-    hooked = (_async_hook if "async" in method else _sync_hook)(function, is_mock)
+    hooked: Any
+    if method == "send":
+        hooked = _requests_hook(function)
+    else:
+        hooked = (_async_hook if "async" in method else _sync_hook)(function, is_mock)
     setattr(hooked, _MARK, function)
     _replace(owner, method, outer, hooked)
 
@@ -244,15 +255,37 @@ def _sync_hook(original: Callable[[Any, Any], Any], is_mock: bool) -> Callable[[
         if not chain or _handled.get() is request:
             return original(self, request)
 
-        def sender(index: int) -> Send:
-            if index < 0:
-                return functools.partial(original, self)
-            return lambda sent: chain[index].handle(sent, sender(index - 1))
-
         with _Handling(request):
-            return sender(len(chain) - 1)(request)
+            return _handled_by(chain, request, functools.partial(original, self))
 
     return handle_request
+
+
+def _requests_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
+        chain = _hooks.chain(is_mock=False)
+        if not chain or _handled.get() is request:
+            return original(self, request, *args, **options)
+
+        def sent(prepared: Any) -> Any:
+            return original(self, prepared, *args, **options)
+
+        with _Handling(request):
+            return intercepted_send(sent, self, request, functools.partial(_handled_by, chain))
+
+    return send
+
+
+def _handled_by(chain: tuple[Interceptor, ...], request: Any, send: Send) -> Any:
+    """Return the response that the interceptors give, the last one first."""
+
+    def sender(index: int) -> Send:
+        if index < 0:
+            return send
+        return lambda sent: chain[index].handle(sent, sender(index - 1))
+
+    return sender(len(chain) - 1)(request)
 
 
 def _async_hook(

@@ -31,6 +31,7 @@ from ..redaction.secrets import SecretRedactor, credentials, request_secrets, re
 from .events import to_event
 from .interception import library_of
 from .recording_worker import RecordingWorker
+from .requests_adapter import TELEMETRY_PATHS
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
 
@@ -38,8 +39,6 @@ MAX_BODY = 16 << 20
 """The size (bytes) of the largest request or response body that is kept by default."""
 
 _log = logging.getLogger(__name__)
-# Paths of telemetry: of OTLP, and of the tracing of the OpenAI Agents SDK.
-_TELEMETRY_PATHS = ("/v1/traces", "/v1/logs", "/v1/metrics", "/v1/traces/ingest")
 # The last events of the streams of model APIs. Clients close the stream after them, without reading
 # the end of the body.
 _LAST_EVENTS = (
@@ -226,7 +225,7 @@ class WireRecorder(ExchangeRecorder):
 
     def _is_wanted(self, request: Any) -> bool:
         url = request.url
-        if url.path.endswith(_TELEMETRY_PATHS) or any(
+        if url.path.endswith(TELEMETRY_PATHS) or any(
             self._context.get_value(key)
             for key in ("suppress_instrumentation", self._context._SUPPRESS_INSTRUMENTATION_KEY)
         ):

@@ -60,7 +60,9 @@ def test_libraries_and_clients(oteval: Run) -> None:
     clients = {row["client"]: row for row in rows if row["kind"] == "http_client"}
     assert clients["httpx2"]["is_recorded"]
     assert clients["httpx2"]["spans"]
-    assert "cannot be recorded or replayed" in clients["requests"]["note"]
+    assert clients["requests"]["is_recorded"]
+    assert clients["requests"]["spans"]
+    assert clients["grpcio"]["note"] == "requests cannot be recorded or replayed (Vertex AI)"
     assert rows[-1]["status"] == "not sent"
 
 

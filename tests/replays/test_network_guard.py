@@ -6,6 +6,7 @@ import _socket
 import asyncio
 import contextlib
 import http.client
+import io
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import grpc
 import httpx
 import pytest
 import requests
+import urllib3
 
 import oteval
 from oteval.errors import ConfigError, ReplayDiverged
@@ -64,6 +66,11 @@ def with_http_client(host: str, port: int) -> None:
     http.client.HTTPConnection(host, port).request("GET", "/")
 
 
+def with_a_text_file(host: str, port: int) -> None:
+    """Send a body whose encoding is not known, so that the request is not intercepted."""
+    requests.post(f"http://{host}:{port}/", data=io.StringIO("text"))
+
+
 def with_datagram(host: str, port: int) -> None:
     """Send a datagram."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -81,7 +88,8 @@ def with_connect_ex(host: str, port: int) -> None:
     [
         (with_http_client, "http.client"),
         (lambda host, port: urllib.request.urlopen(f"http://{host}:{port}/"), "urllib.request"),
-        (lambda host, port: requests.get(f"http://{host}:{port}/"), "requests"),
+        (lambda host, port: urllib3.request("GET", f"http://{host}:{port}/"), "urllib3"),
+        (with_a_text_file, "requests"),
         (lambda host, port: socket.create_connection((host, port)), ""),
         (lambda host, port: asyncio.run(connect_on_the_loop(host, port)), ""),
         (lambda host, port: grpc.insecure_channel(f"{host}:{port}"), "grpc"),
@@ -103,7 +111,7 @@ def test_no_client_reaches_the_network(
 @pytest.mark.parametrize(
     "work",
     [
-        lambda name: requests.get(f"https://{name}/"),
+        lambda name: urllib3.request("GET", f"https://{name}/"),
         lambda name: socket.getaddrinfo(name, 443),
         lambda name: socket.gethostbyname(name),
         lambda name: asyncio.run(look_up(name)),
@@ -159,8 +167,8 @@ def test_misses_that_are_errors_are_refused_connections(address: tuple[str, int]
     with oteval.replay(EMPTY, miss="error") as replay:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
-        with pytest.raises(requests.ConnectionError):
-            requests.get("https://api.example.com/")
+        with pytest.raises(urllib3.exceptions.MaxRetryError):
+            urllib3.request("GET", "https://api.example.com/")
         with pytest.raises(grpc.RpcError):
             grpc.insecure_channel(f"{address[0]}:{address[1]}")
 

@@ -1,0 +1,266 @@
+"""Interception of the requests that the library requests sends.
+
+Interceptors know the requests and responses of httpx and httpx2. The hook on ``HTTPAdapter.send``
+describes each request of requests by one of that kind, lets it pass the interceptors, and gives the
+agent a ``requests.Response``. It therefore needs one of the two libraries; oteval's dependencies
+always bring one.
+
+If nothing answers for the server, the agent's own ``PreparedRequest`` is sent by the agent's own
+adapter, and the agent gets the very response that the adapter returned. Interceptors may watch its
+body, see `requests_responses`, and cannot change it. A request that cannot be described is sent
+past the interceptors, and counted. Telemetry is sent past them as well; a replay blocks it.
+
+Redirects and authentication lie above the adapter: each request of theirs is intercepted. Retries
+of urllib3 lie below it: of those, only the last response is seen. Adapters that do not call
+``HTTPAdapter.send`` do not send to the network, as a rule, and are not hooked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .requests_responses import FAULTS, StreamCopy, copied_stream, response_of, watched
+
+__all__ = ["TELEMETRY_PATHS", "intercepted_send"]
+
+TELEMETRY_PATHS = ("/v1/traces", "/v1/logs", "/v1/metrics", "/v1/traces/ingest")
+"""Paths of telemetry: of OTLP, and of the tracing of the OpenAI Agents SDK."""
+
+Chain = Callable[[Any, Callable[[Any], Any]], Any]
+
+_BLOCK = 65536
+_TIMEOUTS = {
+    "ConnectTimeout": "ConnectTimeout",
+    "PoolTimeout": "ConnectTimeout",
+    "ReadTimeout": "ReadTimeout",
+    "WriteTimeout": "ReadTimeout",
+}
+_ERRORS = {
+    **_TIMEOUTS,
+    "DecodingError": "ContentDecodingError",
+    "ProxyError": "ProxyError",
+    "TooManyRedirects": "TooManyRedirects",
+    "UnsupportedProtocol": "InvalidSchema",
+}
+
+
+def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, chain: Chain) -> Any:
+    """Return the ``requests.Response`` to a request, after it has passed the interceptors.
+
+    Args:
+        send: Sends a ``PreparedRequest`` by the original method, and returns its response.
+        adapter: The adapter.
+        prepared: The agent's request.
+        chain: Gives a request to the interceptors, with the function that sends it.
+
+    Raises:
+        requests.RequestException: The request failed, or an interceptor says so.
+    """
+    if str(prepared.url).partition("?")[0].endswith(TELEMETRY_PATHS):
+        # OpenTelemetry's exporters use requests. Where httpx is not used, it is not imported.
+        return send(prepared)
+    try:
+        library = _library()
+        call = _InterceptedCall(library, send, prepared)
+    except Exception as error:
+        FAULTS.add(error)
+        return send(prepared)
+    try:
+        response = chain(call.request, call.send)
+    except library.RequestError as error:
+        raise _requests_error(error, prepared) from error
+    except _NotDescribed:
+        return call.native
+    if response is call.response and not call.body.was_read:
+        return watched(call.native, response, call.body)
+    if call.native is not None:
+        call.native.close()
+    is_read = response is call.response
+    return response_of(library, adapter, prepared, response, is_read=is_read)
+
+
+def _library() -> Any:
+    """Return httpx2 or httpx: the one that is imported already, if it is only one."""
+    if "httpx" in sys.modules and "httpx2" not in sys.modules:
+        import httpx
+
+        return httpx
+    try:
+        import httpx2
+    except ImportError:
+        import httpx
+
+        return httpx
+    return httpx2
+
+
+class _NotDescribed(Exception):
+    """A response that has arrived cannot be shown to the interceptors. It goes to the agent."""
+
+
+class _InterceptedCall:
+    """A request of requests, and the request of httpx that describes it.
+
+    Attributes:
+        request: The description.
+        native: The response of requests, once the request was sent.
+        response: The description of that response.
+        body: The copy of that response's body.
+    """
+
+    def __init__(self, library: Any, send: Callable[[Any], Any], prepared: Any) -> None:
+        self._library, self._send, self._prepared = library, send, prepared
+        self._sent_body: StreamCopy | None = None
+        if isinstance(prepared.body, str):
+            options: dict[str, Any] = {"content": prepared.body.encode()}
+        elif not prepared.body or isinstance(prepared.body, bytes | bytearray):
+            options = {"content": bytes(prepared.body or b"")}
+        else:
+            self._sent_body = copied_stream(library, _pieces(prepared.body))
+            options = {"stream": self._sent_body}
+        headers = [(_bytes(name), _bytes(value)) for name, value in prepared.headers.items()]
+        self._has_host = any(name.lower() == b"host" for name, _ in headers)
+        self.request = library.Request(
+            prepared.method, library.URL(prepared.url), headers=headers, **options
+        )
+        self.native: Any = None
+        self.response: Any = None
+        self.body: Any = None
+
+    def send(self, asked: Any) -> Any:
+        """Send the request for real, and return the description of the response."""
+        self.native = self._sent(asked)
+        try:
+            raw = self.native.raw
+            self.body = copied_stream(self._library, raw.stream(_BLOCK, decode_content=False))
+            headers = [(_bytes(name), _bytes(value)) for name, value in raw.headers.items()]
+            self.response = self._library.Response(
+                raw.status, headers=headers, stream=self.body, request=asked
+            )
+        except Exception as error:
+            FAULTS.add(error)
+            raise _NotDescribed from error
+        return self.response
+
+    def _sent(self, asked: Any) -> Any:
+        if asked is not self.request:
+            return self._send(self._edited(asked))
+        copy = self._sent_body
+        if copy is None or asked.stream is copy:
+            return self._send(self._prepared)
+        if copy.was_read:
+            return self._send(self._edited(asked))
+        return self._send_watched(asked.stream, copy)
+
+    def _send_watched(self, stream: Any, copy: StreamCopy) -> Any:
+        """Send the agent's request while its body's pieces are shown to the interceptors."""
+        prepared, body = self._prepared, self._prepared.body
+        copy.follow(stream)
+        prepared.body = _WatchedFile(body, copy) if hasattr(body, "read") else _Watched(body, copy)
+        try:
+            return self._send(prepared)
+        finally:
+            copy.end()
+            prepared.body = body
+
+    def _edited(self, asked: Any) -> Any:
+        """Return a request of requests as an interceptor wants it."""
+        edited = self._prepared.copy()
+        edited.method, edited.url, edited.body = asked.method, str(asked.url), asked.read()
+        edited.headers.clear()
+        for name, value in asked.headers.multi_items():
+            if self._has_host or name.lower() != "host":
+                edited.headers[name] = value
+        return edited
+
+
+def _bytes(text: Any) -> bytes:
+    """Return a header as it is sent."""
+    if isinstance(text, bytes):
+        return text
+    with contextlib.suppress(UnicodeEncodeError):
+        return str(text).encode("latin-1")
+    return str(text).encode()
+
+
+def _pieces(body: Any) -> Iterator[bytes]:
+    """Yield the pieces of a body that is a file or a generator.
+
+    Raises:
+        TypeError: It is a text file, whose encoding depends on the version of urllib3.
+    """
+    if isinstance(body, io.TextIOBase):
+        raise TypeError("a request's body is a text file")
+
+    def pieces() -> Iterator[bytes]:
+        blocks = iter(lambda: body.read(_BLOCK), b"") if hasattr(body, "read") else body
+        for piece in blocks:
+            if not piece:
+                return
+            yield piece.encode() if isinstance(piece, str) else piece
+
+    return pieces()
+
+
+class _Watched:
+    """A request's body whose pieces are copied while they are sent."""
+
+    def __init__(self, body: Iterable[Any], copy: StreamCopy) -> None:
+        self._body, self._copy = body, copy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        for piece in self._body:
+            self._show(piece)
+            yield piece
+
+    def _show(self, piece: Any) -> None:
+        if piece:
+            self._copy.show(piece.encode() if isinstance(piece, str) else bytes(piece))
+
+
+class _WatchedFile(_Watched):
+    """A file that is sent. A retry reads it again, and only new pieces are copied."""
+
+    def __init__(self, body: Any, copy: StreamCopy) -> None:
+        super().__init__(body, copy)
+        self._size = self._again = 0
+
+    def read(self, *size: Any) -> Any:
+        """Return the next piece of the file."""
+        body: Any = self._body
+        piece = body.read(*size)
+        self._show(piece[self._again :])
+        self._size += len(piece[self._again :])
+        self._again = max(self._again - len(piece), 0)
+        return piece
+
+    def seek(self, *position: Any) -> Any:
+        """Go back to the file's start, where the request began."""
+        self._again = self._size
+        body: Any = self._body
+        return body.seek(*position)
+
+
+def _requests_error(error: Any, prepared: Any) -> Exception:
+    """Return the exception of requests for one of httpx.
+
+    A recording that was made with requests names its exceptions: the text begins with the name.
+    """
+    from requests import exceptions
+
+    text = str(error)
+    name, _, message = text.partition(": ")
+    kind = getattr(exceptions, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, exceptions.RequestException)):
+        kind, message = (
+            getattr(exceptions, _ERRORS.get(type(error).__name__, "ConnectionError")),
+            text,
+        )
+    return kind(message, request=prepared)

@@ -20,7 +20,7 @@ BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
-.PHONY: sbom audit docs demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench lock screens clean
+.PHONY: sbom audit docs demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench bench-monitor lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -108,6 +108,10 @@ sbom: $(AUDIT_STAMP)
 # Known advisories about the lock, where an index of them is reachable.
 audit: $(AUDIT_STAMP)
 	$(AUDIT)/bin/python scripts/supply_chain.py audit
+
+# False alarms and delays of the monitors' rules, simulated; some minutes.
+bench-monitor: $(STAMP)
+	$(BIN)/python -m benchmarks.monitor
 
 bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peer $(PEERS)/bin/python

@@ -40,6 +40,7 @@ PARTS = (
     "pairwise_bias",
     "coverage",
     "replay_verify",
+    "monitor",
     "serve",
 )
 MISSING_PEER = (

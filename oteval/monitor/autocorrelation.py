@@ -85,8 +85,7 @@ def slow_deviation(values: Floats, time: float) -> float:
 def long_run_ratio(values: Floats) -> float:
     """Return the variance of the sum of a window, relative to that of independent values."""
     length = len(values) // _WINDOWS
-    variance = float(values.var())
-    if not length or variance <= 1e-12:
+    if not length or (variance := float(values.var())) <= 1e-12:
         return 1.0
     return _variance_of_windows(values) * length / variance
 

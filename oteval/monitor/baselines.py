@@ -116,7 +116,11 @@ class Baseline:
 
 
 def learn(
-    values: npt.ArrayLike, times_ns: npt.ArrayLike, rules: LearningRules | None = None
+    values: npt.ArrayLike,
+    times_ns: npt.ArrayLike,
+    rules: LearningRules | None = None,
+    *,
+    tried: int = 0,
 ) -> Baseline | Learning:
     """Learn a baseline from the first observations that suffice.
 
@@ -125,11 +129,14 @@ def learn(
             them were used, and a detector gets the rest.
         times_ns: Their times.
         rules: When to stop.
+        tried: The `Learning.size` of an earlier call with fewer observations, which saves time.
     """
     found, times = checked(values, times_ns)
     rules = rules or LearningRules()
     latest = Learning(0, 0.0, 0, "no observations")
     for size in takewhile(lambda size: size <= len(found), _sizes(rules.effective)):
+        if size <= tried and size * _GROWTH + 1 <= len(found):
+            continue
         progress = _progress(found[:size], times[:size], rules)
         if isinstance(progress, Baseline):
             return progress
@@ -204,12 +211,14 @@ def _cautious_time(values: Floats, time: float) -> float:
 
 def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | Learning:
     span = _span(times)
+    if span < rules.span_ns:
+        return _short(values, float(len(values)), span, rules)
     time = autocorrelation_time(values)
     effective = len(values) / _cautious_time(values, time)
     mean = float(values.mean())
     bound = lower_bound(mean, effective)
     enough = effective >= rules.effective and bound >= mean - rules.margin
-    if span < rules.longest_ns and not (enough and span >= rules.span_ns):
+    if not enough and span < rules.longest_ns:
         return _short(values, effective, span, rules)
     margin = 0.75 * slow_deviation(values, time)
     margin = min(max(margin, 0.5 * rules.margin), 1.2 * rules.margin)

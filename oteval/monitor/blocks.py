@@ -37,10 +37,10 @@ _FEW, _MANY = 8.0, 60.0
 _CAUTIOUS, _CAREFUL = 10, 3
 _LONGEST = 512
 
-_RUNS = 100
+_RUNS = 50
 _LENGTH = 1000
 _LEVEL = 5000
-"""The check: of 100 runs of 1,000 observations with an alarm level of 5,000, a fifth may alarm."""
+"""The check: of 50 runs of 1,000 observations with an alarm level of 5,000, a fifth may alarm."""
 
 _ALLOWED = _LENGTH / _LEVEL + 2 * math.sqrt(_LENGTH / _LEVEL * (1 - _LENGTH / _LEVEL) / _RUNS)
 

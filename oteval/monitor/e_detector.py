@@ -6,9 +6,10 @@ most the budget while the mean is at least the floor, at any traffic and with no
 guarantee needs observations (or blocks) that hardly depend on each other; `blocks.py` chooses the
 length of blocks for that from the baseline.
 
-In the state alert it bets that the mean is above the point halfway from the floor to the
-mean since the change. When that wealth has grown to `_RECOVERY` times its allowance, the group has
-recovered, and the detector starts over.
+In the state alert it bets that the mean is above the point halfway from the floor to the mean since
+the change (one standard error above its estimate). Its allowance is one wrong recovery in 5,000
+observations while the mean stays below that point. When the wealth reaches 1, the group has
+recovered, and the detector starts over. Small drops take longer to be over than to be found.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .baselines import Baseline
+from .baselines import Baseline, lower_bound
 from .bets import bet_sizes, wealth
 from .detector import Alarm, Floats, Ints, checked
-from .history import History, estimate
+from .history import ChangePoint, History, estimate
 
 __all__ = ["EDetector"]
 
 _SEGMENT = 4096  # blocks: an alarm makes the rest of a segment be computed again
 _RISES = (0.025, 0.05, 0.1, 0.2)
-_RECOVERY = 5000.0
+_RECOVERY = 5_000.0  # observations
 _LARGEST_ALLOWANCE = 1e-4
 """At most one false alarm in 10,000 observations, also where the budget would allow more because
 there are few: a smaller allowance costs little delay."""
@@ -175,7 +176,7 @@ class EDetector:
         last_ns = int(self._history.cells().lasts[-1])
         if worse:
             self._history.clear()
-            self._since = min(found.mean, self.baseline.floor)
+            self._since = self._level_since(found)
             self._wealth = np.zeros(len(_RISES))
         else:
             self._start_over()
@@ -190,6 +191,11 @@ class EDetector:
             after=found.mean,
             observations=found.observations,
         )
+
+    def _level_since(self, found: ChangePoint) -> float:
+        """Return the mean since the change plus its standard error, at most the floor."""
+        size = found.observations / max(1.0, self.baseline.dispersion)
+        return min(1.0 - lower_bound(1.0 - found.mean, size, deviations=1.0), self.baseline.floor)
 
 
 class _Blocks:

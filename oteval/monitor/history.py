@@ -25,7 +25,7 @@ from .detector import Floats, Ints
 
 __all__ = ["WITHIN", "ChangePoint", "History", "estimate"]
 
-WITHIN = 4.0
+WITHIN = 5.0
 _CELLS = 24
 _LEVELS = 10
 

@@ -245,7 +245,7 @@ def _stream(
     size = len(values) + checks
     drawn = resampled(values, stretch=stretch, size=size, rng=rng)
     clock = (np.arange(size) * interval).astype(np.int64)
-    baseline = learn(drawn, clock, learning)
+    baseline = learn(drawn[: len(values)], clock[: len(values)], learning)
     if not isinstance(baseline, Baseline):
         return None
     rest = slice(baseline.size, baseline.size + checks)

@@ -27,7 +27,7 @@ class Threshold(WindowedRule):
     """
 
     def __init__(self, *, below: float, window_ns: int = HOUR_NS, least: int = 1) -> None:
-        super().__init__(window_ns=window_ns, reach_ns=window_ns)
+        super().__init__(window_ns=window_ns, reach_ns=2 * window_ns)
         self.below = below
         self.least = least
 

@@ -86,7 +86,8 @@ class WindowedRule(ABC):
 
     def _alarm(self, values: Floats, times: Ints, at: int, *, alert: bool) -> Alarm:
         start = int(np.searchsorted(times, times[at] - self.window_ns, side="right"))
-        older = values[:start]
+        oldest = int(np.searchsorted(times, times[at] - self._reach_ns, side="right"))
+        older = values[oldest:start]
         return Alarm(
             kind="alert" if alert else "recovered",
             index=self._index + at - len(self._values),

@@ -12,6 +12,7 @@ Errors of the transport that were recorded have no HTTP form: a timeout is answe
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -104,7 +105,8 @@ class ReplayServer:
 
     def serve(self) -> None:
         """Answer requests until SIGINT or SIGTERM."""
-        self._server.run(sockets=[self._socket])
+        with _signals_end_the_server():
+            self._server.run(sockets=[self._socket])
 
     @contextmanager
     def running(self) -> Iterator[ReplayServer]:
@@ -187,6 +189,19 @@ class ReplayServer:
             yield chunk.data
         if answer.error:
             raise ConnectionAbortedError(answer.error)
+
+
+@contextmanager
+def _signals_end_the_server() -> Iterator[None]:
+    """Have signals end the server only: uvicorn raises them again for the process afterwards."""
+    before = {
+        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _healthz(_request: Request) -> Response:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,3 +97,24 @@ def test_problems_are_said(
 
     assert done.status == status
     assert message in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_endpoint_with_the_result(recording: Path, number: int):
+    """An endpoint without a command says what diverged when it is stopped, as a failure."""
+    command = (sys.executable, "-m", "oteval", "replay", "serve", str(recording))
+    endpoint = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert endpoint.stdout is not None
+        url = endpoint.stdout.readline().strip().partition("=")[2]
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{url}/chat/completions", b"{}", timeout=60)
+        endpoint.send_signal(number)
+        out, err = endpoint.communicate(timeout=60)
+    finally:
+        endpoint.kill()
+        endpoint.wait()
+
+    assert endpoint.returncode == 1
+    assert "diverged" in out
+    assert "1 session: 1 diverged" in err

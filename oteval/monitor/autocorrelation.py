@@ -4,7 +4,8 @@
 independent ones. For a pass/fail chain that keeps its last value with probability r, t is
 (1 + r) / (1 - r). The estimate sums autocorrelations from lag 1 up to the first pair of lags that
 is within the noise: it counts the dependence between neighbours, which blocks remove, and not a
-slow variation from hour to hour, which they would not.
+slow variation from hour to hour, which they would not. Where there are enough values, the means of
+24 windows are subtracted first.
 
 Slow variation is measured by itself, as the standard deviation of the means of 24 windows beyond
 that of the noise. For a baseline of one day, a window is an hour.
@@ -31,6 +32,9 @@ _NOISE = 2.0
 """Standard errors above which an autocorrelation counts as real."""
 
 _WINDOWS = 24
+_LONG_WINDOW = 200
+"""In shorter windows, subtracting their means would hide dependence as well."""
+
 _UPPER = 1.6
 """The variance of 24 means is estimated with a relative standard error of 0.3; two of them up."""
 
@@ -49,7 +53,7 @@ def autocorrelations(values: Floats) -> Floats:
 
 def autocorrelation_time(values: Floats) -> float:
     """Return the autocorrelation time, at least 1; 1 where all values are equal."""
-    found = autocorrelations(values)
+    found = autocorrelations(_without_slow_variation(values))
     pairs = found[1 : 1 + (len(found) - 1) // 2 * 2].reshape(-1, 2).sum(axis=1)
     noise = _NOISE * np.sqrt(2.0 / max(len(values), 1))
     below = np.flatnonzero(pairs <= noise)
@@ -88,6 +92,17 @@ def long_run_ratio(values: Floats) -> float:
     if not length or (variance := float(values.var())) <= 1e-12:
         return 1.0
     return _variance_of_windows(values) * length / variance
+
+
+def _without_slow_variation(values: Floats) -> Floats:
+    """Return the values minus the means of windows, where windows are long."""
+    length = len(values) // _WINDOWS
+    if length < _LONG_WINDOW:
+        return values
+    size = _WINDOWS * length
+    means = values[:size].reshape(_WINDOWS, length).mean(axis=1)
+    slow: Floats = np.append(np.repeat(means, length), np.full(len(values) - size, means[-1]))
+    return values - slow
 
 
 def _variance_of_windows(values: Floats) -> float:

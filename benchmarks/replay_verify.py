@@ -2,8 +2,9 @@
 
 The agent is a loop over httpx: three model calls and two tools a session, and each session has its
 own messages of about 1 KB. Inside the clock is the whole command on two worker processes: starting
-them, reading the recordings from files, comparing each request with the recorded ones, the blocked
-network, and the report. The limit is 500 sessions a minute. Beside it is the time of the agent
+them, reading the recordings, comparing each request with the recorded ones, the blocked network,
+and the report. The recordings come from files, or from a database with the spans and the HTTP
+exchanges of the sessions. The limit is 500 sessions a minute. Beside it is the time of the agent
 alone, whose requests are answered from memory.
 
     python -m benchmarks.replay_verify
@@ -16,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,72 @@ def fill(folder: Path, sessions: int) -> None:
         save(recording, folder / f"{number:06d}.jsonl")
 
 
+def fill_database(path: Path, sessions: int) -> None:
+    """Write the spans and log records of recorded sessions, and reconstruct them."""
+    from oteval.pipeline import refresh
+    from oteval.store import Store
+
+    spans: list[Any] = []
+    logs: list[Any] = []
+    for number in range(sessions):
+        found = recorded(number)
+        spans += found[0]
+        logs += found[1]
+    with Store(path) as store:
+        store.spans.write(spans, logs)
+        refresh(store)
+
+
+def recorded(number: int) -> tuple[list[Any], list[Any]]:
+    """Return the spans and log records of a session."""
+    from oteval.model import Chunk, Exchange, LogRecord, Span
+    from oteval.wire.events import to_event
+
+    trace, step = f"{number + 1:032x}", 1_000_000_000
+    began = 1_700_000_000 * step + number * 60 * step
+    said = {"role": "user", "parts": [{"type": "text", "content": question(number)}]}
+    root = Span(
+        trace,
+        f"{1:016x}",
+        name="invoke_agent clerk",
+        start_ns=began,
+        end_ns=began + 10 * step,
+        attributes={
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": "clerk",
+            "gen_ai.input.messages": json.dumps([said]),
+        },
+    )
+    spans, logs = [root], []
+    for at, (request, response) in enumerate(exchanges(number), 2):
+        span, start = f"{at:016x}", began + at * step
+        chat = Span(
+            trace,
+            span,
+            parent_id=root.span_id,
+            name="chat m",
+            start_ns=start,
+            end_ns=start + step // 2,
+            attributes={"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"},
+        )
+        spans.append(chat)
+        exchange = Exchange(
+            "POST",
+            URL,
+            request_body=request,
+            status=200,
+            response_headers={"content-type": "application/json"},
+            chunks=(Chunk(response),),
+            start_ns=start,
+            end_ns=start + step // 4,
+        )
+        event = to_event(exchange)
+        logs.append(
+            LogRecord(trace, span, event.time_ns, event_name=event.name, body=dict(event.body))
+        )
+    return spans, logs
+
+
 def exchanges(number: int) -> list[tuple[bytes, bytes]]:
     """Return the requests and responses of a session."""
     import httpx
@@ -148,35 +216,48 @@ def measure(*, sessions: int, workers: int) -> dict[str, Any]:
         workers: How many processes replay them.
 
     Returns:
-        ``wall_s``, ``cpu_s``, ``peak`` bytes of the command, and ``alone_s``.
+        ``wall_s``, ``cpu_s``, ``peak`` bytes of the command with ``files`` and with ``database``,
+        and ``alone_s``.
     """
     found: dict[str, Any] = {"sessions": sessions, "workers": workers}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bench_agent.py").write_text(AGENT)
         fill(folder, sessions)
-        files = sorted(folder.glob("*.jsonl"))
-        options = ("--target", "bench_agent:ask", "--workers", workers, "--json")
-        command = module("oteval", "replay", "verify", *files, *options)
-        cost = run(command, environment={"PYTHONPATH": os.pathsep.join([name, str(ROOT)])})
-        found["wall_s"], found["cpu_s"], found["peak"] = cost.wall, cost.cpu, cost.peak
-        statuses = [json.loads(line)["status"] for line in cost.output.splitlines()]
-        assert statuses == ["passed"] * sessions, statuses
+        fill_database(folder / "recorded.duckdb", sessions)
+        sources = {
+            "files": sorted(folder.glob("*.jsonl")),
+            "database": ["--db", folder / "recorded.duckdb"],
+        }
+        for source, where in sources.items():
+            found[source] = _verified(folder, where, sessions, workers)
         found["alone_s"] = alone(folder, sessions)
     return found
 
 
+def _verified(folder: Path, where: Sequence[Any], sessions: int, workers: int) -> dict[str, Any]:
+    options = ("--target", "bench_agent:ask", "--workers", workers, "--json")
+    command = module("oteval", "replay", "verify", *where, *options)
+    cost = run(command, environment={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})
+    statuses = [json.loads(line)["status"] for line in cost.output.splitlines()]
+    assert statuses == ["passed"] * sessions, statuses
+    return {"wall_s": cost.wall, "cpu_s": cost.cpu, "peak": cost.peak}
+
+
 def rows(found: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    sessions, wall = found["sessions"], found["wall_s"]
+    sessions = found["sessions"]
     name = f"{sessions:,} sessions, {found['workers']} processes"
-    return [
-        below(f"{name}: seconds", wall, "{:.1f}", AT_MOST * sessions),
-        Row(f"{name}: sessions a second", f"{sessions / wall:,.0f}"),
-        Row(f"{name}: CPU seconds", f"{found['cpu_s']:.1f}"),
-        Row(f"{name}: seconds of the agent alone", f"{found['alone_s']:.2f}"),
-        Row(f"{name}: peak MB", f"{found['peak'] / 1e6:.0f}"),
-    ]
+    out = []
+    for source in ("files", "database"):
+        cost, label = found[source], f"{name}, {source}"
+        out += [
+            below(f"{label}: seconds", cost["wall_s"], "{:.1f}", AT_MOST * sessions),
+            Row(f"{label}: sessions a second", f"{sessions / cost['wall_s']:,.0f}"),
+            Row(f"{label}: CPU seconds", f"{cost['cpu_s']:.1f}"),
+            Row(f"{label}: peak MB", f"{cost['peak'] / 1e6:.0f}"),
+        ]
+    return [*out, Row(f"{name}: seconds of the agent alone", f"{found['alone_s']:.2f}")]
 
 
 if __name__ == "__main__":

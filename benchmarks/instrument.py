@@ -7,14 +7,12 @@ same content, and export it over OTLP to the same server, which answers at once;
 file and into a database. The calls of openai are real requests to it, with a history of 5 KB or
 50 KB, or with an answer of 200 events; a real model would take a thousand times as long. Times are
 CPU time of the calls with their export, and of the agent's thread alone, which waits for it. The
-processes work in turns, for less than a second each, so that other load of the machine hits all of
-them alike. The figures are medians of the turns, and "times the bare one" is the median of the
-ratios within each round of turns.
+processes work in turns, for about a second each, so that other load of the machine hits all of them
+alike. As such load only adds time, the figures are the lower quartiles of the turns.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -60,15 +58,14 @@ def measure(*, calls: int, repeats: int, kinds: Sequence[str] = tuple(KINDS)) ->
         kinds: The kinds of calls, see `KINDS`.
 
     Returns:
-        For each kind and mode, of all threads and of the agent's: ``cpu`` seconds per call, and
-        ``times`` the bare one.
+        CPU seconds per call, by kind and mode: of all threads, and of the agent's.
     """
     found = {}
     with _process("benchmarks.judge_server", 0) as server:
         url = _line(server)
         for kind in kinds:
             costs = _costs(kind, url, max(1, int(calls * KINDS[kind])), repeats)
-            found[kind] = {mode: _summary(each, costs["bare"]) for mode, each in costs.items()}
+            found[kind] = {mode: _quartiles(turns) for mode, turns in costs.items()}
     return found
 
 
@@ -89,16 +86,8 @@ def _costs(kind: str, url: str, calls: int, repeats: int) -> Costs:
     return costs
 
 
-def _summary(costs: list[list[float]], bare: list[list[float]]) -> dict[str, list[float]]:
-    ratios = [
-        [one / other for one, other in zip(*turn, strict=True)]
-        for turn in zip(costs, bare, strict=True)
-    ]
-    return {"cpu": _medians(costs), "times": _medians(ratios)}
-
-
-def _medians(turns: list[list[float]]) -> list[float]:
-    return [statistics.median(each) for each in zip(*turns, strict=True)]
+def _quartiles(turns: list[list[float]]) -> list[float]:
+    return [sorted(each)[len(each) // 4] for each in zip(*turns, strict=True)]
 
 
 @contextmanager
@@ -135,20 +124,21 @@ def rows(found: dict[str, Any]) -> list[Row]:
         name = NAMES[kind]
         for mode, label in (("nothing", "not instrumented"), ("by_hand", "OpenTelemetry by hand")):
             if mode in modes:
-                out.append(Row(f"{name}, {label}, CPU us", _us(modes[mode]["cpu"][0])))
+                out.append(Row(f"{name}, {label}, CPU us", _us(modes[mode][0])))
         for mode, label in _OURS.items():
             if mode in modes:
-                for at, whose in enumerate((label, f"{label}, agent's thread")):
-                    out += _compared(f"{name}, {whose}", modes[mode], modes["bare"], at)
+                costs = zip(modes[mode], modes["bare"], strict=True)
+                for whose, (ours, bare) in zip(
+                    (label, f"{label}, agent's thread"), costs, strict=True
+                ):
+                    out += _compared(f"{name}, {whose}", ours, bare)
     return out
 
 
-def _compared(name: str, ours: dict[str, Any], bare: dict[str, Any], at: int) -> list[Row]:
-    times = ours["times"][at]
-    cost, other = _us(ours["cpu"][at]), f"{_us(bare['cpu'][at])} (bare)"
+def _compared(name: str, ours: float, bare: float) -> list[Row]:
     return [
-        Row(f"{name}, CPU us", cost, other, 1 / times),
-        below(f"{name}, times the bare one", times, "{:.2f}", AT_MOST),
+        Row(f"{name}, CPU us", _us(ours), f"{_us(bare)} (bare)", bare / ours),
+        below(f"{name}, times the bare one", ours / bare, "{:.2f}", AT_MOST),
     ]
 
 

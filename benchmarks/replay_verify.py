@@ -216,8 +216,8 @@ def measure(*, sessions: int, workers: int) -> dict[str, Any]:
         workers: How many processes replay them.
 
     Returns:
-        ``wall_s``, ``cpu_s``, ``peak`` bytes of the command with ``files`` and with ``database``,
-        and ``alone_s``.
+        ``wall_s`` and ``cpu_s`` of the command with ``files`` and with ``database``, and
+        ``alone_s``.
     """
     found: dict[str, Any] = {"sessions": sessions, "workers": workers}
     with tempfile.TemporaryDirectory() as name:
@@ -241,7 +241,7 @@ def _verified(folder: Path, where: Sequence[Any], sessions: int, workers: int) -
     cost = run(command, environment={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})
     statuses = [json.loads(line)["status"] for line in cost.output.splitlines()]
     assert statuses == ["passed"] * sessions, statuses
-    return {"wall_s": cost.wall, "cpu_s": cost.cpu, "peak": cost.peak}
+    return {"wall_s": cost.wall, "cpu_s": cost.cpu}
 
 
 def rows(found: dict[str, Any]) -> list[Row]:
@@ -255,7 +255,6 @@ def rows(found: dict[str, Any]) -> list[Row]:
             below(f"{label}: seconds", cost["wall_s"], "{:.1f}", AT_MOST * sessions),
             Row(f"{label}: sessions a second", f"{sessions / cost['wall_s']:,.0f}"),
             Row(f"{label}: CPU seconds", f"{cost['cpu_s']:.1f}"),
-            Row(f"{label}: peak MB", f"{cost['peak'] / 1e6:.0f}"),
         ]
     return [*out, Row(f"{name}: seconds of the agent alone", f"{found['alone_s']:.2f}")]
 

@@ -128,12 +128,11 @@ class OtlpExporter:
 
 
 def _http_exporters(url: str | None) -> tuple[Any, Any]:
-    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from .otlp_requests import HttpLogExporter, HttpSpanExporter
 
     if url is None:
-        return OTLPSpanExporter(), OTLPLogExporter()
-    return OTLPSpanExporter(f"{url}/v1/traces"), OTLPLogExporter(f"{url}/v1/logs")
+        return HttpSpanExporter(), HttpLogExporter()
+    return HttpSpanExporter(f"{url}/v1/traces"), HttpLogExporter(f"{url}/v1/logs")
 
 
 def _grpc_exporters(url: str | None) -> tuple[Any, Any]:

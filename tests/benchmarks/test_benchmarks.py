@@ -202,10 +202,9 @@ def test_instrument_measures_every_way():
     """Calls are made without instrumentation, with OpenTelemetry's and with oteval."""
     found = instrument.measure(calls=8, repeats=1, kinds=("tool", "stream"))
 
-    costs = [cost for modes in found.values() for mode in modes.values() for cost in mode["cpu"]]
+    costs = [cost for modes in found.values() for mode in modes.values() for cost in mode]
     assert len(costs) == 2 * (6 + 6)
     assert min(costs) > 0
-    assert all(modes["bare"]["times"] == [1, 1] for modes in found.values())
     assert instrument.rows(found)
 
 
@@ -253,7 +252,7 @@ def test_replay_verify_measures_the_whole_command():
     for source in ("files", "database"):
         assert found[source]["wall_s"] > 0
         assert found[source]["cpu_s"] > found["alone_s"]
-    assert len(replay_verify.rows(found)) == 9
+    assert len(replay_verify.rows(found)) == 7
 
 
 def test_judge_drift_compares_verdicts_with_and_without_hardening():

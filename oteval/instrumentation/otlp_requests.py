@@ -1,0 +1,218 @@
+"""OTLP export requests that are built in place, and exporters over HTTP that send them.
+
+OpenTelemetry's encoders make a message for each value and copy it into the one around it. A body of
+a recorded HTTP exchange lies ten messages deep, so it is copied ten times. Here each text is
+copied once; the requests are equal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk._logs.export import LogRecordExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+__all__ = ["HttpLogExporter", "HttpSpanExporter", "logs_request", "spans_request"]
+
+# OTLP's SpanFlags: whether `is_remote` of the parent is known, and its value.
+_KNOWS_REMOTE, _IS_REMOTE = 0x100, 0x200
+
+
+def spans_request(spans: Sequence[Any]) -> Any:
+    """Return the export request of ended spans."""
+    request = ExportTraceServiceRequest()
+    _fill(request.resource_spans, "spans", spans, _fill_span)
+    return request
+
+
+def logs_request(records: Sequence[Any]) -> Any:
+    """Return the export request of log records."""
+    request = ExportLogsServiceRequest()
+    _fill(request.resource_logs, "log_records", records, _fill_log)
+    return request
+
+
+class HttpSpanExporter(OTLPSpanExporter):
+    """Sends spans over HTTP."""
+
+    def export(self, spans: Sequence[Any]) -> SpanExportResult:
+        """Send spans."""
+        is_sent = _sent(self, spans_request, spans)
+        if is_sent is None:
+            return super().export(spans)
+        return SpanExportResult.SUCCESS if is_sent else SpanExportResult.FAILURE
+
+
+class HttpLogExporter(OTLPLogExporter):
+    """Sends log records over HTTP."""
+
+    def export(self, batch: Sequence[Any]) -> LogRecordExportResult:
+        """Send log records."""
+        is_sent = _sent(self, logs_request, batch)
+        if is_sent is None:
+            return super().export(batch)
+        return LogRecordExportResult.SUCCESS if is_sent else LogRecordExportResult.FAILURE
+
+
+def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) -> bool | None:
+    """Return whether a batch was sent; None if the exporter itself has to try."""
+    # Other versions of the exporters have no such client.
+    send = getattr(getattr(exporter, "_client", None), "export", None)
+    if send is None or exporter._shutdown or _counts_exports():
+        return None
+    try:
+        data = request(batch).SerializeToString()
+    except Exception:  # the exporter omits a value that cannot be encoded, and logs it
+        return None
+    if 0 < exporter._max_request_size < len(data):
+        return None
+    return bool(send(data).success)
+
+
+def _counts_exports() -> bool:
+    """Return whether the exporters count what they send, which only they can do."""
+    asked = os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "")
+    return asked.strip().lower() == "true"
+
+
+def _fill(
+    resources: Any, name: str, items: Sequence[Any], fill: Callable[[Any, Any], None]
+) -> None:
+    """Add spans or log records, those of a resource and scope together.
+
+    Args:
+        resources: The list of the request.
+        name: The field of the spans or log records in those of a scope.
+        items: The spans or log records.
+        fill: Fills a message from one of them.
+    """
+    of_resources: dict[Resource, Any] = {}
+    of_scopes: dict[tuple[int, Any], Any] = {}
+    for item in items:
+        resource, scope = item.resource, item.instrumentation_scope
+        made = of_resources.get(resource)
+        if made is None:
+            made = of_resources[resource] = resources.add()
+            made.resource.SetInParent()
+            _fill_attributes(made.resource.attributes, resource.attributes)
+            made.schema_url = resource.schema_url or ""
+        key = (id(made), scope)
+        found = of_scopes.get(key)
+        if found is None:
+            of_scope = getattr(made, f"scope_{name}".replace("log_records", "logs")).add()
+            of_scope.scope.SetInParent()
+            if scope is not None:
+                of_scope.scope.name = scope.name
+                of_scope.scope.version = scope.version or ""
+                _fill_attributes(of_scope.scope.attributes, scope.attributes)
+                of_scope.schema_url = scope.schema_url or ""
+            found = of_scopes[key] = getattr(of_scope, name)
+        fill(found.add(), item)
+
+
+def _fill_span(made: Any, span: Any) -> None:
+    context, parent, status = span.context, span.parent, span.status
+    made.trace_id, made.span_id = _trace_id(context.trace_id), _span_id(context.span_id)
+    if context.trace_state:
+        states = context.trace_state.items()
+        made.trace_state = ",".join([f"{key}={value}" for key, value in states])
+    made.flags = _KNOWS_REMOTE
+    if parent is not None:
+        made.parent_span_id = _span_id(parent.span_id)
+        made.flags |= _IS_REMOTE if parent.is_remote else 0
+    made.name, made.kind = span.name, span.kind.value + 1
+    made.start_time_unix_nano = span.start_time or 0
+    made.end_time_unix_nano = span.end_time or 0
+    _fill_attributes(made.attributes, span.attributes)
+    for event in span.events:
+        added = made.events.add()
+        added.name, added.time_unix_nano = event.name, event.timestamp
+        _fill_attributes(added.attributes, event.attributes)
+        added.dropped_attributes_count = event.dropped_attributes
+    for link in span.links:
+        added = made.links.add()
+        added.trace_id = _trace_id(link.context.trace_id)
+        added.span_id = _span_id(link.context.span_id)
+        _fill_attributes(added.attributes, link.attributes)
+        added.dropped_attributes_count = link.dropped_attributes
+        added.flags = _KNOWS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0)
+    made.status.code = status.status_code.value
+    made.status.message = status.description or ""
+    made.status.SetInParent()
+    made.dropped_attributes_count = span.dropped_attributes
+    made.dropped_events_count = span.dropped_events
+    made.dropped_links_count = span.dropped_links
+
+
+def _fill_log(made: Any, emitted: Any) -> None:
+    record = emitted.log_record
+    made.time_unix_nano = record.timestamp or 0
+    made.observed_time_unix_nano = record.observed_timestamp or 0
+    if record.trace_id:
+        made.trace_id = _trace_id(record.trace_id)
+    if record.span_id:
+        made.span_id = _span_id(record.span_id)
+    made.flags = int(record.trace_flags or 0)
+    _fill_value(made.body, record.body)
+    made.severity_text = record.severity_text or ""
+    made.severity_number = getattr(record.severity_number, "value", 0)
+    _fill_attributes(made.attributes, record.attributes)
+    made.dropped_attributes_count = emitted.dropped_attributes
+    made.event_name = record.event_name or ""
+
+
+def _fill_attributes(made: Any, attributes: Mapping[str, Any] | None) -> None:
+    for key, value in (attributes or {}).items():
+        added = made.add()
+        added.key = key
+        _fill_value(added.value, value)
+
+
+def _fill_value(made: Any, value: Any) -> None:
+    """Fill a message of any value.
+
+    Raises:
+        TypeError: There is no message for values of its type.
+    """
+    kind = type(value)
+    if kind is str:
+        made.string_value = value
+    elif kind is int:
+        made.int_value = value
+    elif kind is bool:
+        made.bool_value = value
+    elif kind is float:
+        made.double_value = value
+    elif kind is bytes:
+        made.bytes_value = value
+    elif value is None:
+        made.SetInParent()
+    elif kind is list or kind is tuple:
+        values = made.array_value.values
+        made.array_value.SetInParent()
+        for item in value:
+            _fill_value(values.add(), item)
+    elif isinstance(value, Mapping):
+        values = made.kvlist_value.values
+        made.kvlist_value.SetInParent()
+        for key, item in value.items():
+            added = values.add()
+            added.key = str(key)
+            _fill_value(added.value, item)
+    else:
+        raise TypeError(f"no message for {kind.__name__}")
+
+
+def _trace_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def _span_id(number: int) -> bytes:
+    return number.to_bytes(8, "big")

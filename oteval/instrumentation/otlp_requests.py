@@ -77,7 +77,7 @@ def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) ->
 
 
 def _counts_exports() -> bool:
-    """Return whether the exporters count what they send, which only they can do."""
+    """Return whether the exporters count the batches that they send, which only they can do."""
     asked = os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "")
     return asked.strip().lower() == "true"
 
@@ -179,7 +179,7 @@ def _fill_value(made: Any, value: Any) -> None:
     """Fill a message of any value.
 
     Raises:
-        TypeError: There is no message for values of its type.
+        TypeError: OTLP has none for values of its type.
     """
     kind = type(value)
     if kind is str:

@@ -279,13 +279,14 @@ def _requests_hook(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _handled_by(chain: tuple[Interceptor, ...], request: Any, send: Send) -> Any:
     """Return the response that the interceptors give, the last one first."""
+    # Without a function that refers to itself: responses are freed as soon as the agent drops them.
+    for interceptor in chain:
+        send = functools.partial(_passed, interceptor, send)
+    return send(request)
 
-    def sender(index: int) -> Send:
-        if index < 0:
-            return send
-        return lambda sent: chain[index].handle(sent, sender(index - 1))
 
-    return sender(len(chain) - 1)(request)
+def _passed(interceptor: Interceptor, send: Send, request: Any) -> Any:
+    return interceptor.handle(request, send)
 
 
 def _async_hook(

@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -340,6 +341,22 @@ def test_connections_return_to_their_pool(web: Web) -> None:
                 list(response.iter_lines())
         (pool,) = adapter.poolmanager.pools._container.values()
         assert (pool.num_connections, pool.num_requests) == (1, 6)
+
+
+def test_responses_are_freed_as_soon_as_they_are_dropped(web: Web) -> None:
+    """A response that is neither read nor closed frees its connection without the collector."""
+    freed: list[bool] = []
+    gc.disable()
+    try:
+        with recording(), requests.Session() as session:
+            for path in ("/gzip", "/events"):
+                response = session.get(web.url + path, stream=True)
+                kept = weakref.ref(response.raw)
+                del response
+                freed.append(kept() is None)
+    finally:
+        gc.enable()
+    assert freed == [True, True]
 
 
 def test_threads_share_a_session(web: Web) -> None:

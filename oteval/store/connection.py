@@ -91,7 +91,7 @@ def connect(
         _attach(connection, name, is_new)
         connection.execute("USE store")
         _refuse_foreign(connection, name, is_new)
-        migrate(connection, name)
+        migrate(connection, name, is_new=is_new)
     except BaseException:
         connection.close()
         raise

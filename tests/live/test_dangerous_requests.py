@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -39,32 +39,37 @@ def one_span(parts: bytes) -> bytes:
 
 
 MANY = 30 * MB
-BOMBS = {
-    "empty spans": spans(b"\x12\x00" * MANY),
-    "spans": spans(_field(2, IDS) * (2 * MB)),
-    "attributes": one_span(b"\x4a\x00" * MANY),
-    "attributes with keys": one_span(_field(9, _field(1, b"k")) * (10 * MB)),
-    "events": one_span(b"\x5a\x00" * MANY),
-    "links": one_span(b"\x6a\x00" * MANY),
-    "values": one_span(_field(9, _field(1, b"k") + _field(2, _field(5, b"\x0a\x00" * MANY)))),
-    "resources": b"\x0a\x00" * MANY,
-    "scopes": _field(1, b"\x12\x00" * MANY),
-    "overlong tags": one_span(b"\xca\x00\x00" * (20 * MB)),
-    "alternating values": one_span(
+# Functions, because they are hundreds of megabytes, which only their tests need.
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "empty spans": lambda: spans(b"\x12\x00" * MANY),
+    "spans": lambda: spans(_field(2, IDS) * (2 * MB)),
+    "attributes": lambda: one_span(b"\x4a\x00" * MANY),
+    "attributes with keys": lambda: one_span(_field(9, _field(1, b"k")) * (10 * MB)),
+    "events": lambda: one_span(b"\x5a\x00" * MANY),
+    "links": lambda: one_span(b"\x6a\x00" * MANY),
+    "values": lambda: one_span(
+        _field(9, _field(1, b"k") + _field(2, _field(5, b"\x0a\x00" * MANY)))
+    ),
+    "resources": lambda: b"\x0a\x00" * MANY,
+    "scopes": lambda: _field(1, b"\x12\x00" * MANY),
+    "overlong tags": lambda: one_span(b"\xca\x00\x00" * (20 * MB)),
+    "alternating values": lambda: one_span(
         _field(9, _field(1, b"k") + _field(2, b"\x2a\x00\x32\x00" * (15 * MB)))
     ),
 }
-JSON_BOMBS = {
-    "JSON spans": b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * (20 * MB) + b"{}]}]}]}",
-    "JSON numbers": b'{"resourceSpans":[' + b"1," * MANY + b"1]}",
-    "JSON lists": b'{"resourceSpans":[' + b"[]," * (20 * MB) + b"1]}",
+JSON_BOMBS: dict[str, Callable[[], bytes]] = {
+    "JSON spans": lambda: (
+        b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * (20 * MB) + b"{}]}]}]}"
+    ),
+    "JSON numbers": lambda: b'{"resourceSpans":[' + b"1," * MANY + b"1]}",
+    "JSON lists": lambda: b'{"resourceSpans":[' + b"[]," * (20 * MB) + b"1]}",
 }
 
 
 @pytest.mark.parametrize("name", [*BOMBS, *JSON_BOMBS])
 def test_small_requests_of_millions_of_parts_are_refused(served: Served, name: str) -> None:
     """Some kilobytes of gzip that are millions of parts: 413, and little memory."""
-    body = BOMBS.get(name) or JSON_BOMBS[name]
+    body = {**BOMBS, **JSON_BOMBS}[name]()
     kind = "application/json" if name in JSON_BOMBS else "application/x-protobuf"
     restarts = served.state()["restarts"]
 
@@ -86,7 +91,7 @@ def test_the_same_over_grpc_and_as_logs(served: Served) -> None:
     codes = {
         call(served.grpc, records, LOGS, options),
         call(served.grpc, attributes, LOGS, options),
-        call(served.grpc, gzip.compress(BOMBS["empty spans"], 1), TRACES, options),
+        call(served.grpc, gzip.compress(BOMBS["empty spans"](), 1), TRACES, options),
     }
 
     assert codes == {grpc.StatusCode.INVALID_ARGUMENT}

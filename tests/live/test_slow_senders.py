@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import grpc
@@ -161,13 +161,13 @@ def test_idle_connections(served: Served, protocol: str) -> None:
     assert neighbour.was_served
 
 
-FLOODS = {
-    "one header": b"x: " + b"a" * (30 * MB),
-    "many headers": b"".join(b"x%d: y\r\n" % number for number in range(2 * MB)),
-    "a path": b"",
-    "trailers": b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: " + b"a" * (30 * MB),
-    "many trailers": b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * (5 * MB),
-    "a chunk's extension": b"transfer-encoding: chunked\r\n\r\n1;" + b"a" * (30 * MB),
+FLOODS: dict[str, Callable[[], bytes]] = {
+    "one header": lambda: b"x: " + b"a" * (30 * MB),
+    "many headers": lambda: b"".join(b"x%d: y\r\n" % number for number in range(2 * MB)),
+    "a path": lambda: b"",
+    "trailers": lambda: b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: " + b"a" * (30 * MB),
+    "many trailers": lambda: b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * (5 * MB),
+    "a chunk's extension": lambda: b"transfer-encoding: chunked\r\n\r\n1;" + b"a" * (30 * MB),
 }
 
 
@@ -179,7 +179,7 @@ def test_headers_without_end(served: Served, name: str) -> None:
     token = "authorization: Bearer in\r\n"
     first = f"POST /v1/traces HTTP/1.1\r\nhost: localhost\r\n{token}".encode()
     kind = b"content-type: application/x-protobuf\r\n"
-    flood = first + kind + FLOODS[name]
+    flood = first + kind + FLOODS[name]()
     if name == "a path":
         flood = b"GET /" + b"a" * (30 * MB)
 

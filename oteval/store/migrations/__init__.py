@@ -31,25 +31,25 @@ def newest() -> int:
 
 def applied(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the number of the last migration that was applied to a database, or 0."""
-    known = number(
-        connection,
-        "SELECT count(*) FROM duckdb_columns() WHERE table_name = 'migrations' "
-        "AND column_name = 'number' AND database_name = current_database()",
-    )
-    return number(connection, "SELECT coalesce(max(number), 0) FROM migrations") if known else 0
+    try:
+        return number(connection, "SELECT coalesce(max(number), 0) FROM main.migrations")
+    except (duckdb.BinderException, duckdb.CatalogException):
+        # Another program's table, or none. Asking `duckdb_columns()` first takes 25 ms.
+        return 0
 
 
-def migrate(connection: duckdb.DuckDBPyConnection, path: str) -> None:
+def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = False) -> None:
     """Apply the missing migrations to a database, each in a separate transaction.
 
     Args:
         connection: A connection with the database as its current one.
         path: The database's path, for the error message.
+        is_new: Whether it is known to be empty.
 
     Raises:
         StoreTooNew: A newer oteval wrote the database.
     """
-    done = applied(connection)
+    done = 0 if is_new else applied(connection)
     if done > newest():
         raise StoreTooNew(
             f"{path}: its schema is number {done}, and this oteval knows {newest()}; "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,7 +17,15 @@ from oteval.store import Store
 from .commands import oteval
 from .reconstruct.summary import pytest_terminal_summary
 
-__all__ = ["oteval", "pytest_terminal_summary", "store"]
+__all__ = [
+    "oteval",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_protocol",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "store",
+]
 
 # Properties use the same examples in every run, however busy the machine is.
 settings.register_profile(
@@ -26,6 +38,56 @@ settings.load_profile("oteval")
 # inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The folders whose tests open no database: `make test-duckdb-1.5` leaves them out. All other tests
+# have the marker `database`, also those of a new folder. A test without the marker that opens a
+# database fails, so that none is left out by mistake.
+TESTS = Path(__file__).parent
+WITHOUT_DATABASE = [
+    TESTS / name
+    for name in (
+        *("evaluators/answers", "evaluators/checks", "evaluators/graph", "evaluators/stats"),
+        *("ingest", "reconstruct", "redaction", "runner"),
+    )
+]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all tests that may open a database their marker, before the markers choose tests."""
+    for item in items:
+        if not any(item.path.is_relative_to(place) for place in WITHOUT_DATABASE):
+            item.add_marker("database")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let a test without the marker `database` open none."""
+    if item.get_closest_marker("database"):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duckdb, "connect", _refused)
+        return (yield)
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("a test in this folder opens a database: see WITHOUT_DATABASE")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests and modules, which stay until the end, out of garbage collections.
+
+    Some 9,000 tests and the libraries of all agents make a full collection slow.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+
+
+def pytest_sessionfinish() -> None:
+    """Let the interpreter free everything at its end, or extension modules report leaks."""
+    gc.unfreeze()
 
 
 @pytest.fixture

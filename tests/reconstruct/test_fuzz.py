@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,6 +160,7 @@ def test_the_order_of_arrival_does_not_matter(count: int):
     check()
 
 
+@pytest.mark.database
 @examples(6)
 def test_a_store_keeps_odd_trajectories(count: int):
     """Trajectories of odd spans come out of a store as they were reconstructed without one."""

@@ -137,7 +137,12 @@ def _destination(to: str) -> str:
             f"--to {shown_url(to)!r}: write http://HOST:PORT, https://HOST or FILE.jsonl; "
             "--db FILE is for a database"
         )
-    path = Path(to).absolute()
+    try:
+        path = Path(to).absolute()
+    except FileNotFoundError:
+        raise InputError(
+            f"--to {to}: the working directory was deleted; give an absolute path"
+        ) from None
     if not path.parent.is_dir():
         raise InputError(f"--to {to}: its folder does not exist")
     return str(path)

@@ -67,11 +67,12 @@ def trajectories(db: str, as_json: bool, **given: Any) -> int:
 def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) -> int:
     """Show trajectories: messages, calls, results, errors, gaps and scores.
 
-    ID is a trajectory's id or a prefix of one, or the trace id or span id of its root span.
+    ID is a trajectory's id or a prefix of one, the trace id or span id of its root span, or the id
+    of a conversation, for all of its turns.
     """
     with open_store(db) as store:
-        for name in ids:
-            trajectory = store.trajectories.get(name)
+        shown = [trajectory for name in ids for trajectory in store.trajectories.named(name)]
+        for trajectory in shown:
             scores = store.scores.of([trajectory.id])[trajectory.id]
             if as_json:
                 own = [score.as_dict() for score in scores]

@@ -31,6 +31,7 @@ __all__ = [
     "instrument_libraries",
     "library_states",
     "planned_states",
+    "stop_watching",
 ]
 
 _LOG = logging.getLogger("oteval")
@@ -40,6 +41,7 @@ _lock = threading.Lock()
 _turning_on = threading.Lock()
 _activations: dict[str, Activation] = {}
 _postponed: deque[Activation] = deque()
+_imports: ImportHook | None = None
 
 
 def instrument_libraries(
@@ -77,16 +79,22 @@ def instrument_libraries(
     set_content_variables(known, capture_content=capture_content)
     targets = SpanTargets(tracer_provider, logger_provider, capture_content, on_provider)
     with _lock:
-        new: list[Activation] = []
         for state, library, choice in _plan(known, versions, preferred):
             if library.name in _activations or not _is_chosen(library, libraries, preferred):
                 continue
-            activation = Activation(library, choice, state, targets, _watcher.own)
-            _activations[library.name] = activation
-            new.append(activation)
+            _activations[library.name] = Activation(library, choice, state, targets, _watcher.own)
     _watched.install()
-    _when_imported([one for one in new if one.state.status == "waiting"])
+    _watch_imports()
     return library_states()
+
+
+def stop_watching() -> None:
+    """Turn on nothing for libraries that are imported from now on, until the next call."""
+    global _imports
+    _watched.remove()
+    if _imports is not None:
+        _imports.remove()
+        _imports = None
 
 
 def library_states() -> list[LibraryState]:
@@ -187,8 +195,13 @@ def _remedy(library: Library, versions: Mapping[str, str]) -> str:
     return f"pip install {missing[0].distribution}"
 
 
-def _when_imported(activations: Sequence[Activation]) -> None:
-    by_module = {one.library.module: one for one in activations}
+def _watch_imports() -> None:
+    """Watch the imports of all libraries that wait to be turned on."""
+    global _imports
+    with _lock:
+        waiting = [one for one in _activations.values() if one.state.status == "waiting"]
+    by_module = {one.library.module: one for one in waiting}
+    before, _imports = _imports, None
 
     def imported(module: ModuleType) -> None:
         activation = by_module[module.__name__]
@@ -196,7 +209,11 @@ def _when_imported(activations: Sequence[Activation]) -> None:
             _postponed.append(activation)
             _turn_on_postponed()
 
-    ImportHook(by_module, imported).install()
+    if by_module:
+        _imports = ImportHook(by_module, imported)
+        _imports.install()
+    if before is not None:
+        before.remove()
 
 
 def _turn_on_postponed() -> None:

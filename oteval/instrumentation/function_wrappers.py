@@ -138,8 +138,14 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         wrapper = _plain_function(function, begin)
     wrapper.__name__ = wrapper.__qualname__ = function_name(function)
     # An object's attributes are not those of a function.
-    updated = ("__dict__",) if inspect.isroutine(function) else ()
-    return functools.update_wrapper(wrapper, function, updated=updated)
+    if not inspect.isroutine(function):
+        return functools.update_wrapper(wrapper, function, updated=())
+    functools.update_wrapper(wrapper, function)
+    # Those of a function's kind, such as `cache_clear` of `functools.lru_cache`.
+    for name in dir(function):
+        if not name.startswith("__") and not hasattr(wrapper, name):
+            setattr(wrapper, name, getattr(function, name))
+    return wrapper
 
 
 def _is_awaitable_generator(function: Any) -> bool:

@@ -73,7 +73,7 @@ class Instrumentation:
             if _ACTIVE.get(self.destination) is self:
                 del _ACTIVE[self.destination]
             if not _ACTIVE:
-                _stop_recording_http()
+                _stop()
         if self._pipeline is not None:
             self._pipeline.shutdown()
 
@@ -233,11 +233,18 @@ def _record_http(providers: Any) -> None:
         before.remove()
 
 
-def _stop_recording_http() -> None:
+def _stop() -> None:
+    """Stop recording exchanges and watching imports: the last destination is shut down."""
     global _RECORDING
+    from .discovery import stop_watching
+
     if _RECORDING is not None:
         _RECORDING.remove()
         _RECORDING = None
+    if _WORKER is not None:
+        _WORKER.finish_open()
+    with guarded("watching imports no longer"):
+        stop_watching()
 
 
 def _providers(service: str | None, tracer: Any, logger: Any) -> Any:

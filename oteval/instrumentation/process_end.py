@@ -60,10 +60,16 @@ class _ProcessWatcher:
 
     def flush(self) -> None:
         """Export everything that is queued; an unreachable destination is given up soon."""
+        self._finish_responses()
         for pipeline in tuple(self._pipelines):
             pipeline.end()
 
+    def _finish_responses(self) -> None:
+        for worker in tuple(self.workers):
+            worker.finish_open()
+
     def _close(self) -> None:
+        self._finish_responses()
         for pipeline in tuple(self._pipelines):
             pipeline.shutdown()
 

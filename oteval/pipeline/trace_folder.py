@@ -85,7 +85,18 @@ class TraceFolder:
     """
 
     def __init__(self, database: str) -> None:
-        self.path = Path(f"{Path(database).absolute()}.traces")
+        """Name the folder, without creating it.
+
+        Raises:
+            StoreError: The path is relative to a working directory that was deleted.
+        """
+        try:
+            self.path = Path(f"{Path(database).absolute()}.traces")
+        except FileNotFoundError:
+            raise StoreError(
+                f"{database}: the working directory was deleted; change to another one, or give "
+                "an absolute path"
+            ) from None
         self._database = database
 
     def create(self) -> None:

@@ -61,7 +61,7 @@ CODES: dict[str, str] = {
     "system_prompt_changed": "the system prompt differs from the one before; the first is shown",
     "too_large": "not reconstructed: {reason}",
     "unknown_dialect": "{count} spans look like model spans that no dialect reads: {marks}",
-    "unmatched_tool_span": "the tool {tool} ran, but no model call asked for it",
+    "unmatched_tool_span": "the tool {tool} ran, but no recorded model call asked for it",
 }
 
 

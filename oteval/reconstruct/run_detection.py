@@ -123,11 +123,14 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[T
 
 
 def _conversation_of(run: TracedRun) -> str:
-    """Return the conversation's id; some emitters put the id of an answer there."""
-    answers = {str(span.attributes.get("gen_ai.response.id")) for span in run.spans}
+    """Return the conversation's id; some emitters put the id of a span's answer there.
+
+    An id that other spans have as well is a conversation's, even if it is that of an answer: some
+    agents name a conversation by its first answer.
+    """
     for span in (run.root.span, *run.spans):
         found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
-        if found is not None and str(found) not in answers:
+        if found is not None and str(found) != str(span.attributes.get("gen_ai.response.id")):
             return str(found)
     return run.parent.conversation_id if run.parent else ""
 

@@ -430,11 +430,18 @@ class Player:
                 f"{counted(inside, 'model call')} inside answered tools not replayed; "
                 "run the tools to replay them"
             )
-        if self._tools.used == 0 and len(self._tools):
+        if self._tools.used == 0 and self._has_reached_a_tool():
             lines.append(
                 "no tool was intercepted: results of tools are compared in the next request only"
             )
         return lines
+
+    def _has_reached_a_tool(self) -> bool:
+        """Return whether the replay came to a point at which a tool had run."""
+        if not self._divergences:
+            return len(self._tools) > 0
+        diverged = [found.call for found in self._divergences]
+        return self._tools.began_before(self._requests.reached_ns(diverged))
 
 
 def _check(miss: str, tools: str, *, allow_live: bool) -> None:

@@ -7,7 +7,7 @@ call is the unused one whose messages are the most similar; the earliest of seve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -72,6 +72,13 @@ class RecordedRequests:
     def used(self) -> int:
         """The number of calls that have answered a request."""
         return sum(entry.is_used for entry in self._entries)
+
+    def reached_ns(self, numbers: Collection[int]) -> int:
+        """Return the start of the last call that was replayed, or that has one of the numbers."""
+        return max(
+            (one.call.start_ns for one in self._entries if one.is_used or one.number in numbers),
+            default=0,
+        )
 
     def key_of(self, request: RecordedRequest) -> RequestKey:
         """Return the key of a request."""

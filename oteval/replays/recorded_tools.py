@@ -100,6 +100,10 @@ class RecordedTools:
         """The number of executions that have answered a call."""
         return sum(each.is_used for each in self._executions)
 
+    def began_before(self, time_ns: int) -> bool:
+        """Return whether an execution, of which the start is known, began before a time."""
+        return any(0 < each.call.start_ns < time_ns for each in self._executions)
+
     def take(self, name: str, arguments: Any) -> ToolMatch:
         """Return the execution that answers a call, and use it up."""
         key = self._key(name, arguments)

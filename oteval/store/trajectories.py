@@ -325,6 +325,29 @@ class Trajectories:
                 raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
         raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
 
+    def named(self, name: str) -> list[Trajectory]:
+        """Return the current trajectories that a name stands for: one, or a conversation's turns.
+
+        Args:
+            name: As for `get`, or the id of a conversation or the beginning of one.
+
+        Raises:
+            NotFound: Nothing has the name, or several trajectories or conversations do.
+        """
+        found = self._ids_where("conversation_id = $name AND conversation_id <> ''", name)
+        if not found:
+            try:
+                return [self.get(name)]
+            except NotFound:
+                found = self._ids_where("starts_with(conversation_id, $name)", name)
+                if not found:
+                    raise
+        turns = self._with_history(found)
+        conversations = sorted({turns[one].conversation_id for one in found})
+        if len(conversations) > 1:
+            raise NotFound(f"{name!r} means several conversations: {listed(conversations)}")
+        return [turns[one] for one in found]
+
     def ids_with_prefix(self, name: str) -> list[str]:
         """Return the ids of current trajectories that begin with a text, by start."""
         return self._ids_where(_NAMED_BY[0], name)

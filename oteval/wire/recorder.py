@@ -30,7 +30,7 @@ from ..redaction.known_secrets import PROCESS_SECRETS
 from ..redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
 from .events import to_event
 from .interception import library_of
-from .recording_worker import RecordingWorker
+from .recording_worker import OpenResponse, RecordingWorker
 from .requests_adapter import TELEMETRY_PATHS
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
@@ -134,6 +134,16 @@ class ExchangeRecorder(ABC):
     def has_room(self, size: int) -> bool:
         """Return whether bodies of a size (bytes) may be kept until they are recorded."""
         return self._worker is None or self._worker.has_room(size)
+
+    def opened(self, exchange: OpenResponse) -> None:
+        """Remember an exchange whose response is being read."""
+        if self._worker is not None:
+            self._worker.opened(exchange)
+
+    def finished(self, exchange: OpenResponse) -> None:
+        """Forget an exchange."""
+        if self._worker is not None:
+            self._worker.finished(exchange)
 
     def later(self, record: Callable[[], None], size: int) -> None:
         """Call a function that records an exchange: in the worker's thread, if there is one.
@@ -291,6 +301,7 @@ class _OpenExchange:
                 content = response.content
             except self._library.ResponseNotRead:
                 response.stream = _tee(self._library, response.stream, self.receive, self)
+                self._recorder.opened(self)
             else:
                 # Somebody made the response in this process: it is not encoded.
                 self._is_decoded = True
@@ -315,6 +326,7 @@ class _OpenExchange:
             if self._is_finished:
                 return
             self._is_finished = True
+        self._recorder.finished(self)
         with self._recorder.guarded():
             end_ns = self._start_ns + time.perf_counter_ns() - self._started
             size = self._sent.memory() + self._received.memory()

@@ -5,16 +5,21 @@ bodies. The agent's thread only hands the exchange over. Until the worker has ta
 it has left the recorder: an emitted event is always redacted.
 
 The bytes that wait are bounded. An exchange that does not fit is recorded without its bodies.
+
+The worker also knows the responses that are being read. One that the agent has dropped without
+closing it is collected before a flush, and recorded as incomplete; at the end of the process, all
+are.
 """
 
 from __future__ import annotations
 
+import gc
 import queue
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 __all__ = ["MAX_WAITING", "RecordingWorker"]
 
@@ -27,6 +32,15 @@ _POLL = 0.05
 # thread and the worker costs both of them; while the agent waits for a model, it costs nothing.
 _DELAY = 0.1
 _LARGE = 1 << 20  # bytes of an exchange that is finished at once
+# Seconds between two collections of dropped responses, which take time in a large process.
+_COLLECT_INTERVAL = 5.0
+
+
+class OpenResponse(Protocol):
+    """A response that is being read."""
+
+    def finish(self, *, is_complete: bool) -> None:
+        """Record the response as it is, unless it is recorded already."""
 
 
 class _Task(NamedTuple):
@@ -50,6 +64,7 @@ class RecordingWorker:
             max_bytes: The bytes of bodies that may wait.
         """
         self._max_bytes = max_bytes
+        self._collected = -_COLLECT_INTERVAL
         self._reset()
 
     def _reset(self) -> None:
@@ -61,6 +76,31 @@ class RecordingWorker:
         self._thread: threading.Thread | None = None
         # A queue, as an event has a lock that a handler of a signal may wait for in vain.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # By identity; changed by single steps, as finalizers and handlers of signals do it.
+        self._open: dict[int, OpenResponse] = {}
+
+    def opened(self, response: OpenResponse) -> None:
+        """Remember a response until it is finished."""
+        self._open[id(response)] = response
+
+    def finished(self, response: OpenResponse) -> None:
+        """Forget a response."""
+        self._open.pop(id(response), None)
+
+    def finish_open(self) -> None:
+        """Record the responses that are still open, as incomplete: the process ends."""
+        for response in tuple(self._open.values()):
+            response.finish(is_complete=False)
+
+    def _collect_dropped(self) -> None:
+        """Let the garbage collector finish responses that the agent has dropped.
+
+        A client and its response refer to each other, so they stay until it runs.
+        """
+        now = time.monotonic()
+        if self._open and now - self._collected >= _COLLECT_INTERVAL:
+            self._collected = now
+            gc.collect()
 
     def has_room(self, size: int) -> bool:
         """Return whether the bodies of an exchange may wait.
@@ -103,6 +143,7 @@ class RecordingWorker:
         Returns:
             Whether they are done. True in the worker's thread itself.
         """
+        self._collect_dropped()
         thread = self._thread
         if self._added == self._done or threading.current_thread() is thread:
             return True

@@ -183,6 +183,22 @@ async def test_partials_and_callable_objects(run):
     assert names == ["max", "lookup", "sleep"]
 
 
+def test_a_cached_function_keeps_the_methods_of_its_cache(run):
+    calls = []
+
+    @oteval.tool
+    @functools.lru_cache(maxsize=8)
+    def cached(number):
+        calls.append(number)
+        return number * 2
+
+    assert [cached(2), cached(2)] == [4, 4]
+    assert (cached.cache_info().hits, cached.cache_parameters()["maxsize"]) == (1, 8)
+    cached.cache_clear()
+    assert cached(2) == 4
+    assert calls == [2, 2]
+
+
 async def test_a_function_that_hands_on_a_coroutine_or_generator(run):
     """The span lasts until the work is done, although the function returns at once."""
 

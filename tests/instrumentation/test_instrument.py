@@ -240,3 +240,25 @@ heavy = {"duckdb", "pyarrow", "grpc", "pydantic", "openai", "requests"} & set(sy
 print(sorted(heavy), handle.problem)
 """
     assert run_program(code).stdout == "[] \n"
+
+
+def test_a_shutdown_watches_imports_no_longer(tmp_path: Path) -> None:
+    """Many destinations, one after the other, leave no import hooks behind."""
+    done = run_program(
+        """
+import sys, oteval
+before = len(sys.meta_path)
+for number in range(3):
+    handle = oteval.instrument(f"{sys.argv[1]}{number}.jsonl")
+    assert len(sys.meta_path) > before
+    handle.shutdown()
+    print(len(sys.meta_path) - before)
+handle = oteval.instrument(f"{sys.argv[1]}.jsonl")
+import httpx
+from oteval.instrumentation.discovery import library_states
+print(*(one.status for one in library_states() if one.library == "httpx"))
+""",
+        str(tmp_path / "traces"),
+    )
+
+    assert (done.returncode, done.stdout) == (0, "0\n0\n0\non\n"), done.stderr

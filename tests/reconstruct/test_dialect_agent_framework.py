@@ -284,3 +284,20 @@ def test_an_answers_id_is_no_conversation():
     found = reconstruct(spans[::-1])
 
     assert [(t.turn, t.conversation_id) for t in found] == [(1, ""), (2, "")]
+
+
+def test_a_conversation_may_be_named_by_its_first_answer():
+    """An id that spans without that answer have as well is the conversation's, in every turn."""
+    spans = []
+    for number, trace in ((1, "a" * 32), (2, "b" * 32)):
+        start, named = number * 10, {"session": "resp-1", "trace": trace}
+        answered = {"gen_ai.response.id": f"resp-{number}"}
+        spans += [
+            agent(f"{trace[0]}1", start, **named),
+            chat(
+                f"{trace[0]}2", start + 1, [user("q")], said("a"),
+                parent=f"{trace[0]}1", attributes=answered, **named,
+            ),
+        ]  # fmt: skip
+
+    assert [one.conversation_id for one in reconstruct(spans)] == ["resp-1", "resp-1"]

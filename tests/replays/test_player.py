@@ -218,6 +218,26 @@ def test_an_intercepted_tool_that_is_not_called_is_missing() -> None:
     )
 
 
+@pytest.mark.parametrize(("asked", "is_noted"), [("one", False), ("two", True)])
+def test_tools_that_were_not_intercepted_are_noted_if_their_turn_came(
+    asked: str, is_noted: bool
+) -> None:
+    """A replay that diverges before the first tool says nothing about tools."""
+    calls = tuple(
+        rebuilt(("user", text), start_ns=start) for text, start in (("one", 10), ("two", 30))
+    )
+    tool = RecordedToolCall("lookup", {}, "x", start_ns=20, end_ns=25)
+    player = Player(recorded(*calls, tool_calls=(tool,)))
+    if asked == "two":
+        player.answer(request(("user", "one")))
+
+    with pytest.raises(ReplayDiverged):
+        player.answer(request(("user", f"{asked}, changed")))
+
+    reasons = player.finish().reasons
+    assert any("no tool was intercepted" in reason for reason in reasons) == is_noted
+
+
 def test_a_decorated_tool_that_is_not_called_is_missing() -> None:
     """A replay intercepts every decorated tool, so one that the agent has dropped must come."""
     times = {"start_ns": 10, "end_ns": 15}

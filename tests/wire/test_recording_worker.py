@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,59 @@ def test_ends_of_a_process_wait_for_the_last_exchange(
         2 * (number in numbers) for number in "123"
     ]
     assert "hunter2" not in text
+
+
+class Endless:
+    """A server whose stream goes on until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def __call__(self, _arrived: Arrived) -> Answer:
+        """Answer with the stream."""
+        return Answer(self._chunks(), headers={"Content-Type": "text/event-stream"})
+
+    def _chunks(self) -> Iterator[bytes]:
+        yield b"data: 1\n\n"
+        self.go.wait(60)
+
+
+def test_a_stream_that_is_dropped_is_recorded_by_the_next_flush() -> None:
+    """Its client and response refer to each other, so only the garbage collector finds it."""
+    endless, worker = Endless(), RecordingWorker()
+
+    def drop(url: str) -> None:
+        client = httpx2.Client()
+        response = client.send(client.build_request("GET", url), stream=True)
+        assert next(response.iter_bytes()) == b"data: 1\n\n"
+
+    with answering(endless) as web, recording(worker=worker) as recorded:
+        gc.disable()
+        try:
+            drop(web.url)
+            assert worker.flush(60)
+        finally:
+            gc.enable()
+            endless.go.set()
+        made = recorded.one()
+    assert (made.response_body, made.is_complete) == (b"data: 1\n\n", False)
+
+
+def test_a_stream_that_is_open_at_the_end_is_recorded(tmp_path: Path) -> None:
+    """A program ends while it still holds a response: the part that came is kept."""
+    program = """
+import sys, httpx2, oteval
+oteval.instrument(sys.argv[1], libraries=[])
+client = httpx2.Client()
+response = client.send(client.build_request("GET", sys.argv[2]), stream=True)
+next(response.iter_bytes())
+"""
+    endless, file = Endless(), tmp_path / "traces.jsonl"
+    with answering(endless) as web:
+        done = run_program(program, str(file), web.url)
+        endless.go.set()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    text = file.read_text()
+    assert text.count("data: 1") == 1
+    assert '{"key":"complete","value":{"boolValue":false}}' in text

@@ -49,7 +49,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
         agentless: list[str] = []
         with progress("reconstructing", " traces") as update:
             changed = report.new_runs + refresh(store, update, agentless.extend)
-    folder.remove_empty()
+    folder.release()
     if left.spans or left.problems:
         warn(f"{folder.path}: {counted(left.spans, 'span')} that oteval run had left there")
         for problem in left.problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -15,7 +16,7 @@ from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..files import MEMORY
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
-from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport
+from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from ..selection import Selection
 from ..text import counted, shown_url
 from .common import db_option, warn
@@ -23,6 +24,8 @@ from .common import db_option, warn
 __all__ = ["run"]
 
 _SHOWN = 3
+# Seconds to wait for another command that has the database open.
+_PATIENCE = 10.0
 # The runs that are searched for gaps.
 _CHECKED = 200
 
@@ -110,6 +113,7 @@ def run(
     settings = ChildSettings(
         to=_destination(to),
         folder=str(folder.path) if folder else "",
+        prefix=folder.prefix if folder else "",
         service=service or _default_service(command),
         capture_content=not no_content,
         record_http=not no_record,
@@ -191,7 +195,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
     traces = result.traces
     if to:
         on = sum(not one.problem for one in result.processes)
-        return f"{counted(on, 'process')} exported to {shown_url(to)}"
+        exported = f"{counted(on, 'process')} exported to {shown_url(to)}"
+        return exported if "://" in to else f"{exported}; oteval ingest {shlex.quote(to)} loads it"
     spans = counted(traces.spans, "span")
     if traces.server:
         return f"{spans} sent to oteval serve at {traces.server}, which has {db} open"
@@ -206,11 +211,9 @@ def _summary(result: RunResult, to: str, db: str) -> str:
 
 def _with_gaps(db: str, traces: TransferReport) -> str:
     """Return how many of the runs have gaps, in parentheses; nothing if none has."""
-    from ..store import Store
-
     selection = Selection(ids=tuple(traces.changed[:_CHECKED]))
     try:
-        with Store(db, create=False) as store:
+        with open_patiently(db, _PATIENCE) as store:
             count = sum(bool(run.gaps) for run in store.trajectories.read(selection))
     except OtevalError:
         # Another command has opened the database meanwhile.
@@ -220,14 +223,13 @@ def _with_gaps(db: str, traces: TransferReport) -> str:
 
 def _score(db: str, config_path: str, trajectory_ids: Sequence[str]) -> int:
     """Score the runs of the program, print the result, and return the exit status."""
-    from ..store import Store
     from .score import score_selection
 
     try:
         if not trajectory_ids:
             raise NothingEvaluated("no agent runs to score")
         # Standard output belongs to the program.
-        with Store(db) as store, redirect_stdout(sys.stderr):
+        with open_patiently(db, _PATIENCE) as store, redirect_stdout(sys.stderr):
             return score_selection(store, config_path, Selection(ids=tuple(trajectory_ids)))
     except NothingEvaluated as error:
         warn(str(error))

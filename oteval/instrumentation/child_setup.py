@@ -34,7 +34,7 @@ def start(settings: Mapping[str, Any]) -> None:
     """
     with _without_outer_trace(settings["outer_trace"]):
         recording = instrument(
-            settings["to"] or _own_file(Path(settings["folder"])),
+            settings["to"] or _own_file(Path(settings["folder"]), settings["prefix"]),
             service=settings["service"] or None,
             capture_content=settings["capture_content"],
             record_http=settings["record_http"],
@@ -45,9 +45,9 @@ def start(settings: Mapping[str, Any]) -> None:
             raise OtevalError(recording.problem)
 
 
-def _own_file(folder: Path) -> Path:
+def _own_file(folder: Path, prefix: str) -> Path:
     """Return the file of this process. Process ids are used again, so it has a random part."""
-    return folder / f"{os.getpid()}-{secrets.token_hex(4)}.jsonl"
+    return folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}.jsonl"
 
 
 @contextmanager

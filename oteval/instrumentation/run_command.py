@@ -40,6 +40,7 @@ class ChildSettings:
     Attributes:
         to: The destination of their traces: a URL or a file; "" for the folder.
         folder: The folder, in which each process has a file.
+        prefix: The beginning of the names of these files.
         service: The name of the service; "" leaves it to the environment.
         capture_content: Whether messages and arguments are recorded.
         record_http: Whether whole requests and responses are recorded, for replays.
@@ -50,6 +51,7 @@ class ChildSettings:
 
     to: str = ""
     folder: str = ""
+    prefix: str = ""
     service: str = ""
     capture_content: bool = True
     record_http: bool = True
@@ -147,7 +149,7 @@ class _PeriodicLoader:
         self._stopping.set()
         self._thread.join()
         self._report.add(self._folder.transfer(_PATIENCE))
-        self._folder.remove_empty()
+        self._folder.release()
         return self._report
 
     def _run(self) -> None:

@@ -2,7 +2,9 @@
 
 Each process appends OTLP/JSON lines to its file with `append_shared`. A loader takes files away
 while the processes run, loads them, and deletes them. Whoever opens the database next loads the
-files of a loader that was killed; spans that were already loaded are dropped as duplicates.
+files of a loader that was killed; spans that were already loaded are dropped as duplicates. Several
+commands may share a folder: their files have different prefixes, and each loads its own and those
+of commands that have ended.
 While `oteval serve` has the database open, the lines are sent to that server instead.
 
 The database is imported when there is something to load, so that a program starts without delay.
@@ -10,6 +12,7 @@ The database is imported when there is something to load, so that a program star
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     from ..attach import HttpClient
     from ..store import Store
 
-__all__ = ["MAX_IDS", "TraceFolder", "TransferReport"]
+__all__ = ["MAX_IDS", "TraceFolder", "TransferReport", "open_patiently"]
 
-_SUFFIX, _TAKEN = ".jsonl", ".taken"
+_SUFFIX, _TAKEN, _RUNNING = ".jsonl", ".taken", ".running"
 _SIGNALS = {"resourceSpans": "traces", "resourceLogs": "logs"}
 _MAX_PROBLEMS = 5
 # The most ids of trajectories that a report keeps: a server may run for months.
@@ -82,6 +85,7 @@ class TraceFolder:
 
     Attributes:
         path: The folder.
+        prefix: The beginning of the names of this command's files.
     """
 
     def __init__(self, database: str) -> None:
@@ -97,21 +101,31 @@ class TraceFolder:
                 f"{database}: the working directory was deleted; change to another one, or give "
                 "an absolute path"
             ) from None
+        self.prefix = f"{secrets.token_hex(6)}."
         self._database = database
+        self._mark: int | None = None
 
     def create(self) -> None:
-        """Create the folder, accessible to its owner only.
+        """Create the folder, accessible to its owner only, for the files of this command.
+
+        Other commands leave these files alone until `release` or the end of this process.
 
         Raises:
             StoreError: It cannot be created, or others may write to it.
         """
         try:
-            private_folder(self.path)
+            while self._mark is None:
+                private_folder(self.path)
+                self._mark = _held(self._mark_of(self.prefix))
         except OSError as error:
             raise StoreError(f"{self.path}: {error.strerror or error}") from error
 
-    def remove_empty(self) -> None:
-        """Remove the folder if it holds no file."""
+    def release(self) -> None:
+        """Leave the files of this command to others, and remove the folder if it has none."""
+        if self._mark is not None:
+            self._mark_of(self.prefix).unlink(missing_ok=True)
+            os.close(self._mark)
+            self._mark = None
         with suppress(OSError):
             self.path.rmdir()
 
@@ -139,7 +153,7 @@ class TraceFolder:
         if not self.size():
             return report
         try:
-            with self._open_store(patience) as store:
+            with open_patiently(self._database, patience) as store:
                 if store.is_served:
                     self._send(report)
                 else:
@@ -168,22 +182,21 @@ class TraceFolder:
             path.unlink()
 
     def _files(self) -> Iterator[Path]:
+        """Yield the files of this command, and those of commands that have ended."""
         with suppress(FileNotFoundError):
-            yield from sorted(
-                path for path in self.path.iterdir() if path.suffix in (_SUFFIX, _TAKEN)
-            )
+            found = sorted(self.path.iterdir())
+            running = {
+                path.stem
+                for path in found
+                if path.suffix == _RUNNING and path.stem != self.prefix[:-1] and _is_held(path)
+            }
+            for path in found:
+                if path.suffix in (_SUFFIX, _TAKEN) and path.name.split(".")[0] not in running:
+                    yield path
 
-    def _open_store(self, patience: float) -> Store:
-        from ..store import Store
-
-        until = time.monotonic() + patience
-        while True:
-            try:
-                return Store(self._database)
-            except StoreLocked:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(_RETRY_INTERVAL)
+    def _mark_of(self, prefix: str) -> Path:
+        """Return the file that a running command holds locked."""
+        return self.path / f"{prefix[:-1]}{_RUNNING}"
 
     def _take(self) -> Iterator[Path]:
         """Take files away from the processes that write them, and yield the complete ones."""
@@ -232,6 +245,57 @@ class TraceFolder:
                 report.spans += sent if key == "resourceSpans" else 0
                 report.logs += sent if key == "resourceLogs" else 0
         return True
+
+
+def open_patiently(database: str, patience: float) -> Store:
+    """Open a database, or wait for another command to close it.
+
+    Args:
+        database: Its path.
+        patience: The seconds to wait.
+
+    Raises:
+        StoreLocked: The other command still has it open.
+    """
+    from ..store import Store
+
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return Store(database)
+        except StoreLocked:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_RETRY_INTERVAL)
+
+
+def _held(mark: Path) -> int | None:
+    """Hold a mark; None if another command removed it or its empty folder meanwhile."""
+    try:
+        descriptor = os.open(mark, os.O_CREAT | os.O_RDWR, 0o600)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    if mark.exists():
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_held(mark: Path) -> bool:
+    """Return whether a running command holds a mark; one of a killed command is removed."""
+    try:
+        descriptor = os.open(mark, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mark.unlink(missing_ok=True)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _count(resources: object) -> int:

@@ -98,3 +98,21 @@ def test_ids_that_begin_alike_are_shown_longer(oteval: Run, monkeypatch: pytest.
 
     assert shown == ["01234567891", "01234567892"]
     assert all(oteval("show", name).status == 0 for name in shown)
+
+
+def test_a_conversation_is_shown_with_its_turns(oteval: Run):
+    """By its id, or the beginning of one conversation's id."""
+    with Store("oteval.duckdb") as store:
+        keep(
+            store,
+            run(1, Message("user", "first"), conversation_id="chat-1"),
+            run(2, Message("user", "second"), conversation_id="chat-1"),
+            run(3, Message("user", "other"), conversation_id="chat-22"),
+        )
+
+    shown = oteval("show", "chat-1").out
+    assert "first" in shown
+    assert "second" in shown
+    assert "other" in oteval("show", "chat-2").out
+    assert "means several conversations: chat-1, chat-22" in oteval("show", "chat").err
+    assert "no trajectory 'talk'" in oteval("show", "talk").err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -189,3 +190,56 @@ def test_wrong_options_end_before_the_program_starts(
 def test_the_service_is_named_for_the_script_or_module(command: str, service: str) -> None:
     """Options of Python and their values are skipped."""
     assert service_of(command.split()) == service
+
+
+def test_a_deleted_working_directory_is_named(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths have no meaning there; with an absolute one, the program runs."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    db = str(tmp_path / "kept.duckdb")
+
+    relative = run("--", sys.executable, "-c", "print(1)")
+    absolute = run("--db", db, "--", sys.executable, "-c", f"{AGENT}print(answer('hi'))")
+
+    assert (relative.status, relative.out) == (2, "")
+    assert relative.err == (
+        "oteval: oteval.duckdb: the working directory was deleted; change to another one, or give "
+        "an absolute path\n"
+    )
+    assert absolute.status == 0
+    assert len(runs(db)) == 1
+
+
+def test_a_file_is_loaded_by_the_command_that_the_last_line_names(run: RunCommand) -> None:
+    name = script("answer('hi')")
+
+    done = run("--to", "my traces.jsonl", "--", sys.executable, name)
+
+    assert done.err == (
+        "oteval: 1 process exported to my traces.jsonl; oteval ingest 'my traces.jsonl' loads it\n"
+    )
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_see_their_own_runs(run: RunCommand) -> None:
+    """They share a database; each waits for the other one, and counts and scores its own runs."""
+    Path("oteval.yaml").write_text(
+        "evaluators:\n- {name: calls, type: budget, max_tool_calls: 5}\n"
+        "gates:\n- {evaluator: calls, min_pass_rate: 1.0}\n"
+    )
+    script("answer('hi', 'search')")
+    command = [sys.executable, "-m", "oteval", "run", "--score", "--load-every", "0.1"]
+    started = [
+        subprocess.Popen([*command, "--", sys.executable, "clerk.py"], stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    ended = [(one.communicate(timeout=120)[1].decode(), one.returncode) for one in started]
+
+    for err, status in ended:
+        assert "1 agent run, 4 spans in oteval.duckdb" in err, err
+        assert status == 0, err
+    assert len(runs()) == 2

@@ -43,11 +43,12 @@ def line(number: int) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> TraceFolder:
-    """Return the folder of a database, with the spans 1 and 2 of two processes."""
+    """Return the folder of a database, with the spans 1 and 2 that a command has left."""
     found = TraceFolder(str(tmp_path / "t.duckdb"))
     found.create()
     append_shared(found.path / "10-a.jsonl", line(1))
     append_shared(found.path / "11-b.jsonl", line(2))
+    found.release()
     return found
 
 
@@ -70,7 +71,7 @@ def test_files_are_loaded_while_processes_write_on(folder: TraceFolder, tmp_path
     first = folder.transfer()
     append_shared(folder.path / "10-a.jsonl", line(3))
     second = folder.transfer()
-    folder.remove_empty()
+    folder.release()
 
     assert (first.spans, len(first.changed)) == (2, 2)
     assert (second.spans, len(second.changed)) == (1, 1)
@@ -110,7 +111,7 @@ def test_without_traces_no_database_is_created(tmp_path: Path) -> None:
     folder.create()
 
     assert folder.transfer().spans == 0
-    folder.remove_empty()
+    folder.release()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,3 +191,23 @@ def test_ingest_loads_the_files_that_were_left(
     assert "2 spans that oteval run had left there" in done.err
     assert "3 trajectories new" in done.out
     assert not folder.path.exists()
+
+
+def test_commands_that_share_a_folder_load_their_own_files(tmp_path: Path) -> None:
+    """Each sees its own spans; those of a command that has ended are loaded by the next one."""
+    one, other = (TraceFolder(str(tmp_path / "t.duckdb")) for _ in range(2))
+    for number, folder in ((1, one), (2, other)):
+        folder.create()
+        append_shared(folder.path / f"{folder.prefix}10-a.jsonl", line(number))
+
+    first = one.transfer()
+    append_shared(other.path / f"{other.prefix}11-b.jsonl", line(3))
+    second = other.transfer()
+    append_shared(other.path / f"{other.prefix}12-c.jsonl", line(4))
+    other.release()
+    left = one.transfer()
+    one.release()
+
+    assert (first.spans, second.spans, left.spans) == (1, 2, 1)
+    assert not set(first.changed) & set(second.changed)
+    assert not one.path.exists()

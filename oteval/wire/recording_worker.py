@@ -40,7 +40,7 @@ class OpenResponse(Protocol):
     """A response that is being read."""
 
     def finish(self, *, is_complete: bool) -> None:
-        """Record the response as it is, unless it is recorded already."""
+        """Record the part of it that has arrived."""
 
 
 class _Task(NamedTuple):

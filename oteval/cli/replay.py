@@ -171,7 +171,8 @@ def verify(
     Without one, all sessions that the filters select are verified. In the command, {input} is
     replaced by the user's message; otherwise it is the command's standard input.
 
-    Exit status: 0 all sessions passed, 1 a session failed, 2 an error, 3 nothing could be replayed.
+    Exit status: 0 all sessions passed, 1 a session failed, 2 an error, 3 nothing could be replayed,
+    or not every SESSION that was named.
     """
     options = ReplayOptions(
         miss=given.pop("miss"),
@@ -203,7 +204,7 @@ def verify(
     write_report(md, lambda: replay_markdown(found))
     if found and not as_json:
         out().print(replays_view(found))
-    return _status(found)
+    return _status(found, is_named=bool(sessions))
 
 
 def runner_of(
@@ -278,11 +279,16 @@ def _failures(found: Sequence[VerifiedSession]) -> str:
     return f"{failed} failed" if failed else ""
 
 
-def _status(found: Sequence[VerifiedSession]) -> int:
+def _status(found: Sequence[VerifiedSession], *, is_named: bool) -> int:
     """Print the summary, and return the exit status.
 
+    Args:
+        found: The results.
+        is_named: Whether each session was asked for by name, so that none may be left out.
+
     Raises:
-        NothingEvaluated: Nothing was replayed.
+        NothingEvaluated: Nothing was replayed, or no session failed and not all that were named
+            could be replayed.
     """
     if not found:
         raise NothingEvaluated("no session was selected; oteval trajectories lists them")
@@ -290,4 +296,10 @@ def _status(found: Sequence[VerifiedSession]) -> int:
     status = exit_status(found)
     if status == 3:
         raise NothingEvaluated(f"no session could be replayed: {found[0].detail}")
+    left = [one for one in found if one.status == "not_replayed"]
+    if left and is_named and status == 0:
+        raise NothingEvaluated(
+            f"{len(left):,} of {counted(len(found), 'named session')} could not be replayed: "
+            f"{left[0].session}: {left[0].detail}"
+        )
     return status

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from oteval.model import Recording
+from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence
 from oteval.replays.player import ReplayResult
 from oteval.replays.session import ReplaySession
@@ -21,8 +22,10 @@ from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined
 from oteval.replays.verify import ReplayJob, verify
 from oteval.show.replay import replay_junit, replay_markdown, replay_summary, replays_view
+from oteval.store import Store
 
 from ..commands import Run, oteval
+from ..make import chat, span
 from .shop import SHOP, recording_file, shop_recording, write_shop
 
 __all__ = ["oteval"]
@@ -178,6 +181,44 @@ def test_recordings_without_model_calls_are_not_replayed(oteval: Run, shop: Path
 
     assert done.status == 3
     assert "the recording has no model calls" in done.err
+
+
+@pytest.mark.parametrize(("name", "status"), [("Refund 17", 3), ("hidden", 1)])
+def test_a_named_session_that_is_not_replayed_is_no_pass(
+    oteval: Run, shop: Path, name: str, status: int
+) -> None:
+    """The others passed, and yet not all that was asked for is verified; a failure goes first."""
+    empty = recording_file(shop, session="empty")
+
+    done = oteval(
+        *("replay", "verify", recording_file(shop, name), empty, "--target", "shop:target")
+    )
+
+    line = "1 of 2 named sessions could not be replayed: empty: the recording has no model calls"
+    assert done.status == status
+    assert (line in done.err) == (status == 3)
+
+
+def test_a_selected_session_that_is_not_replayed_is_left_out(oteval: Run, shop: Path) -> None:
+    """Filters select runs without model calls as well; the sessions that were replayed decide."""
+    said = [("system", "You refund orders."), ("user", "Refund 17")]
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
+    with Store("runs.duckdb") as store:
+        store.spans.write(
+            [
+                chat(1, 1, said, "done", **{"gen_ai.request.model": "m"}),
+                span(2, 1, name="invoke_agent clerk", attributes=agent),
+            ]
+        )
+        refresh(store)
+    base = ("replay", "verify", "--db", "runs.duckdb", "--target", "shop:target")
+
+    selected = oteval(*base, "--json")
+    ids = [row["session"] for row in selected.rows]
+    named = oteval(*base, *ids)
+
+    assert sorted(row["status"] for row in selected.rows) == ["not_replayed", "passed"]
+    assert (selected.status, named.status) == (0, 3)
 
 
 # Targets in this process

@@ -55,16 +55,16 @@ def test_every_key_of_a_monitor():
         GOOD
         + """
   - name: slow
-    measure: latency
+    measure: length
     where: {agent: refunds, not: {service: test}}
     group_by: agent
-    detector: {type: threshold, above: 20, window: 60m, min_observations: 5}
     false_alarms: {alarms: 2, per: 7d}
     baseline: {from: 2026-11-01, until: "2026-11-08T12:00+01:00"}
     direction: both
     no_data: 6h
     notify: ops
   - {evaluator: refund-policy, measure: error_rate, detector: e_detector, no_data: {after: 1h}}
+  - {measure: latency, detector: {type: threshold, above: 20, window: 60m, min_observations: 5}}
   - {measure: variant_shift, detector: {type: two_windows, window: 2h, p: 0.001}}
 notify:
   ops: {apprise: "slack://${TOKEN}"}
@@ -75,13 +75,14 @@ notify:
 """
     )
 
-    slow, errors, shape = config.monitors
+    longer, errors, slow, shape = config.monitors
     assert isinstance(slow.detector, ThresholdSettings)
+    assert slow.sides == ("worse",)
     assert (slow.detector.above, slow.detector.window) == (20.0, 3600.0)
-    assert slow.baseline.from_ == 1_793_491_200 * 10**9
-    assert slow.baseline.until == (1_793_491_200 + 7 * 86400 + 11 * 3600) * 10**9
-    assert (slow.sides, slow.no_data.after) == (("worse", "better"), 6 * 3600.0)
-    assert slow.where.selection().agents == ("refunds",)
+    assert longer.baseline.from_ == 1_793_491_200 * 10**9
+    assert longer.baseline.until == (1_793_491_200 + 7 * 86400 + 11 * 3600) * 10**9
+    assert (longer.sides, longer.no_data.after) == (("worse", "better"), 6 * 3600.0)
+    assert longer.where.selection().agents == ("refunds",)
     assert (errors.title, errors.detector.type) == ("refund-policy error_rate", "e_detector")
     assert isinstance(shape.detector, TwoWindowsSettings)
     assert (shape.title, shape.sides) == ("variant_shift", ("worse", "better"))
@@ -120,6 +121,10 @@ notify:
         (
             "  - measure: latency\n    detector: {type: threshold}\n",
             "x.yaml:5: monitors.0.detector: give either below or above",
+        ),
+        (
+            "  - {measure: new_variants, detector: {type: threshold, above: 3}}\n",
+            "x.yaml:4: monitors.0: new_variants has no threshold; use e_detector or two_windows",
         ),
         (
             "  - measure: latency\n    baseline: {from: 2026-11-01}\n",

@@ -120,6 +120,9 @@ def commands() -> Sequence[LazyCommand]:
             _resend,
             "Send requests again that the endpoints of `oteval serve` refused permanently.",
         ),
+        LazyCommand(
+            "monitor", _monitor, "Watch scores and runs, and alert when behaviour changes."
+        ),
         LazyCommand("doctor", _doctor, "Check that agents in this environment would be recorded."),
         LazyCommand(
             "run",
@@ -247,6 +250,12 @@ def _doctor() -> _Commands:
     from .doctor import doctor
 
     return (doctor,)
+
+
+def _monitor() -> _Commands:
+    from .monitor import monitor
+
+    return (monitor,)
 
 
 def _run() -> _Commands:

@@ -46,6 +46,8 @@ RunMeasure = Literal[
 ]
 EVALUATOR_MEASURES: tuple[str, ...] = EvaluatorMeasure.__args__  # type: ignore[attr-defined]
 RUN_MEASURES: tuple[str, ...] = RunMeasure.__args__  # type: ignore[attr-defined]
+_MORE_IS_BETTER = ("pass_rate", "score")
+_VARIANTS = ("new_variants", "variant_shift")
 _GROUPS = ("agent", "service", "version", "model")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{\w+\}")
@@ -110,9 +112,7 @@ class TwoWindowsSettings(Strict):
     type: Literal["two_windows"]
     window: Seconds = Field(3600.0, gt=0, description="The length of the recent window.")
     reference: Seconds = Field(86400.0, gt=0, description="The length of the window before it.")
-    p: float | None = Field(
-        None, gt=0, lt=1, description="The p-value that alerts; by default from the budget."
-    )
+    p: float = Field(0.001, gt=0, lt=1, description="Alert below this p-value.")
 
 
 def _detector(value: Any) -> Any:
@@ -271,6 +271,15 @@ class MonitorSettings(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _detector_of(self) -> MonitorSettings:
+        if isinstance(self.detector, ThresholdSettings):
+            if self.measure in _VARIANTS:
+                raise ValueError(f"{self.measure} has no threshold; use e_detector or two_windows")
+            if self.direction is not None:
+                raise ValueError("a threshold has a direction already; leave out direction")
+        return self
+
     @property
     def title(self) -> str:
         """Its name, or else one made of the evaluator and the measure."""
@@ -284,6 +293,9 @@ class MonitorSettings(Strict):
     @property
     def sides(self) -> tuple[Literal["worse", "better"], ...]:
         """The directions in which it alerts."""
+        if isinstance(self.detector, ThresholdSettings):
+            is_low = self.detector.below is not None
+            return ("worse",) if is_low == (self.measure in _MORE_IS_BETTER) else ("better",)
         direction = self.direction or ("both" if self.measure == "variant_shift" else "worse")
         if direction == "both":
             return ("worse", "better")

@@ -11,6 +11,8 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
 - `judge_calls`: ``judge_calls``, ``judge_call_targets``.
 - `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
+- `observations`: ``monitor_open_runs``, ``monitor_conversations``. `monitors`: the other tables of
+  monitors, and ``notifications``.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
 Except by `deletion`, rows are only appended: the newest counts, and views named ``current_...``
@@ -76,6 +78,16 @@ from .live_state import (
 )
 from .matcher import TrajectoryMatcher
 from .memory import ReadLimit, give_memory, is_short_of_memory
+from .monitors import (
+    GroupRow,
+    MonitorStore,
+    Notification,
+    StoredEpisode,
+    StoredMark,
+    StoredMonitor,
+    learning_rows,
+)
+from .observations import ObservationReader, ObservationSource, ReadPosition, needs_python
 from .progress import PendingTraces
 from .query import new_cursor, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
@@ -101,17 +113,28 @@ __all__ = [
     "DeletedRows",
     "EvaluationState",
     "EvaluatorProgress",
+    "GroupRow",
     "LooseRun",
+    "MonitorStore",
+    "Notification",
+    "ObservationReader",
+    "ObservationSource",
     "Range",
     "ReadLimit",
+    "ReadPosition",
     "SpanBatch",
     "Store",
+    "StoredEpisode",
+    "StoredMark",
+    "StoredMonitor",
     "StoredSession",
     "TraceArrival",
     "WriteResult",
     "is_short_of_memory",
     "is_store_failure",
+    "learning_rows",
     "merge_ranges",
+    "needs_python",
 ]
 
 
@@ -133,6 +156,8 @@ class Store:
         experiments: Experiments with their runs, feedback and votes.
         judge_calls: Calls of judges, with answers and costs.
         live: The state of live scoring.
+        observations: Reads the observations of monitors.
+        monitors: The state of monitors.
         deletion: Deletes traces with everything that was derived from them.
         audit: The log of deletions.
     """
@@ -178,6 +203,8 @@ class Store:
         self.experiments = Experiments(connection)
         self.judge_calls = JudgeCalls(connection)
         self.live = LiveState(connection)
+        self.observations = ObservationReader(connection)
+        self.monitors = MonitorStore(connection)
         self.deletion = Deletion(connection, self.archive)
         self.audit = AuditLog(connection)
 

@@ -26,10 +26,11 @@ _CHUNK = 1000
 _ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
+_NAMING_RUNS = "list_has_any(runs, (SELECT list(trajectory_id) FROM temp.doomed))"
 _OF_KEYS = f"key IN (SELECT key FROM judge_call_targets WHERE {_OF_RUNS})"  # noqa: S608
 # The tables from which rows are deleted by trace, and by trajectory.
 _BY_TRACE = ("spans", "logs", "completions", "trace_conversations")
-_BY_RUN = ("trajectories", "superseded", "scores", "human_labels")
+_BY_RUN = ("trajectories", "superseded", "scores", "human_labels", "monitor_open_runs")
 
 
 @dataclass
@@ -253,6 +254,17 @@ class Deletion:
                 setattr(part, table, count)
             elif table == "human_labels":
                 part.labels = count
+        # Notifications and episodes only name runs as examples.
+        self._connection.execute(
+            f"UPDATE notifications SET runs = [], payload = "  # noqa: S608
+            f"""json_merge_patch(payload, '{{"runs": []}}') WHERE {_NAMING_RUNS}"""
+        )
+        self._connection.execute(
+            f"UPDATE monitor_episodes SET runs = [] WHERE {_NAMING_RUNS}"  # noqa: S608
+        )
+        self._connection.execute(
+            f"UPDATE monitor_learning SET trajectory_id = NULL WHERE {_OF_RUNS}"  # noqa: S608
+        )
         self._connection.execute("DROP TABLE temp.doomed")
 
 

@@ -25,6 +25,7 @@ from .memory import fetch
 from .query import (
     condition_of,
     insert,
+    next_number,
     number,
     reader,
     registered,
@@ -156,7 +157,9 @@ class Trajectories:
             if superseded:
                 insert(self._connection, "superseded", table_of(superseded, _SUPERSEDED))
             if new:
-                rows = [[row[name] for name in TRAJECTORY_SCHEMA.names] for row in new]
+                start = next_number(self._connection, "trajectories")
+                numbered = [{**row, "seq": start + place} for place, row in enumerate(new)]
+                rows = [[row[name] for name in TRAJECTORY_SCHEMA.names] for row in numbered]
                 insert(self._connection, "trajectories", table_of(rows, TRAJECTORY_SCHEMA))
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:

@@ -65,6 +65,7 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("overlapping", pa.bool_()),
         ("call_keys", pa.list_(_BIG)),
         ("history_ns", _BIG),
+        ("seq", _BIG),
     ]
 )
 _FINGERPRINT_COLUMNS = (
@@ -116,7 +117,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
-    """Return the columns of a trajectory, except its revision."""
+    """Return the columns of a trajectory, except its revision and its number."""
     signature = signature_of(trajectory.own_messages)
     history = trajectory.history
     row: dict[str, Any] = {

@@ -1,0 +1,219 @@
+"""``oteval monitor``: check monitors, and show, mark, acknowledge and snooze."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from ..config import DEFAULT_PATH, Config, load_config
+from ..errors import ConfigError, NotFound
+from ..jsontext import dumps
+from ..store import Store, StoredMark
+from ..text import counted, seconds
+from . import common
+from .common import db_option, json_option, open_store, out, print_json, say, time_of, warn
+
+if TYPE_CHECKING:
+    from ..monitor.status import MonitorStatus
+
+__all__ = ["monitor"]
+
+_config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration.",
+)
+
+
+@click.group()
+def monitor() -> None:
+    """Watch scores and runs, and alert when behaviour changes."""
+
+
+@monitor.command("run")
+@_config_option
+@db_option
+@click.option("--once", is_flag=True, help="Check once, and exit with the result.")
+@click.option(
+    "--interval", default="60s", show_default=True, metavar="TIME", help="The time between checks."
+)
+@json_option
+def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) -> int:
+    """Check the monitors of oteval.yaml, again and again or once.
+
+    A check reads the scores and runs that are new since the last one, and queues notifications in
+    the database. It prints the state of each group whose state changed; with --once, all.
+
+    With --once, the exit status is 0 if at least one group was judged and none alerts, 1 if one
+    alerts, 2 on an error, and 3 if all groups are learning or have no data.
+    """
+    config = _configured(config_path)
+    pause = _duration(interval, "--interval")
+    _require_packages()
+    from ..monitor.check import check, exit_status
+
+    with open_store(db) as store:
+        if once:
+            found = check(store, config, common.now_ns())
+            _print(found, as_json)
+            return exit_status(found)
+        known: dict[str, str] = {}
+        while True:
+            _print_changes(check(store, config, common.now_ns()), known, as_json)
+            time.sleep(pause)
+
+
+@monitor.command()
+@_config_option
+@db_option
+@json_option
+def status(config_path: str, db: str, as_json: bool) -> int:
+    """Show the state of each group as of the last check."""
+    config = _configured(config_path)
+    _require_packages()
+    from ..monitor.status import statuses
+
+    with Store(db, create=False) as store:
+        now = common.now_ns()
+        found = [one for entry in config.monitors for one in statuses(store, entry, now)]
+    _print(found, as_json)
+    return 0
+
+
+@monitor.command()
+@click.argument("name")
+@click.option("--service", default="", help="The service that was deployed.")
+@click.option("--version", default="", help="Its new version.")
+@click.option("--at", help="When: 2026-11-20T08:00, or 2h ago; by default now.")
+@db_option
+def mark(name: str, service: str, version: str, at: str | None, db: str) -> int:
+    """Put a mark, such as a deployment, on the timeline.
+
+    Notifications name the marks near a change. A change of service.version in runs is a mark
+    without this command.
+    """
+    now = common.now_ns()
+    when = time_of(at, "--at") if at else now
+    with Store(db, create=False) as store:
+        store.monitors.add_mark(StoredMark(when or now, "mark", name, service, version, now))
+    say(f"marked {name}")
+    return 0
+
+
+@monitor.command()
+@click.argument("episode")
+@click.option("--by", help="Who acknowledges; by default the user of this machine.")
+@db_option
+def acknowledge(episode: str, by: str | None, db: str) -> int:
+    """Note that somebody looks at an episode; `oteval monitor status` lists them.
+
+    If its alert was not sent yet, for instance because it is snoozed, it is not sent.
+    """
+    with Store(db, create=False) as store:
+        name = store.monitors.acknowledge(episode, by or _user(), common.now_ns())
+        if name is None:
+            raise NotFound(f"{episode}: no such episode; oteval monitor status lists them")
+    say(f"acknowledged {name}")
+    return 0
+
+
+@monitor.command()
+@click.argument("name", metavar="MONITOR")
+@click.option(
+    "--for", "duration", default="1h", show_default=True, metavar="TIME", help="How long."
+)
+@click.option(
+    "--group", multiple=True, metavar="NAME=VALUE", help="Only this group; repeat for each value."
+)
+@_config_option
+@db_option
+def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, db: str) -> int:
+    """Send no alert of a monitor for some time; `--for 0s` ends a snooze.
+
+    Checks go on. An episode that still lasts afterwards is notified then; the end of one that was
+    notified before is notified at once.
+    """
+    config = _configured(config_path)
+    entries = {entry.title: entry for entry in config.monitors}
+    if name not in entries:
+        raise ConfigError(f"no monitor is called {name!r}; there are {', '.join(entries)}")
+    chosen = None
+    if group:
+        given = dict(part.partition("=")[::2] for part in group)
+        wanted = entries[name].group_by
+        if set(given) != set(wanted):
+            raise ConfigError(
+                f"--group: give {', '.join(f'{key}=...' for key in wanted) or 'none'}"
+            )
+        chosen = dumps([given[key] for key in wanted])
+    now = common.now_ns()
+    until = now + round(_duration(duration, "--for") * 1e9)
+    with Store(db, create=False) as store:
+        store.monitors.snooze(name, chosen, until, _user(), now)
+    say(f"{name}: no alerts for {duration}")
+    return 0
+
+
+def _configured(path: str) -> Config:
+    config = load_config(path)
+    if not config.monitors:
+        raise ConfigError(f"{path}: no monitors; add for instance monitors: [{{measure: latency}}]")
+    return config
+
+
+def _require_packages() -> None:
+    """Refuse to start without the packages of the extra ``monitor``.
+
+    Raises:
+        ConfigError: One is missing; the message has the command that installs it.
+    """
+    if importlib.util.find_spec("numpy") is None:
+        raise ConfigError('numpy is missing; run pip install "oteval[monitor]"')
+
+
+def _duration(text: str, option: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def _user() -> str:
+    with suppress(KeyError, OSError):
+        return getpass.getuser()
+    return ""
+
+
+def _print(found: list[MonitorStatus], as_json: bool) -> None:
+    if as_json:
+        for one in found:
+            print_json(one.as_dict())
+        return
+    from ..show.monitors import monitors_table
+
+    out().print(monitors_table(found, common.now_ns()))
+    alerting = sum(one.state == "alert" for one in found)
+    warn(f"{counted(len(found), 'group')}, {counted(alerting, 'alert')}")
+
+
+def _print_changes(found: list[MonitorStatus], known: dict[str, str], as_json: bool) -> None:
+    """Print the groups whose state is not the known one, and note it."""
+    for one in found:
+        key = dumps([one.monitor, list(one.group.values())])
+        if known.get(key) == one.state:
+            continue
+        known[key] = one.state
+        if as_json:
+            print_json(one.as_dict())
+        else:
+            from ..show.monitors import change_line
+
+            say(change_line(one))

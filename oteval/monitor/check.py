@@ -1,0 +1,141 @@
+"""One check of monitors: read new observations, detect changes, queue notifications.
+
+Observations are consumed in the order of storage. All changes of a check are committed together:
+how far it has read, the detectors, the episodes, and the notifications in the outbox. A process
+that is killed therefore loses nothing and repeats nothing. A long backlog is committed in several
+parts; notifications are queued with the last part, for the episodes that last until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from ..config import Config, MonitorSettings
+from ..evaluators.judge.costs import make_prices
+from ..jsontext import canonical
+from ..selection import Selection
+from ..store import (
+    ObservationSource,
+    ReadPosition,
+    Store,
+    StoredMonitor,
+    needs_python,
+)
+from .notices import queue_events
+from .status import MonitorStatus, statuses
+from .watcher import Watcher
+
+__all__ = ["check", "source_of"]
+
+# Rows that are read at once, and in one transaction.
+_PART = 250_000
+_TRANSACTION = 4_000_000
+# The name under which the position in runs is kept, up to which versions are noted.
+_VERSIONS = ""
+
+
+def check(store: Store, config: Config, now_ns: int) -> list[MonitorStatus]:
+    """Check all monitors of a configuration once.
+
+    Args:
+        store: The store.
+        config: The configuration.
+        now_ns: The time (ns), which decides when conversations are closed and groups are silent.
+
+    Returns:
+        The state of every group of every monitor.
+    """
+    if config.monitors:
+        _note_versions(store, now_ns)
+    for settings in config.monitors:
+        while not _advance(store, settings, now_ns):
+            pass
+    return [one for settings in config.monitors for one in statuses(store, settings, now_ns)]
+
+
+def source_of(settings: MonitorSettings) -> ObservationSource:
+    """Return the observations of a monitor."""
+    return ObservationSource(
+        monitor=settings.title,
+        measure=settings.measure,
+        evaluator=settings.evaluator,
+        group_by=tuple(settings.group_by),
+        selection=settings.where.selection(),
+        prices=_prices,
+    )
+
+
+def _prices(models: Collection[str]) -> Mapping[str, tuple[float, float]]:
+    """Return the US dollars per input and output token of the models with a known price."""
+    table = make_prices(None)
+    found = {}
+    for model in models:
+        price = table.of(model)
+        if price is not None:
+            found[model] = (price.input / 1e6, price.output / 1e6)
+    return found
+
+
+def _accepted(store: Store, selection: Selection, ids: Collection[str]) -> Collection[str]:
+    """Return the ids of those trajectories that a selection matches."""
+    found = store.trajectories.of(list(ids))
+    return [name for name in ids if name in found and selection.matches(found[name])]
+
+
+def _definition(settings: MonitorSettings) -> str:
+    """Return everything on which the state of a monitor depends, as text."""
+    names = ("evaluator", "measure", "where", "group_by", "detector", "baseline", "direction")
+    values = settings.model_dump(mode="json", include=set(names), by_alias=True)
+    return canonical(values)
+
+
+def _note_versions(store: Store, now_ns: int) -> None:
+    with store.monitors.check(now_ns):
+        stored = store.monitors.monitors().get(_VERSIONS)
+        after = stored.at.position if stored else 0
+        newest = store.observations.newest_run()
+        if newest > after:
+            store.monitors.note_versions(after, newest, now_ns)
+            store.monitors.put_monitor(StoredMonitor(_VERSIONS, "", ReadPosition(newest)))
+
+
+def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
+    """Check a monitor in one transaction; return whether it has read everything."""
+    source = source_of(settings)
+    accepts: Callable[[Collection[str]], Collection[str]] | None = None
+    if needs_python(source.selection):
+        accepts = partial(_accepted, store, source.selection)
+    definition = _definition(settings)
+    with store.monitors.check(now_ns):
+        watcher = Watcher(store, settings, now_ns)
+        stored = store.monitors.monitors().get(settings.title)
+        if stored is None or stored.definition != definition:
+            watcher.start_over()
+            stored = StoredMonitor(settings.title, definition)
+        at, newest = stored.at, store.observations.newest(source)
+        end = min(newest, at.position + _TRANSACTION)
+        while True:
+            upto = min(end, at.position + _PART)
+            is_last = upto >= newest
+            found, at = store.observations.read(
+                source, at, upto=upto, is_last=is_last, now_ns=now_ns, accepts=accepts
+            )
+            watcher.consume(found, at.reached_ns)
+            if upto >= end:
+                break
+        watcher.write()
+        if is_last:
+            watcher.end_check()
+            queue_events(store, settings, now_ns)
+        store.monitors.put_monitor(replace(stored, at=at))
+    return is_last
+
+
+def exit_status(found: Sequence[MonitorStatus]) -> int:
+    """Return the exit status of a check: 1 if a group alerts, 3 if none could be judged, else 0."""
+    states = {one.state for one in found}
+    if "alert" in states:
+        return 1
+    return 0 if states & {"ok", "warn", "recovered"} else 3

@@ -1,0 +1,303 @@
+"""A watched group: it learns a baseline from its first observations, then detects changes.
+
+Everything here depends only on the observations in order, not on how checks divided them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..config import (
+    BaselineSettings,
+    EDetectorSettings,
+    MonitorSettings,
+    ThresholdSettings,
+    TwoWindowsSettings,
+)
+from ..store import GroupRow
+from .baselines import Baseline, Learning, LearningRules, learn
+from .budget import AlarmBudget, spending
+from .detector import Alarm, Detector
+from .e_detector import EDetector
+from .observations import Observations
+from .scales import Scale, Side, fit, threshold_scale
+from .threshold import Threshold
+from .two_windows import TwoWindows
+
+__all__ = [
+    "GroupChange",
+    "LearnedSide",
+    "WatchedSide",
+    "after_silence",
+    "allowance_of",
+    "learn_sides",
+    "restore",
+    "update",
+    "watch",
+    "without_baseline",
+]
+
+_GROWTH = 1.25
+_EXAMPLES = 3
+# The commonness of variants varies around 0.5, where a mean is known least precisely.
+_MARGINS = {"variant_shift": 0.05}
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedSide:
+    """The scale and the baseline that were learned for one side.
+
+    Attributes:
+        scale: The scale.
+        baseline: The baseline; None for detectors that need none.
+    """
+
+    scale: Scale
+    baseline: Baseline | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "scale": self.scale.to_dict(),
+            "baseline": self.baseline.to_dict() if self.baseline else None,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> LearnedSide:
+        """Return the side that `to_dict` described."""
+        baseline = values["baseline"]
+        return cls(
+            Scale.from_dict(values["scale"]), Baseline.from_dict(baseline) if baseline else None
+        )
+
+
+@dataclass(slots=True)
+class WatchedSide:
+    """A detector for one side of a group, with its scale and baseline."""
+
+    learned: LearnedSide
+    detector: Detector
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {**self.learned.to_dict(), "state": self.detector.state()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """An alarm or a recovery of one side of a group.
+
+    Attributes:
+        side: The side.
+        alarm: The alarm.
+        runs: Ids of runs that show an alert.
+    """
+
+    side: Side
+    alarm: Alarm
+    runs: tuple[str, ...] = ()
+
+
+def without_baseline(settings: MonitorSettings) -> dict[Side, LearnedSide] | None:
+    """Return the sides of a detector that needs no baseline; None for other detectors."""
+    rule = settings.detector
+    if not isinstance(rule, ThresholdSettings):
+        return None
+    (side,) = settings.sides
+    scale, _ = threshold_scale(settings.measure, side, below=rule.below, above=rule.above)
+    return {side: LearnedSide(scale, None)}
+
+
+def make_detector(settings: MonitorSettings, learned: LearnedSide, *, allowance: float) -> Detector:
+    """Return a new detector for one side.
+
+    Args:
+        settings: The monitor.
+        learned: The side.
+        allowance: The budget of false alarms per nanosecond.
+    """
+    if isinstance(settings.detector, EDetectorSettings) and learned.baseline is not None:
+        baseline = learned.baseline
+        if settings.detector.block is not None:
+            baseline = replace(
+                baseline, block=settings.detector.block, block_reason="set in oteval.yaml"
+            )
+        return EDetector(baseline, spending=allowance)
+    rule = settings.detector
+    if isinstance(rule, ThresholdSettings):
+        _, below = threshold_scale(
+            settings.measure, learned.scale.side, below=rule.below, above=rule.above
+        )
+        window = round(rule.window * 1e9)
+        return Threshold(below=below, window_ns=window, least=rule.min_observations)
+    assert isinstance(rule, TwoWindowsSettings)
+    return TwoWindows(
+        window_ns=round(rule.window * 1e9),
+        before_ns=round(rule.reference * 1e9),
+        level=rule.p,
+    )
+
+
+def allowance_of(settings: MonitorSettings, live_groups: int) -> float:
+    """Return the budget of one side of one group per nanosecond."""
+    budget = AlarmBudget(settings.false_alarms.alarms, round(settings.false_alarms.per * 1e9))
+    return spending(budget, max(1, live_groups) * len(settings.sides))
+
+
+def watch(
+    settings: MonitorSettings, learned: dict[Side, LearnedSide], *, allowance: float
+) -> dict[Side, WatchedSide]:
+    """Return new detectors for the sides of a group."""
+    return {
+        side: WatchedSide(one, make_detector(settings, one, allowance=allowance))
+        for side, one in learned.items()
+    }
+
+
+def restore(
+    settings: MonitorSettings, stored: dict[str, Any], *, allowance: float
+) -> dict[Side, WatchedSide]:
+    """Return the detectors of a group as they were stored."""
+    found: dict[Side, WatchedSide] = {}
+    for side in settings.sides:
+        learned = LearnedSide.from_dict(
+            {name: stored[side][name] for name in ("scale", "baseline")}
+        )
+        found[side] = WatchedSide(learned, make_detector(settings, learned, allowance=allowance))
+        found[side].detector.restore(stored[side]["state"])
+    return found
+
+
+def update(sides: dict[Side, WatchedSide], new: Observations) -> list[GroupChange]:
+    """Add observations to the detectors of a group and return the changes, by time."""
+    changes = []
+    for side, one in sides.items():
+        values = one.learned.scale.values(new)
+        for alarm in one.detector.update(values, new.times):
+            changes.append(GroupChange(side, alarm, _examples(alarm, values, new)))
+    return sorted(changes, key=lambda change: change.alarm.time_ns)
+
+
+def _examples(alarm: Alarm, values: Any, new: Observations) -> tuple[str, ...]:
+    """Return the ids of the lowest runs since a change, the latest first."""
+    if alarm.kind != "alert":
+        return ()
+    inside = np.flatnonzero((new.times >= alarm.change_ns) & (new.times <= alarm.time_ns))
+    lowest = inside[np.lexsort((-new.times[inside], values[inside]))][:_EXAMPLES]
+    return tuple(new.runs[place] for place in lowest if new.runs[place])
+
+
+def learn_sides(
+    settings: MonitorSettings, found: Observations, reached_ns: int
+) -> tuple[dict[Side, LearnedSide], int] | Learning:
+    """Learn the baselines of a group from its first observations.
+
+    Args:
+        settings: The monitor.
+        found: All observations of the group so far.
+        reached_ns: The latest time of any observation of the monitor.
+
+    Returns:
+        The learned sides and how many of the observations they took; or why there are too few.
+    """
+    rules = settings.baseline
+    if rules.from_ is not None and rules.until is not None:
+        if reached_ns < rules.until:
+            return Learning(len(found), 0.0, 0, "the time of the baseline is not over")
+        inside = (found.times >= rules.from_) & (found.times < rules.until)
+        learned = _learn_all(settings, found.select(inside))
+        if isinstance(learned, Learning):
+            return replace(learned, reason=f"between from and until: {learned.reason}")
+        return learned[0], int(np.searchsorted(found.times, rules.until))
+    sizes = _sizes(rules, found)
+    if fit(settings.measure, "worse", found.first(rules.scores)).is_fixed:
+        sizes = [len(found)]
+    latest = Learning(len(found), 0.0, 0, "too few observations")
+    for size in sizes:
+        learned = _learn_first(settings, found.first(size), _rules(settings))
+        if not isinstance(learned, Learning):
+            return learned
+        latest = learned
+    return latest
+
+
+def _learn_all(
+    settings: MonitorSettings, period: Observations
+) -> tuple[dict[Side, LearnedSide], int] | Learning:
+    """Learn from all observations of a period."""
+    span = int(period.times.max() - period.times.min()) if len(period) else 0
+    rules = replace(
+        _rules(settings),
+        effective=max(20, min(settings.baseline.scores, len(period) * 9 // 10)),
+        span_ns=round(span * 0.9),
+        longest_ns=round(span * 0.9),
+    )
+    return _learn_first(settings, period, rules)
+
+
+def _learn_first(
+    settings: MonitorSettings, found: Observations, rules: LearningRules
+) -> tuple[dict[Side, LearnedSide], int] | Learning:
+    learned: dict[Side, LearnedSide] = {}
+    taken = 0
+    for side in settings.sides:
+        if not len(found):
+            return Learning(0, 0.0, 0, "no observations")
+        scale = fit(settings.measure, side, found.first(settings.baseline.scores))
+        if not scale.is_fixed:
+            scale = fit(settings.measure, side, found)
+        baseline = learn(scale.values(found), found.times, rules)
+        if isinstance(baseline, Learning):
+            return baseline
+        learned[side] = LearnedSide(scale, baseline)
+        taken = max(taken, baseline.size)
+    return learned, taken
+
+
+def _rules(settings: MonitorSettings) -> LearningRules:
+    # Only the e-detector compares with the mean, which it has to know precisely.
+    is_precise = isinstance(settings.detector, EDetectorSettings)
+    usual = _MARGINS.get(settings.measure, LearningRules().margin)
+    return LearningRules(
+        effective=settings.baseline.scores,
+        span_ns=round(settings.baseline.span * 1e9),
+        margin=usual if is_precise else 1.0,
+    )
+
+
+def _sizes(settings: BaselineSettings, found: Observations) -> Sequence[int]:
+    """Return the numbers of first observations to try, which depend on nothing later."""
+    reached = np.maximum.accumulate(found.times) if len(found) else found.times
+    long_enough = int(np.searchsorted(reached - found.times[:1].sum(), round(settings.span * 1e9)))
+    sizes = []
+    # A tenth more than the least, because `learn` tries sizes in such steps.
+    size = max(settings.scores, int(1.11 * (long_enough + 1)) + 1)
+    while size <= len(found):
+        sizes.append(size)
+        size = int(size * _GROWTH) + 1
+    return sizes
+
+
+def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
+    """Return a group's row with new observations counted and its longest silence.
+
+    Args:
+        row: The row.
+        times: The times of the observations (ns), at least one.
+        now_ns: The time of the check; later times are those of a wrong clock, and count as it.
+    """
+    times = np.minimum(times, now_ns)
+    last = row.last_ns or int(times[0])
+    reached = np.maximum.accumulate(np.concatenate([[last], times]))
+    gap = int(np.diff(reached).max())
+    return replace(
+        row,
+        first_ns=row.first_ns or int(times[0]),
+        last_ns=int(reached[-1]),
+        longest_gap_ns=max(row.longest_gap_ns, gap),
+        observations=row.observations + len(times),
+    )

@@ -1,0 +1,114 @@
+"""Observations of a monitor: one for each conversation of a group, in the order of storage.
+
+The store reads them (`oteval.store.observations`); here they become arrays by group. A value is
+raw, in the unit of its measure: a share, seconds, tokens, US dollars or messages. `scales` makes it
+a value in [0, 1] that detectors compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .detector import Floats, Ints
+
+__all__ = ["Observations", "by_group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Observations of a group, in order.
+
+    Attributes:
+        values: The raw values.
+        times: The ends (ns) of their last runs.
+        variants: The shapes of all their runs, by hashes of the names of the tools called; empty
+            for measures that do not look at them.
+        sizes: The number of runs of each observation, in `variants`.
+        versions: The version of the evaluator that scored each.
+        runs: The id of the worst run of each.
+    """
+
+    values: Floats
+    times: Ints
+    variants: Ints
+    sizes: Ints
+    versions: npt.NDArray[np.object_]
+    runs: npt.NDArray[np.object_]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def select(self, chosen: npt.NDArray[Any]) -> Observations:
+        """Return some observations, by a boolean array or by indices in order."""
+        kept = np.zeros(len(self), bool)
+        kept[chosen] = True
+        flat = np.repeat(kept, self.sizes) if len(self.variants) else np.zeros(0, bool)
+        return Observations(
+            self.values[kept],
+            self.times[kept],
+            self.variants[flat],
+            self.sizes[kept],
+            self.versions[kept],
+            self.runs[kept],
+        )
+
+    def first(self, size: int) -> Observations:
+        """Return the first observations."""
+        return self.select(np.arange(min(size, len(self))))
+
+    def after(self, size: int) -> Observations:
+        """Return the observations after the first ones."""
+        return self.select(np.arange(min(size, len(self)), len(self)))
+
+    def variant_lists(self) -> list[Ints]:
+        """Return the variants of each observation."""
+        if not len(self.variants):
+            return [self.variants] * len(self)
+        return np.split(self.variants, np.cumsum(self.sizes)[:-1])
+
+
+def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
+    """Yield the observations of a table that `oteval.store` read, by group.
+
+    Args:
+        table: Its rows are in order; those of different groups may alternate.
+    """
+    if not table.num_rows:
+        return
+    encoded = table["group"].combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    sorted_table = table.take(pa.array(order))
+    for place, group in enumerate(encoded.dictionary.to_pylist()):
+        start, end = int(bounds[place]), int(bounds[place + 1])
+        yield group, _observations(sorted_table.slice(start, end - start))
+
+
+def _observations(table: pa.Table) -> Observations:
+    lists = table["variants"].combine_chunks()
+    flat = lists.flatten()
+    sizes = lists.value_lengths().fill_null(0)
+    return Observations(
+        values=_array(table["value"], np.float64),
+        times=_array(table["time_ns"], np.int64),
+        variants=np.asarray(flat.to_numpy(zero_copy_only=False), np.int64),
+        sizes=np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64),
+        versions=_texts(table["version"]),
+        runs=_texts(table["trajectory_id"]),
+    )
+
+
+def _array(column: pa.ChunkedArray, kind: Any) -> npt.NDArray[Any]:
+    return np.asarray(column.to_numpy(), kind)
+
+
+def _texts(column: pa.ChunkedArray) -> npt.NDArray[np.object_]:
+    found: Sequence[Any] = column.to_numpy()
+    return np.asarray(found, object)

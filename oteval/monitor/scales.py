@@ -1,0 +1,160 @@
+"""Scales: raw values of a measure become values in [0, 1] of which lower ones alert.
+
+- Shares stay as they are, or are subtracted from 1 where more is worse.
+- Unbounded values, such as seconds, become 1 up to a limit and 0 beyond. The limit is the
+  baseline's 90% quantile, so that a tenth of its values are beyond. Thus one slow run counts as
+  one, however slow.
+- Variants of runs are compared with those of the baseline (`shapes`).
+
+A monitor has a scale for each side, ``worse`` and ``better``, that it alerts on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .detector import Floats
+from .observations import Observations
+from .shapes import KnownVariants
+
+__all__ = ["Scale", "Side", "fit", "threshold_scale"]
+
+Side = Literal["worse", "better", "silent"]
+
+_MORE_IS_BETTER = frozenset({"pass_rate", "score"})
+_SHARES = frozenset(
+    {"pass_rate", "score", "error_rate", "not_evaluated_rate", "tool_errors", "loops"}
+)
+_VARIANTS = frozenset({"new_variants", "variant_shift"})
+_QUANTILE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How the raw values of a measure are compared.
+
+    Attributes:
+        measure: The measure.
+        side: The change that alerts.
+        limit: Values up to it are 1, or from it on if `is_least`; None for shares and variants.
+        is_least: Whether values must be at least the limit.
+        known: The variants of the baseline, for measures of variants.
+        most: For thresholds of unbounded values: raw values from 0 to this are spread over [0, 1],
+            and higher ones count as much.
+    """
+
+    measure: str
+    side: Side
+    limit: float | None = None
+    is_least: bool = False
+    known: KnownVariants | None = None
+    most: float | None = None
+
+    def values(self, observations: Observations) -> Floats:
+        """Return the values that a detector compares."""
+        raw = observations.values
+        if self.known is not None:
+            is_new = self.measure == "new_variants"
+            found = self.known.seen(observations) if is_new else self.known.common(observations)
+            return found if self.side == "worse" else 1.0 - found
+        if self.limit is not None:
+            return (raw >= self.limit if self.is_least else raw <= self.limit).astype(np.float64)
+        found = np.clip(raw / (self.most or 1.0), 0.0, 1.0)
+        return found if self.is_good_high else 1.0 - found
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it depends on the measure only, and not on the baseline."""
+        return self.limit is None and self.known is None
+
+    @property
+    def is_good_high(self) -> bool:
+        """Whether lower raw values are those that alert."""
+        return (self.measure in _MORE_IS_BETTER) == (self.side == "worse")
+
+    def shown(self, value: float | None) -> float | None:
+        """Return a value in the terms of `figure`."""
+        if value is None:
+            return None
+        if self.known is not None:
+            if self.measure == "new_variants":
+                return 1.0 - value if self.side == "worse" else value
+            return value if self.side == "worse" else 1.0 - value
+        if self.limit is not None:
+            return 1.0 - value
+        return (self.most or 1.0) * (value if self.is_good_high else 1.0 - value)
+
+    @property
+    def figure(self) -> str:
+        """The name of the figure that `shown` gives."""
+        if self.measure == "new_variants":
+            return "share of runs with a new tool sequence"
+        if self.measure == "variant_shift":
+            return "commonness of tool sequences (0.5 in the baseline)"
+        if self.limit is not None:
+            relation = "below" if self.is_least else "above"
+            return f"share of conversations with {self.measure} {relation} {self.limit:.4g}"
+        return {
+            "tool_errors": "share of failed tool calls",
+            "loops": "share of runs with a loop",
+        }.get(self.measure, self.measure.replace("_", " "))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "measure": self.measure,
+            "side": self.side,
+            "limit": self.limit,
+            "is_least": self.is_least,
+            "known": self.known.to_dict() if self.known else None,
+            "most": self.most,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Scale:
+        """Return the scale that `to_dict` described."""
+        known = values["known"]
+        return cls(**{**values, "known": KnownVariants.from_dict(known) if known else None})
+
+
+def threshold_scale(
+    measure: str, side: Side, *, below: float | None, above: float | None
+) -> tuple[Scale, float]:
+    """Return the scale for a threshold, and the limit below which its values alert.
+
+    Args:
+        measure: The measure.
+        side: The change that alerts.
+        below: The limit in the measure's unit; None if `above` is given.
+        above: The limit in the measure's unit.
+    """
+    limit = below if below is not None else above
+    assert limit is not None
+    is_share = measure in _SHARES and (measure not in _MORE_IS_BETTER or limit <= 1.0)
+    most = None if is_share else max(2.0 * limit, 1e-9)
+    scale = Scale(measure, side, most=most)
+    share = limit / (most or 1.0)
+    return scale, share if scale.is_good_high else 1.0 - share
+
+
+def fit(measure: str, side: Side, baseline: Observations) -> Scale:
+    """Return the scale of a measure for the observations of a baseline.
+
+    Args:
+        measure: The measure.
+        side: The change that alerts.
+        baseline: At least one observation, except for shares.
+    """
+    if measure in _VARIANTS:
+        return Scale(measure, side, known=KnownVariants.of(baseline.variants))
+    raw = baseline.values
+    is_share = not len(raw) or (raw.min() >= 0.0 and raw.max() <= 1.0)
+    if measure in _SHARES and (is_share or measure not in _MORE_IS_BETTER):
+        return Scale(measure, side)
+    is_least = (measure in _MORE_IS_BETTER) == (side == "worse")
+    quantile = 1.0 - _QUANTILE if is_least else _QUANTILE
+    method: Any = "lower" if is_least else "higher"
+    return Scale(measure, side, float(np.quantile(raw, quantile, method=method)), is_least)

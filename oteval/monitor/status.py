@@ -1,0 +1,181 @@
+"""The state of each group of a monitor, for people and for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import MonitorSettings
+from ..store import GroupRow, Store, StoredEpisode
+from .episodes import State, no_data_after, state_of
+from .groups import LearnedSide
+
+__all__ = ["MonitorStatus", "group_values", "statuses"]
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorStatus:
+    """The state of a group of a monitor.
+
+    Attributes:
+        monitor: The monitor.
+        measure: Its measure.
+        group: The values that the monitor groups by, by name.
+        state: The state.
+        since_ns: Since when; 0 if nothing was observed.
+        last_ns: The time of the last observation; 0 without one.
+        observations: The number of observations.
+        version: The version of the evaluator; "" for measures of runs.
+        recent: An average of the newest raw values.
+        evidence: How near the next alert is, from 0 to 1; None while learning.
+        progress: Why the baseline is not learned yet, or "".
+        baselines: The scales and baselines by side.
+        episodes: The episodes that last.
+        snoozed_until_ns: Until when it does not notify; None if it does.
+    """
+
+    monitor: str
+    measure: str
+    group: Mapping[str, str]
+    state: State
+    since_ns: int
+    last_ns: int
+    observations: int
+    version: str
+    recent: float | None
+    evidence: float | None
+    progress: str
+    baselines: Mapping[str, LearnedSide]
+    episodes: Sequence[StoredEpisode]
+    snoozed_until_ns: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval monitor status --json`` prints."""
+        return {
+            "monitor": self.monitor,
+            "group": dict(self.group),
+            "state": self.state,
+            "measure": self.measure,
+            "since_ns": self.since_ns or None,
+            "last_ns": self.last_ns or None,
+            "observations": self.observations,
+            "version": self.version or None,
+            "recent": self.recent,
+            "evidence": self.evidence,
+            "progress": self.progress or None,
+            "baselines": {side: _baseline(one) for side, one in self.baselines.items()},
+            "episodes": [
+                {
+                    "episode": one.episode_id,
+                    "side": one.side,
+                    "change_ns": one.change_ns,
+                    "change_from_ns": one.change_from_ns,
+                    "change_to_ns": one.change_to_ns,
+                    "runs": list(one.runs),
+                    "acknowledged_by": one.acknowledged_by,
+                }
+                for one in self.episodes
+            ],
+            "snoozed_until_ns": self.snoozed_until_ns,
+        }
+
+
+def _baseline(learned: LearnedSide) -> dict[str, Any]:
+    found: dict[str, Any] = {"figure": learned.scale.figure, "limit": learned.scale.limit}
+    if learned.baseline is not None:
+        baseline = learned.baseline
+        found |= {
+            "mean": learned.scale.shown(baseline.mean),
+            "floor": learned.scale.shown(baseline.floor),
+            "block": baseline.block,
+            "autocorrelation_time": baseline.autocorrelation_time,
+            "observations": baseline.size,
+            "start_ns": baseline.start_ns,
+            "end_ns": baseline.end_ns,
+        }
+    return found
+
+
+def group_values(settings: MonitorSettings, group: str) -> dict[str, str]:
+    """Return the values of a group by the names that the monitor groups by."""
+    return dict(zip(settings.group_by, json.loads(group), strict=False))
+
+
+def statuses(store: Store, settings: MonitorSettings, now_ns: int) -> list[MonitorStatus]:
+    """Return the state of each group of a monitor as it is stored.
+
+    A monitor that has observed nothing has one status without a group.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        now_ns: The time (ns).
+    """
+    rows = store.monitors.groups(settings.title)
+    snoozes = store.monitors.snoozes(now_ns)
+    lasting: dict[str, list[StoredEpisode]] = {}
+    recovered: dict[str, int] = {}
+    for one in store.monitors.episodes(settings.title):
+        if one.ended_ns is None:
+            lasting.setdefault(one.group, []).append(one)
+        elif one.end_reason == "recovered" and one.side != "silent":
+            recovered[one.group] = max(recovered.get(one.group, 0), one.ended_ns)
+    if not rows:
+        rows = [GroupRow(settings.title, "[]", "", progress="no observations")]
+    return [
+        _status(
+            settings, row, lasting.get(row.group, []), recovered.get(row.group), snoozes, now_ns
+        )
+        for row in rows
+    ]
+
+
+def _status(
+    settings: MonitorSettings,
+    row: GroupRow,
+    lasting: Sequence[StoredEpisode],
+    recovered_ns: int | None,
+    snoozes: Mapping[tuple[str, str | None], int],
+    now_ns: int,
+) -> MonitorStatus:
+    after = settings.no_data.after
+    limit = no_data_after(
+        None if after is None else round(after * 1e9),
+        row.longest_gap_ns,
+        is_learning=row.detectors is None,
+    )
+    alerting = [one for one in lasting if one.side != "silent"]
+    state = state_of(
+        is_alerting=bool(alerting),
+        evidence=row.evidence,
+        is_silent=bool(row.observations) and now_ns - row.last_ns > limit,
+        recovered_ns=recovered_ns,
+        last_ns=row.last_ns,
+    )
+    since = {
+        "alert": min((one.change_ns for one in alerting), default=0),
+        "recovered": recovered_ns or 0,
+        "no_data": row.last_ns,
+    }
+    stored = json.loads(row.detectors or "{}")
+    until = [
+        snoozes[key] for key in ((row.monitor, None), (row.monitor, row.group)) if key in snoozes
+    ]
+    return MonitorStatus(
+        monitor=row.monitor,
+        measure=settings.measure,
+        group=group_values(settings, row.group),
+        state=state,
+        since_ns=since.get(state, row.first_ns),
+        last_ns=row.last_ns,
+        observations=row.observations,
+        version=row.version,
+        recent=row.recent,
+        evidence=row.evidence,
+        progress=row.progress,
+        baselines={side: LearnedSide.from_dict(one) for side, one in stored.items()},
+        episodes=lasting,
+        snoozed_until_ns=max(until, default=None),
+    )

@@ -1,0 +1,348 @@
+"""The groups of one monitor during a check: their observations go to baselines and detectors.
+
+A group that is learning keeps its observations in the store. When enough have come, it learns its
+baseline from the first of them, and the rest go to its detectors. A new version of the evaluator
+starts a new baseline, or takes up the one that this version had before; either way its detectors
+start anew, so that a changed evaluator raises no alarm.
+
+If ``version`` is among the values that a monitor groups by, a new version of an agent takes over
+the baseline of the version before it, so that it is compared with that one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from ..config import MonitorSettings
+from ..jsontext import dumps
+from ..store import GroupRow, Store, StoredEpisode, learning_rows
+from . import episodes
+from .baselines import Learning
+from .groups import (
+    GroupChange,
+    LearnedSide,
+    WatchedSide,
+    after_silence,
+    allowance_of,
+    learn_sides,
+    restore,
+    update,
+    watch,
+    without_baseline,
+)
+from .observations import Observations, by_group
+from .scales import Side
+
+__all__ = ["Watcher"]
+
+# A group tries to learn again when it has this many times the observations of its last attempt.
+_TRY_AGAIN = 1.1
+# Observations of learning groups that are read at once.
+_LEARNED_AT_ONCE = 1_000_000
+_GONE_NS = 30 * 86_400 * 10**9
+_RECENT = 50
+
+
+class Watcher:
+    """The groups of a monitor in the transaction of a check.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        now_ns: The time of the check (ns).
+    """
+
+    def __init__(self, store: Store, settings: MonitorSettings, now_ns: int) -> None:
+        self._store = store
+        self._settings = settings
+        self._now_ns = now_ns
+        self._monitor = settings.title
+        self._load()
+
+    def _load(self) -> None:
+        state = self._store.monitors
+        self._rows = {row.group: row for row in state.groups(self._monitor)}
+        self._changed: set[str] = set()
+        self._sides: dict[str, dict[Side, WatchedSide]] = {}
+        self._new_baselines: list[tuple[str, str, str, str, int]] = []
+        self._baselines = state.baselines(self._monitor)
+        self._family_baselines = {
+            (self._family(group), version): text
+            for (group, version), text in self._baselines.items()
+        }
+        self._open: dict[tuple[str, str], StoredEpisode] = {}
+        self._ended: list[StoredEpisode] = []
+        self._opened: set[tuple[str, str]] = set()
+        for one in state.episodes(self._monitor, open_only=True):
+            if one.ended_ns is None:
+                self._open[one.group, one.side] = one
+        self._allowance = allowance_of(self._settings, len(self._live()))
+
+    def start_over(self) -> None:
+        """Forget all groups, because the monitor is new or its definition changed."""
+        for key in list(self._open):
+            self._end(key, "the monitor was changed", self._open[key].alarm_ns)
+        self._store.monitors.put_episodes(self._ended)
+        self._store.monitors.forget(self._monitor)
+        self._load()
+
+    def consume(self, table: pa.Table, reached_ns: int) -> None:
+        """Take the next observations.
+
+        Args:
+            table: The observations as the store returns them.
+            reached_ns: The latest time of an observation of the monitor.
+        """
+        learning: list[tuple[GroupRow, int, Observations]] = []
+        for group, found in by_group(table):
+            row = self._with_version(group, str(found.versions[-1] or ""))
+            new = found.select(np.flatnonzero(found.versions == row.version))
+            before = row.observations
+            row = self._counted(row, new)
+            self._changed.add(group)
+            self._rows[group] = row
+            if row.detectors is None and group not in self._sides:
+                learning.append((row, before, new))
+            else:
+                self._detect(group, new)
+        self._add_learning(learning)
+        self._learn_due(reached_ns)
+
+    def _counted(self, row: GroupRow, new: Observations) -> GroupRow:
+        row = after_silence(row, new.times, self._now_ns)
+        newest = new.values[-_RECENT:]
+        weight = 0.5 ** (len(new) / (_RECENT / 2)) if row.recent is not None else 0.0
+        return replace(
+            row, recent=weight * (row.recent or 0.0) + (1 - weight) * float(newest.mean())
+        )
+
+    def _with_version(self, group: str, version: str) -> GroupRow:
+        """Return the row of a group that is watched with a version of the evaluator."""
+        row = self._rows.get(group)
+        if row is not None and row.version == version:
+            return row
+        if row is not None:
+            for key in [key for key in self._open if key[0] == group]:
+                self._end(key, "the evaluator was changed", row.last_ns)
+            self._store.monitors.end_learning([row])
+            self._sides.pop(group, None)
+        learned = self._known(group, version)
+        if learned is not None:
+            self._sides[group] = watch(self._settings, learned, allowance=self._allowance)
+        return GroupRow(self._monitor, group, version)
+
+    def _known(self, group: str, version: str) -> dict[Side, LearnedSide] | None:
+        """Return the baselines that a group has from the beginning, or None."""
+        plain = without_baseline(self._settings)
+        if plain is not None:
+            return plain
+        text = self._baselines.get((group, version)) or self._family_baselines.get(
+            (self._family(group), version)
+        )
+        if text is None:
+            return None
+        stored = json.loads(text)
+        return {side: LearnedSide.from_dict(stored[side]) for side in self._settings.sides}
+
+    def _family(self, group: str) -> str:
+        """Return a group's values without its version, if the monitor groups by that."""
+        if "version" not in self._settings.group_by:
+            return group
+        values = json.loads(group)
+        del values[self._settings.group_by.index("version")]
+        return dumps(values)
+
+    def _detect(self, group: str, new: Observations) -> None:
+        row = self._rows[group]
+        if group not in self._sides:
+            stored = json.loads(row.detectors or "{}")
+            self._sides[group] = restore(self._settings, stored, allowance=self._allowance)
+        if len(new):
+            silent = (group, "silent")
+            if silent in self._open:
+                self._end(silent, "recovered", int(new.times[0]))
+            for change in update(self._sides[group], new):
+                self._note(row, change)
+
+    def _note(self, row: GroupRow, change: GroupChange) -> None:
+        """Start or end an episode."""
+        key = (row.group, change.side)
+        if change.alarm.kind == "recovered":
+            if key in self._open:
+                self._end(key, "recovered", change.alarm.time_ns)
+            return
+        if key in self._open:
+            return
+        self._open[key] = episodes.opened(
+            self._monitor,
+            row.group,
+            row.version,
+            change.side,
+            change.alarm,
+            now_ns=self._now_ns,
+            runs=change.runs,
+        )
+        self._opened.add(key)
+
+    def _end(self, key: tuple[str, str], reason: str, ended_ns: int) -> None:
+        self._ended.append(
+            episodes.end(self._open.pop(key), reason, ended_ns=ended_ns, now_ns=self._now_ns)
+        )
+
+    def _add_learning(self, found: Sequence[tuple[GroupRow, int, Observations]]) -> None:
+        if not found:
+            return
+        sizes = [len(new) for _, _, new in found]
+        texts = {
+            name: np.repeat(np.array([getattr(row, name) for row, _, _ in found], object), sizes)
+            for name in ("monitor", "group", "version")
+        }
+        variants = [one for _, _, new in found for one in new.variant_lists()]
+        self._store.monitors.add_learning(
+            learning_rows(
+                {
+                    **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+                    "value": np.concatenate([new.values for _, _, new in found]),
+                    "variants": pa.array(variants, pa.list_(pa.int64())),
+                    "time_ns": np.concatenate([new.times for _, _, new in found]),
+                    "trajectory_id": pa.array(
+                        np.concatenate([new.runs for _, _, new in found]), pa.string()
+                    ),
+                    "number": np.concatenate(
+                        [np.arange(before, before + len(new)) for _, before, new in found]
+                    ),
+                }
+            )
+        )
+
+    def _learn_due(self, reached_ns: int) -> None:
+        """Let the groups learn that have enough observations for an attempt."""
+        # The oldest last, which is taken first: later versions take over its baseline.
+        due = sorted(
+            (row for row in self._rows.values() if self._is_due(row, reached_ns)),
+            key=lambda row: -row.first_ns,
+        )
+        while due:
+            part: list[GroupRow] = []
+            size = 0
+            while due and (not part or size + due[-1].observations <= _LEARNED_AT_ONCE):
+                part.append(due.pop())
+                size += part[-1].observations
+            found = dict(by_group(self._store.monitors.learning(part)))
+            for row in part:
+                self._learn(row.group, found[row.group], reached_ns)
+            learned = [row for row in part if row.group in self._sides]
+            if learned:
+                self._store.monitors.end_learning(learned)
+            if learned and not due and "version" in self._settings.group_by:
+                self._learn_due(reached_ns)
+
+    def _is_due(self, row: GroupRow, reached_ns: int) -> bool:
+        rules = self._settings.baseline
+        if row.detectors is not None or row.group in self._sides:
+            return False
+        if row.group not in self._changed:
+            return False
+        if self._has_elder(row):
+            return True
+        if row.observations < rules.scores:
+            return False
+        if row.tried and row.observations < _TRY_AGAIN * row.tried:
+            return False
+        if rules.until is not None:
+            return reached_ns >= rules.until
+        return row.last_ns - row.first_ns >= rules.span * 1e9
+
+    def _has_elder(self, row: GroupRow) -> bool:
+        """Return whether an earlier version of a group's agent may give it a baseline."""
+        if "version" not in self._settings.group_by:
+            return False
+        return (self._family(row.group), row.version) in self._family_baselines
+
+    def _learn(self, group: str, found: Observations, reached_ns: int) -> None:
+        row = self._rows[group]
+        known = self._known(group, row.version)
+        if known is not None:
+            self._sides[group] = watch(self._settings, known, allowance=self._allowance)
+            self._rows[group] = replace(row, progress="")
+            self._detect(group, found)
+            return
+        learned = learn_sides(self._settings, found, reached_ns)
+        if isinstance(learned, Learning):
+            self._rows[group] = replace(row, tried=row.observations, progress=learned.reason)
+            return
+        sides, taken = learned
+        text = dumps({side: one.to_dict() for side, one in sides.items()})
+        self._new_baselines.append((self._monitor, group, row.version, text, self._now_ns))
+        self._baselines[group, row.version] = text
+        self._family_baselines[self._family(group), row.version] = text
+        self._sides[group] = watch(self._settings, sides, allowance=self._allowance)
+        self._rows[group] = replace(row, progress="")
+        self._detect(group, found.after(taken))
+
+    def _is_silent(self, row: GroupRow) -> bool:
+        after = self._settings.no_data.after
+        is_learning = row.detectors is None and row.group not in self._sides
+        limit = episodes.no_data_after(
+            None if after is None else round(after * 1e9),
+            row.longest_gap_ns,
+            is_learning=is_learning,
+        )
+        return self._now_ns - row.last_ns > limit
+
+    def _live(self) -> list[GroupRow]:
+        return [row for row in self._rows.values() if not self._is_silent(row)]
+
+    def end_check(self) -> None:
+        """Note silent groups, when everything stored has been read."""
+        families: dict[str, int] = {}
+        for row in self._rows.values():
+            family = self._family(row.group)
+            families[family] = max(families.get(family, 0), row.first_ns)
+        gone = []
+        for row in self._rows.values():
+            if not self._is_silent(row):
+                continue
+            is_replaced = families[self._family(row.group)] > row.first_ns
+            if is_replaced or self._now_ns - row.last_ns > _GONE_NS:
+                gone.append(row)
+            elif self._settings.no_data.notify:
+                key = (row.group, "silent")
+                if key not in self._open:
+                    self._open[key] = episodes.silence(
+                        self._monitor, row.group, row.version, row.last_ns, self._now_ns
+                    )
+                    self._opened.add(key)
+        for row in gone:
+            for key in [key for key in self._open if key[0] == row.group]:
+                self._end(key, "the group is gone", row.last_ns)
+        self._store.monitors.remove_groups(gone)
+        self._write_episodes()
+
+    def write(self) -> None:
+        """Write everything that changed."""
+        state = self._store.monitors
+        rows = []
+        for group in sorted(self._changed):
+            row = self._rows[group]
+            if group in self._sides:
+                sides = self._sides[group]
+                row = replace(
+                    row,
+                    evidence=max(one.detector.evidence for one in sides.values()),
+                    detectors=dumps({side: one.to_dict() for side, one in sides.items()}),
+                )
+            rows.append(row)
+        state.put_groups(rows)
+        state.add_baselines(self._new_baselines)
+        self._write_episodes()
+
+    def _write_episodes(self) -> None:
+        opened = [self._open[key] for key in self._opened if key in self._open]
+        self._store.monitors.put_episodes([*self._ended, *opened])
+        self._ended, self._opened = [], set()

@@ -1,0 +1,91 @@
+"""Tables of monitors and lines about their changes, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from .columns import Column, Columns, one_row
+from .text import ago, clock
+
+if TYPE_CHECKING:
+    from ..monitor.status import MonitorStatus
+
+__all__ = ["change_line", "group_text", "monitors_table"]
+
+_STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "green"}
+
+
+def group_text(group: Mapping[str, str]) -> str:
+    """Return a group's values as text: ``agent=refunds version=2``."""
+    return " ".join(f"{name}={value or '-'}" for name, value in group.items())
+
+
+def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
+    """Return monitors, one line for each group.
+
+    Args:
+        found: Their states.
+        now_ns: The current time (ns).
+    """
+    table = Columns(
+        Column("monitor", least=16, most=40),
+        Column("group", least=8, most=60),
+        Column("state"),
+        Column("since", rank=2),
+        Column("now", rank=1, right=True),
+        Column("baseline", rank=1, right=True),
+        Column("observations", rank=3, right=True),
+        Column("note", rank=4, least=10, most=60),
+    )
+    for one in found:
+        table.add_row(
+            one_row(one.monitor),
+            one_row(group_text(one.group)),
+            Text(one.state.replace("_", " "), _STYLES.get(one.state, "")),
+            ago(one.since_ns, now_ns) if one.since_ns else "",
+            _figure(one.recent),
+            _baseline(one),
+            f"{one.observations:,}",
+            one_row(_note(one)),
+        )
+    return table
+
+
+def change_line(status: MonitorStatus) -> str:
+    """Return one line about a group whose state changed."""
+    group = group_text(status.group)
+    name = f"{status.monitor} [{group}]" if group else status.monitor
+    line = f"{name}: {status.state.replace('_', ' ')}"
+    if status.state == "alert" and status.episodes:
+        one = status.episodes[0]
+        line += (
+            f" since {clock(one.change_ns)} UTC"
+            f" (between {clock(one.change_from_ns)} and {clock(one.change_to_ns)})"
+        )
+    return line
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _baseline(status: MonitorStatus) -> str:
+    learned = status.baselines.get("worse") or status.baselines.get("better")
+    if learned is None or learned.baseline is None:
+        return ""
+    if learned.scale.limit is not None:
+        return f"{'>=' if learned.scale.is_least else '<='} {learned.scale.limit:.4g}"
+    return _figure(learned.scale.shown(learned.baseline.mean))
+
+
+def _note(status: MonitorStatus) -> str:
+    if status.episodes:
+        one = status.episodes[0]
+        by = f", acknowledged by {one.acknowledged_by}" if one.acknowledged_by else ""
+        return f"episode {one.episode_id}{by}"
+    if status.snoozed_until_ns is not None:
+        return "snoozed"
+    return status.progress

@@ -1,0 +1,519 @@
+"""The state of monitors: groups, baselines, episodes, marks, and notifications to send.
+
+All that a check changes is written in one transaction, so that a process that is killed loses and
+repeats nothing.
+
+Tables: ``monitors``, ``monitor_groups``, ``monitor_learning``, ``monitor_baselines``,
+``monitor_episodes``, ``monitor_snoozes``, ``monitor_marks``, ``monitor_versions``,
+``monitor_checks``, and ``notifications``, the outbox. `observations` has the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, fields, replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from .observations import ReadPosition
+from .query import insert, number, registered, table_of, transaction
+
+__all__ = [
+    "GroupRow",
+    "MonitorStore",
+    "Notification",
+    "StoredEpisode",
+    "StoredMark",
+    "StoredMonitor",
+]
+
+_TEXT, _BIG, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+# Versions of a service that were not seen for this time count as deployed again.
+_DEPLOYED_AGAIN_NS = 3600 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMonitor:
+    """A monitor as it is stored.
+
+    Attributes:
+        monitor: Its name.
+        definition: Everything on which its state depends; when it changes, it starts over.
+        at: How far it has read.
+    """
+
+    monitor: str
+    definition: str
+    at: ReadPosition = field(default_factory=ReadPosition)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The state of a group of a monitor.
+
+    Attributes:
+        monitor: The monitor.
+        group: The group's values, as a JSON list.
+        version: The version of the evaluator; "" for measures of runs.
+        first_ns: The time of the first observation.
+        last_ns: The latest time of an observation.
+        longest_gap_ns: The longest time between two observations while learning.
+        observations: The number of observations.
+        tried: The number of observations at the last attempt to learn a baseline.
+        recent: An average of the newest raw values.
+        evidence: How near the next alarm is, from 0 to 1; None while learning.
+        progress: Why the baseline is not learned yet, or "".
+        detectors: The detectors by direction, with their baselines, as JSON text; None before.
+    """
+
+    monitor: str
+    group: str
+    version: str
+    first_ns: int = 0
+    last_ns: int = 0
+    longest_gap_ns: int = 0
+    observations: int = 0
+    tried: int = 0
+    recent: float | None = None
+    evidence: float | None = None
+    progress: str = ""
+    detectors: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpisode:
+    """An episode: from an alert to its end.
+
+    Attributes:
+        episode_id: Its id.
+        monitor: The monitor.
+        group: The group's values, as a JSON list.
+        version: The version of the evaluator.
+        side: ``worse``, ``better`` or ``silent``.
+        alarm_ns: The time of the observation that raised the alarm.
+        change_ns: The estimated time of the change.
+        change_from_ns: The earliest plausible time of the change.
+        change_to_ns: The latest plausible time of the change.
+        before: The mean before the change, as the detector saw it.
+        after: The mean since the change.
+        observations: The number of observations since the change.
+        opened_ns: When a check raised it.
+        ended_ns: The time of the observation that ended it; None while it lasts.
+        closed_ns: When a check ended it.
+        end_reason: Why it ended: ``recovered``, or that the monitor started over.
+        is_notified: Whether its start is in the outbox.
+        is_end_notified: Whether its end is in the outbox.
+        acknowledged_ns: When a person acknowledged it.
+        acknowledged_by: Who.
+        runs: Ids of runs since the change that show it.
+    """
+
+    episode_id: str
+    monitor: str
+    group: str
+    version: str
+    side: str
+    alarm_ns: int
+    change_ns: int
+    change_from_ns: int
+    change_to_ns: int
+    before: float | None
+    after: float | None
+    observations: int
+    opened_ns: int
+    ended_ns: int | None = None
+    closed_ns: int | None = None
+    end_reason: str | None = None
+    is_notified: bool = False
+    is_end_notified: bool = False
+    acknowledged_ns: int | None = None
+    acknowledged_by: str | None = None
+    runs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMark:
+    """A mark on the timeline.
+
+    Attributes:
+        time_ns: When.
+        kind: ``version`` if the version of a service changed in its runs, else ``mark``.
+        name: Its name.
+        service: The service, or "".
+        version: The version, or "".
+        created_ns: When it was noted.
+    """
+
+    time_ns: int
+    kind: str
+    name: str
+    service: str
+    version: str
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A notification for one destination.
+
+    Attributes:
+        notification_id: Its id, the same for all destinations.
+        destination: A name in ``notify`` of oteval.yaml.
+        episode_id: The episode.
+        event: ``alert`` or ``resolved``.
+        payload: JSON text.
+        runs: The ids of runs that the payload names.
+        created_ns: When it was queued.
+        attempts: How often it was tried.
+        next_ns: When it is to be tried next.
+        sent_ns: When it was delivered; None before.
+        error: Why the last attempt failed.
+    """
+
+    notification_id: str
+    destination: str
+    episode_id: str
+    event: str
+    payload: str
+    runs: list[str]
+    created_ns: int
+    attempts: int = 0
+    next_ns: int = 0
+    sent_ns: int | None = None
+    error: str | None = None
+
+
+_GROUPS = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("monitor", "group", "version")],
+        *[(name, _BIG) for name in ("first_ns", "last_ns", "longest_gap_ns")],
+        *[(name, _BIG) for name in ("observations", "tried")],
+        ("recent", _FLOAT),
+        ("evidence", _FLOAT),
+        ("progress", _TEXT),
+        ("detectors", _TEXT),
+    ]
+)
+_EPISODES = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("episode_id", "monitor", "group", "version", "side")],
+        *[(name, _BIG) for name in ("alarm_ns", "change_ns", "change_from_ns", "change_to_ns")],
+        *[(name, _FLOAT) for name in ("before", "after")],
+        *[(name, _BIG) for name in ("observations", "opened_ns", "ended_ns", "closed_ns")],
+        ("end_reason", _TEXT),
+        *[(name, _BOOL) for name in ("is_notified", "is_end_notified")],
+        ("acknowledged_ns", _BIG),
+        ("acknowledged_by", _TEXT),
+        ("runs", pa.list_(_TEXT)),
+    ]
+)
+_NOTIFICATIONS = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("notification_id", "destination", "episode_id", "event")],
+        ("payload", _TEXT),
+        ("runs", pa.list_(_TEXT)),
+        ("created_ns", _BIG),
+        ("attempts", pa.int32()),
+        *[(name, _BIG) for name in ("next_ns", "sent_ns")],
+        ("error", _TEXT),
+    ]
+)
+_LEARNING = pa.schema(
+    [
+        *[(name, _TEXT) for name in ("monitor", "group", "version")],
+        ("value", _FLOAT),
+        ("variants", pa.list_(_BIG)),
+        ("time_ns", _BIG),
+        ("number", _BIG),
+        ("trajectory_id", _TEXT),
+    ]
+)
+_KEYS = pa.schema([(name, _TEXT) for name in ("monitor", "group", "version")])
+# The tables with rows of one monitor, which are deleted when it starts over.
+_OF_MONITOR = (
+    "monitors",
+    "monitor_groups",
+    "monitor_learning",
+    "monitor_baselines",
+    "monitor_open_runs",
+    "monitor_conversations",
+)
+
+
+class MonitorStore:
+    """The state of monitors in a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def check(self, now_ns: int) -> Iterator[None]:
+        """Begin the transaction of a check; of two at once, the later one fails to commit.
+
+        Args:
+            now_ns: The time (ns).
+        """
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE monitor_checks SET number = number + 1, time_ns = ?", [now_ns]
+            )
+            yield
+
+    def last_check_ns(self) -> int:
+        """Return the time (ns) of the last check, or 0."""
+        return number(self._connection, "SELECT max(time_ns) FROM monitor_checks")
+
+    def monitors(self) -> dict[str, StoredMonitor]:
+        """Return the monitors by name."""
+        rows = self._connection.execute(
+            "SELECT monitor, definition, position, run_seq, reached_ns FROM monitors"
+        ).fetchall()
+        return {
+            name: StoredMonitor(name, definition, ReadPosition(*at))
+            for name, definition, *at in rows
+        }
+
+    def put_monitor(self, found: StoredMonitor) -> None:
+        """Write a monitor."""
+        self._connection.execute("DELETE FROM monitors WHERE monitor = ?", [found.monitor])
+        at = found.at
+        self._connection.execute(
+            "INSERT INTO monitors VALUES (?, ?, ?, ?, ?)",
+            [found.monitor, found.definition, at.position, at.run_seq, at.reached_ns],
+        )
+
+    def forget(self, monitor: str) -> None:
+        """Delete the state of a monitor, except its episodes."""
+        for table in _OF_MONITOR:
+            self._connection.execute(f"DELETE FROM {table} WHERE monitor = ?", [monitor])  # noqa: S608
+
+    def groups(self, monitor: str) -> list[GroupRow]:
+        """Return the groups of a monitor, the latest last."""
+        return [
+            GroupRow(*row)
+            for row in self._connection.execute(
+                f"SELECT {_columns(_GROUPS)} FROM monitor_groups WHERE monitor = ? "  # noqa: S608
+                'ORDER BY last_ns, "group"',
+                [monitor],
+            ).fetchall()
+        ]
+
+    def put_groups(self, groups: Sequence[GroupRow]) -> None:
+        """Write groups; a group has one row."""
+        if not groups:
+            return
+        table = table_of([astuple(group) for group in groups], _GROUPS)
+        with registered(self._connection, "changed_groups", table):
+            self._connection.execute(
+                'DELETE FROM monitor_groups WHERE (monitor, "group") IN '
+                '(SELECT monitor, "group" FROM changed_groups)'
+            )
+        insert(self._connection, "monitor_groups", table)
+
+    def remove_groups(self, groups: Sequence[GroupRow]) -> None:
+        """Delete groups that are gone; their baselines stay."""
+        for one in groups:
+            for table in ("monitor_groups", "monitor_learning"):
+                self._connection.execute(
+                    f'DELETE FROM {table} WHERE monitor = ? AND "group" = ?',  # noqa: S608
+                    [one.monitor, one.group],
+                )
+
+    def add_learning(self, rows: pa.Table) -> None:
+        """Append observations of groups that are learning, with the columns of `learning`."""
+        insert(self._connection, "monitor_learning", rows.cast(_LEARNING))
+
+    def learning(self, groups: Sequence[GroupRow]) -> pa.Table:
+        """Return the observations of groups that are learning, in order."""
+        keys = table_of([(one.monitor, one.group, one.version) for one in groups], _KEYS)
+        with registered(self._connection, "wanted_groups", keys):
+            return self._connection.sql(
+                "SELECT * FROM monitor_learning SEMI JOIN wanted_groups "
+                'USING (monitor, "group", version) ORDER BY "group", number'
+            ).to_arrow_table()
+
+    def end_learning(self, groups: Sequence[GroupRow]) -> None:
+        """Delete the observations of groups in all versions, because they are not needed."""
+        keys = table_of([(one.monitor, one.group, one.version) for one in groups], _KEYS)
+        with registered(self._connection, "wanted_groups", keys):
+            self._connection.execute(
+                'DELETE FROM monitor_learning WHERE (monitor, "group") IN '
+                '(SELECT monitor, "group" FROM wanted_groups)'
+            )
+
+    def baselines(self, monitor: str) -> dict[tuple[str, str], str]:
+        """Return the newest baselines of a monitor as JSON text, by group and version."""
+        rows = self._connection.execute(
+            'SELECT "group", version, arg_max(baseline, created_ns) FROM monitor_baselines '
+            'WHERE monitor = ? GROUP BY "group", version ORDER BY max(created_ns)',
+            [monitor],
+        ).fetchall()
+        return {(group, version): text for group, version, text in rows}
+
+    def add_baselines(self, rows: Sequence[tuple[str, str, str, str, int]]) -> None:
+        """Append baselines: monitor, group, version, JSON text, time (ns)."""
+        schema = pa.schema([*_KEYS, pa.field("baseline", _TEXT), pa.field("created_ns", _BIG)])
+        if rows:
+            insert(self._connection, "monitor_baselines", table_of(rows, schema))
+
+    def episodes(
+        self, monitor: str | None = None, *, open_only: bool = False
+    ) -> list[StoredEpisode]:
+        """Return the episodes of a monitor or of all, the oldest first.
+
+        Args:
+            monitor: The monitor.
+            open_only: Only episodes that last, or whose notifications are not queued.
+        """
+        clause = "(NOT $open OR ended_ns IS NULL OR NOT is_end_notified)"
+        rows = self._connection.execute(
+            f"SELECT {_columns(_EPISODES)} FROM monitor_episodes "  # noqa: S608
+            f"WHERE {clause} AND ($monitor IS NULL OR monitor = $monitor) "
+            "ORDER BY alarm_ns, episode_id",
+            {"open": open_only, "monitor": monitor},
+        ).fetchall()
+        return [StoredEpisode(*row) for row in rows]
+
+    def put_episodes(self, episodes: Sequence[StoredEpisode]) -> None:
+        """Write episodes."""
+        if not episodes:
+            return
+        table = table_of([_fields(one) for one in episodes], _EPISODES)
+        with registered(self._connection, "changed_episodes", table):
+            self._connection.execute(
+                "DELETE FROM monitor_episodes WHERE episode_id IN "
+                "(SELECT episode_id FROM changed_episodes)"
+            )
+        insert(self._connection, "monitor_episodes", table)
+
+    def acknowledge(self, beginning: str, person: str, now_ns: int) -> str | None:
+        """Note that a person looks at an episode.
+
+        Args:
+            beginning: Its id, or the beginning of it if it is unique.
+            person: Who.
+            now_ns: The time (ns).
+
+        Returns:
+            Its id, or None if no episode or several begin so.
+        """
+        found = [one for one in self.episodes() if one.episode_id.startswith(beginning)]
+        if len(found) != 1:
+            return None
+        self.put_episodes([replace(found[0], acknowledged_ns=now_ns, acknowledged_by=person)])
+        return found[0].episode_id
+
+    def snooze(
+        self, monitor: str, group: str | None, until_ns: int, actor: str, now_ns: int
+    ) -> None:
+        """Note that a monitor, or one group of it, is not to notify until a time."""
+        self._connection.execute(
+            "INSERT INTO monitor_snoozes VALUES (?, ?, ?, ?, ?)",
+            [monitor, group, until_ns, actor, now_ns],
+        )
+
+    def snoozes(self, now_ns: int) -> dict[tuple[str, str | None], int]:
+        """Return until when monitors and groups are snoozed, of those that are.
+
+        The newest snooze counts, so that one with a past end cancels those before.
+        """
+        rows = self._connection.execute(
+            'SELECT monitor, "group", arg_max(until_ns, time_ns) AS until_ns FROM monitor_snoozes '
+            'GROUP BY monitor, "group" HAVING until_ns > ?',
+            [now_ns],
+        ).fetchall()
+        return {(monitor, group): until for monitor, group, until in rows}
+
+    def add_mark(self, mark: StoredMark) -> None:
+        """Append a mark."""
+        self._connection.execute(
+            "INSERT INTO monitor_marks VALUES (?, ?, ?, ?, ?, ?)", list(astuple(mark))
+        )
+
+    def marks(self, since_ns: int = 0) -> list[StoredMark]:
+        """Return the marks since a time (ns), by time."""
+        rows = self._connection.execute(
+            "SELECT time_ns, kind, name, service, version, created_ns FROM monitor_marks "
+            "WHERE time_ns >= ? ORDER BY time_ns, name",
+            [since_ns],
+        ).fetchall()
+        return [StoredMark(*row) for row in rows]
+
+    def note_versions(self, after: int, upto: int, now_ns: int) -> list[StoredMark]:
+        """Note the versions of services in runs, and mark those that are new or are back.
+
+        Args:
+            after: The number of the last run that was looked at.
+            upto: The number of the last run to look at.
+            now_ns: The time (ns).
+        """
+        rows = self._connection.execute(
+            "SELECT service, version, min(start_ns), max(start_ns) FROM ("
+            "SELECT coalesce(service, '') AS service, start_ns, "
+            "json_extract_string(attributes, '/service.version') AS version "
+            "FROM trajectories WHERE seq > ? AND seq <= ?) "
+            "WHERE version IS NOT NULL GROUP BY ALL ORDER BY min(start_ns), service",
+            [after, upto],
+        ).fetchall()
+        known: dict[str, dict[str, tuple[int, int]]] = {}
+        for service, version, first, last in self._connection.execute(
+            "SELECT service, version, first_ns, last_ns FROM monitor_versions"
+        ).fetchall():
+            known.setdefault(service, {})[version] = (first, last)
+        marks = []
+        for service, version, first, last in rows:
+            versions = known.setdefault(service, {})
+            before = versions.get(version)
+            others = [seen[1] for name, seen in versions.items() if name != version]
+            is_back = (
+                before is not None
+                and first - before[1] > _DEPLOYED_AGAIN_NS
+                and any(before[1] < other <= first for other in others)
+            )
+            if (before is None and versions) or is_back:
+                name = f"{service} {version}".strip()
+                marks.append(StoredMark(first, "version", name, service, version, now_ns))
+            seen = before or (first, last)
+            versions[version] = (min(seen[0], first), max(seen[1], last))
+            self._connection.execute(
+                "DELETE FROM monitor_versions WHERE service = ? AND version = ?",
+                [service, version],
+            )
+            self._connection.execute(
+                "INSERT INTO monitor_versions VALUES (?, ?, ?, ?)",
+                [service, version, *versions[version]],
+            )
+        for mark in marks:
+            self.add_mark(mark)
+        return marks
+
+    def queue(self, notifications: Sequence[Notification]) -> None:
+        """Append notifications to the outbox."""
+        if notifications:
+            rows = [_fields(one) for one in notifications]
+            insert(self._connection, "notifications", table_of(rows, _NOTIFICATIONS))
+
+    def notifications(self, *, unsent_only: bool = False) -> list[Notification]:
+        """Return the notifications in the outbox, the oldest first."""
+        rows = self._connection.execute(
+            f"SELECT {_columns(_NOTIFICATIONS)} FROM notifications "  # noqa: S608
+            "WHERE NOT ? OR sent_ns IS NULL ORDER BY created_ns, notification_id, destination",
+            [unsent_only],
+        ).fetchall()
+        return [Notification(*row) for row in rows]
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f'"{name}"' for name in schema.names)
+
+
+def _fields(value: Any) -> list[Any]:
+    return [getattr(value, one.name) for one in fields(value)]
+
+
+def learning_rows(rows: Mapping[str, Any]) -> pa.Table:
+    """Return columns of observations as the table that `MonitorStore.add_learning` takes."""
+    return pa.table(dict(rows), schema=_LEARNING)

@@ -1,0 +1,85 @@
+"""Histories of runs with scores, written to a store as a server would."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from oteval.config import Config, parse_config
+from oteval.model import Message, Score, Trajectory
+from oteval.store import Store
+
+from ..make import asks, call, keep, run, score
+
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+START = 1_790_000_000 * SECOND
+
+OPS = "notify: {ops: {webhook: 'http://127.0.0.1:1/x'}, pager: {alertmanager: 'http://127.0.0.1:1'}}\n"
+
+
+def config(*monitors: str) -> Config:
+    """Return a configuration with one evaluator, ``e``, and some monitors."""
+    lines = "".join(f"  - {one}\n" for one in monitors)
+    return parse_config(f"evaluators:\n  - {{name: e, type: tool_errors}}\nmonitors:\n{lines}{OPS}")
+
+
+_OF_SCORES = ("version", "status")
+
+
+@dataclass
+class History:
+    """Runs of an agent, one an hour, and their scores.
+
+    Learning ends after 14 days, so that 400 runs have a baseline.
+
+    Attributes:
+        store: Where they are written.
+        agent: The agent's name.
+        step: The time between two runs (ns).
+        count: The number of runs so far.
+    """
+
+    store: Store
+    agent: str = "a"
+    step: int = HOUR
+    count: int = 0
+    first: int = 1
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+
+    @property
+    def now(self) -> int:
+        """The time at which the next run begins."""
+        return START + self.count * self.step
+
+    def runs(self, size: int, *tools: str, **fields: Any) -> list[Trajectory]:
+        """Write runs that call some tools one after the other, and return them."""
+        messages = [asks(call(name, {})) for name in tools]
+        made = []
+        for _ in range(size):
+            at = self.now
+            known = {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent, **fields}
+            made.append(self._run(messages, known))
+            self.count += 1
+        keep(self.store, *made)
+        return made
+
+    def _run(self, messages: list[Message], fields: dict[str, Any]) -> Trajectory:
+        return run(self.first + self.count, *messages, **fields)
+
+    def scored(self, size: int, rate: float, *tools: str, **fields: Any) -> list[Trajectory]:
+        """Write runs of which a share passes, with their scores."""
+        score_fields = {name: fields.pop(name) for name in _OF_SCORES if name in fields}
+        made = self.runs(size, *tools, **fields)
+        self.store.scores.write([self.verdict(one, rate, **score_fields) for one in made])
+        return made
+
+    def verdict(self, one: Trajectory, rate: float, **fields: Any) -> Score:
+        """Return a score that passes with some probability."""
+        passed = self.chance.random() < rate
+        number = int(one.root_span.trace_id, 16)
+        known = {"passed": passed, "score": float(passed), "time_ns": one.end_ns}
+        return score(number, **{**known, **fields})

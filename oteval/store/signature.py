@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..jsontext import call_hash, dumps_exact, escaped
 from ..model import Message, ToolCall
 
-__all__ = ["Signature", "name_hash", "signature_of"]
+__all__ = ["Signature", "call_errors", "name_hash", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def signature_of(messages: Sequence[Message]) -> Signature:
         names=names,
         hashes=hashes,
         positions=positions,
-        errors=_errors(messages),
+        errors=call_errors(messages),
         strict_names=_strict(roles, positions, names),
         strict_calls=_strict(roles, positions, [str(value) for value in hashes]) if known else None,
         overlapping=_overlapping(calls),
@@ -81,7 +81,7 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     )
 
 
-def _errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
+def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
     """Return whether each call failed; results are paired with calls by id, then by order."""
     found: list[bool | None] = []
     for at, message in enumerate(messages):

@@ -22,6 +22,7 @@ from .cells import cell_of, changed
 from .details import details, shown_messages
 from .model import MatrixCell, MatrixColumn, MatrixRow, PairwiseSummary, Report, ReportRun, RunPair
 from .statistics import ReportStatistics
+from .tool_graph import ToolGraphCounts
 
 __all__ = ["ReportOptions", "build"]
 
@@ -84,12 +85,15 @@ def build(
     """
     counting = ReportStatistics(options.is_grouped)
     kept = _KeptRuns(options.most_rows)
+    tools = ToolGraphCounts()
     for item in items:
         chosen = item
         if options.evaluators:
             verdicts = tuple(v for v in item.verdicts if v.evaluator in options.evaluators)
             chosen = replace(item, verdicts=verdicts)
         counting.add(chosen)
+        if chosen.trajectory:
+            tools.add(chosen.trajectory)
         kept.add(chosen)
     if not counting.runs:
         raise NothingEvaluated("no run was there to report; oteval trajectories lists them")
@@ -118,6 +122,7 @@ def build(
         rows=tuple(rows),
         details=details_of,
         charts=tuple(counting.charts(groups)),
+        tools=tools.graph(),
         pairwise=tuple(pairwise),
         gates=tuple(counting.gates(options.shown_gates, groups)),
         notes=tuple(notes),

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...evaluators.gates import GateResult
 from ...model import Feedback, Score, Status, Trajectory
+from .tool_graph import ToolGraph
 
 __all__ = [
     "Bars",
@@ -381,6 +382,7 @@ class Report:
         rows: Its rows.
         details: For each run shown, its details as JSON text.
         charts: The distributions.
+        tools: The graph of tools; None without calls.
         pairwise: The pairwise comparisons.
         gates: The result of each gate in each group.
         notes: Remarks on runs and details left out.
@@ -398,6 +400,7 @@ class Report:
     rows: tuple[MatrixRow, ...]
     details: Mapping[str, str]
     charts: tuple[Bars | Histogram, ...] = ()
+    tools: ToolGraph | None = None
     pairwise: tuple[PairwiseSummary, ...] = ()
     gates: tuple[tuple[str, GateResult], ...] = ()
     notes: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from ...jsontext import dumps, encodable, restore
 from ..text import clock, duration
 from .charts import bar_chart
+from .graph_layout import draw_graph
 from .model import EvaluatorSummary, MatrixRow, Report
 
 __all__ = ["render", "safe_json"]
@@ -56,6 +57,7 @@ def render(report: Report) -> str:
             style=Markup(style),  # noqa: S704  # our own
             script=Markup(script),  # noqa: S704
             charts=[(chart, bar_chart(chart)) for chart in report.charts],
+            graph=draw_graph(report.tools) if report.tools else None,
             runs=[restore(report.details[name]) for name in report.static],
             counts=_counts(report),
             evaluators=_by_name(report.evaluators),

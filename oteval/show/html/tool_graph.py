@@ -1,0 +1,175 @@
+"""The graph of tools: which tools runs called, and which calls came next.
+
+A **step** is a message with calls. An edge leads from each tool of a step to each tool of the next
+one, so that parallel calls have no order. The edge from `START` leads to the tools of the first
+step, the one to `END` comes from those of the last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ...model import Trajectory
+from ...store.signature import call_errors
+from ..text import shorten
+
+__all__ = ["END", "START", "ToolEdge", "ToolGraph", "ToolGraphCounts", "ToolNode"]
+
+START, END = "start", "end"
+_OTHERS = "others"
+# The keys of tools begin with it, so that a tool may be named "start".
+_TOOL = "tool "
+# Traces may name any number of tools. Beyond so many, new ones are counted together.
+_MOST_NAMES = 2000
+_MOST_NODES, _MOST_EDGES = 30, 120
+_LONGEST = 200  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class ToolNode:
+    """A tool, or the beginning or end of runs.
+
+    Attributes:
+        key: `START`, `END`, or another key that edges name.
+        label: The name as text.
+        calls: The calls of it; the runs for the beginning and the end.
+        errors: The calls that failed.
+        position: The mean index of its steps.
+    """
+
+    key: str
+    label: str
+    calls: int
+    errors: int = 0
+    position: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEdge:
+    """Two tools, one called in the step after the other's.
+
+    Attributes:
+        source: The key of the earlier tool.
+        target: The key of the later tool.
+        count: How often such steps followed each other.
+        calls: The calls of the later tool there.
+        errors: Those that failed.
+    """
+
+    source: str
+    target: str
+    count: int
+    calls: int = 0
+    errors: int = 0
+
+    @property
+    def error_share(self) -> float:
+        """The share of the later tool's calls that failed there."""
+        return self.errors / self.calls if self.calls else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGraph:
+    """The tools of some runs.
+
+    Attributes:
+        nodes: The tools by calls, most first, between the beginning and the end.
+        edges: The edges by count, most first.
+        left_out: How many edges there are beside these.
+    """
+
+    nodes: tuple[ToolNode, ...]
+    edges: tuple[ToolEdge, ...]
+    left_out: int = 0
+
+
+class ToolGraphCounts:
+    """Counts the tools of runs."""
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._keys: dict[str, str] = {}
+        self._calls: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._positions: Counter[str] = Counter()
+        self._edges: dict[tuple[str, str], list[int]] = {}
+
+    def add(self, run: Trajectory) -> None:
+        """Count the calls of a run; one without calls does not count."""
+        steps = self._steps(run)
+        if not steps:
+            return
+        self._runs += 1
+        before: dict[str, list[int]] = {START: [0, 0]}
+        for at, step in enumerate(steps):
+            for name, (calls, errors) in step.items():
+                self._calls[name] += calls
+                self._errors[name] += errors
+                self._positions[name] += calls * at
+            self._connect(before, step)
+            before = step
+        self._connect(before, {END: [0, 0]})
+
+    def _steps(self, run: Trajectory) -> list[dict[str, list[int]]]:
+        """Return the calls and failed calls of each tool, by step."""
+        own = run.own_messages
+        outcomes = iter(call_errors(own))
+        steps = []
+        for message in own:
+            step: dict[str, list[int]] = {}
+            for call in message.tool_calls:
+                counts = step.setdefault(self._known(call.name), [0, 0])
+                counts[0] += 1
+                counts[1] += next(outcomes) is True
+            if step:
+                steps.append(step)
+        return steps
+
+    def _known(self, name: str) -> str:
+        key = self._keys.get(name)
+        if key is None:
+            if len(self._keys) >= _MOST_NAMES:
+                return _OTHERS
+            key = self._keys[name] = _TOOL + (shorten(name, _LONGEST) or "(no name)")
+        return key
+
+    def _connect(self, before: dict[str, list[int]], step: dict[str, list[int]]) -> None:
+        for source in before:
+            for target, (calls, errors) in step.items():
+                counts = self._edges.setdefault((source, target), [0, 0, 0])
+                counts[0] += 1
+                counts[1] += calls
+                counts[2] += errors
+
+    def graph(self) -> ToolGraph | None:
+        """Return the graph, its rarer tools counted together; None without calls."""
+        if not self._runs:
+            return None
+        ordered = sorted(self._calls, key=lambda name: (-self._calls[name], name))
+        named = [name for name in ordered if name != _OTHERS]
+        is_whole = len(ordered) <= _MOST_NODES and _OTHERS not in self._calls
+        shown = set(named if is_whole else named[: _MOST_NODES - 1])
+        key = {name: name if name in shown else _OTHERS for name in ordered}
+        nodes = [ToolNode(START, "start", self._runs)]
+        nodes += [self._node(one, one.removeprefix(_TOOL), [one]) for one in named if one in shown]
+        if rest := [name for name in ordered if name not in shown]:
+            nodes.append(self._node(_OTHERS, "other tools", rest))
+        nodes.append(ToolNode(END, "end", self._runs))
+        merged: dict[tuple[str, str], list[int]] = {}
+        for (source, target), counts in self._edges.items():
+            place = merged.setdefault((key.get(source, source), key.get(target, target)), [0, 0, 0])
+            place[:] = [a + b for a, b in zip(place, counts, strict=True)]
+        edges = [ToolEdge(*ends, *counts) for ends, counts in merged.items()]
+        edges.sort(key=lambda edge: (-edge.count, edge.source, edge.target))
+        return ToolGraph(tuple(nodes), tuple(edges[:_MOST_EDGES]), max(0, len(edges) - _MOST_EDGES))
+
+    def _node(self, key: str, label: str, names: list[str]) -> ToolNode:
+        calls = sum(self._calls[name] for name in names)
+        return ToolNode(
+            key,
+            label,
+            calls,
+            sum(self._errors[name] for name in names),
+            sum(self._positions[name] for name in names) / calls,
+        )

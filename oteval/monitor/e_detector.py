@@ -68,7 +68,8 @@ class EDetector:
         """The logarithm of the wealth, from 0 at one usual allowance to 1 at the alarm."""
         if self.alerting:
             return 1.0
-        usual = min(self.spending * self.baseline.interval_ns * self.baseline.block, 0.5)
+        usual = self.spending * self.baseline.interval_ns * self.baseline.block
+        usual = min(max(usual, 1e-12), 0.5)
         held = float(np.mean(self._wealth))
         return 0.0 if held <= usual else min(1.0, 1.0 - np.log(held) / np.log(usual))
 

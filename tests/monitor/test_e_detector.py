@@ -162,6 +162,14 @@ def test_evidence_grows_before_the_alert():
     assert 0.0 <= calm < 0.5 < detector.evidence < 1.0
 
 
+def test_a_group_without_an_allowance_never_alarms():
+    """Without an allowance there is nothing to bet with, and the evidence is 0."""
+    detector = EDetector(baseline(), spending=0.0)
+
+    assert detector.update(np.zeros(500), minutes(500)) == []
+    assert detector.evidence == 0.0
+
+
 def test_traffic_does_not_change_what_a_period_may_spend():
     """Ten times the traffic earns the same allowance in the same time."""
     slow, fast = make(), make()

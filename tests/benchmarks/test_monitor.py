@@ -1,0 +1,46 @@
+"""The benchmark of monitors: its streams, and the rows of its table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import monitor
+
+
+def test_the_conditions_are_all_combinations():
+    """Three traffics, three variations and four dependences."""
+    assert len({str(each) for each in monitor.CONDITIONS}) == 36
+    assert str(monitor.CONDITIONS[0]) == "0.1/min, none, r = 0"
+
+
+@pytest.mark.parametrize("variation", monitor.VARIATIONS)
+def test_pass_rates_have_the_usual_mean(variation: str) -> None:
+    """Variation moves the pass rate by up to .04 around .95."""
+    rates = monitor.pass_rates(
+        monitor.Condition(1.0, variation, 0.0), 14_400, np.random.default_rng(0)
+    )
+
+    assert rates.mean() == pytest.approx(0.95, abs=0.01)
+    assert 0.91 - 1e-9 <= rates.min() <= rates.max() <= 0.99 + 1e-9
+
+
+def test_a_condition_gives_its_rows():
+    """False alarms and two delays for a condition, with the targets where they apply."""
+    found = {
+        "conditions": [monitor.one_condition(monitor.CONDITIONS[3], 2)],
+        "beyond": [monitor.one_condition(monitor.BEYOND[4], 1)],
+    }
+
+    rows = monitor.rows(found)
+
+    assert [row.figure for row in rows[:3]] == [
+        "1/min, none, r = 0: false alarms per 10,000 scores",
+        "1/min, none, r = 0: scores until a drop to 0.85 is found",
+        "1/min, none, r = 0: scores until a drop to 0.90 is found",
+    ]
+    assert rows[0].target == "at most 1.00"
+    assert rows[1].target == "at most 203"
+    assert rows[2].target == ""
+    assert "threshold" in rows[0].other
+    assert rows[-1].figure.startswith("beyond the targets: 1/min, incidents")

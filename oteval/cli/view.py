@@ -149,16 +149,26 @@ def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
 @db_option
 @filters
 @click.option("--evaluator", help="Count only this evaluator's passes.")
+@click.option("--top", type=click.IntRange(min=1), help="Only the N most frequent sequences.")
 @json_option
-def variants(db: str, evaluator: str | None, as_json: bool, **given: Any) -> int:
-    """Group runs by their sequence of tool calls, most frequent first."""
+def variants(db: str, evaluator: str | None, top: int | None, as_json: bool, **given: Any) -> int:
+    """Group runs by their sequence of tool calls, most frequent first.
+
+    The order of the calls in one message does not count. With --json, each line also has the share
+    of the sequence over time. Without --json, this lists 1,000 sequences, or --top.
+    """
+    most = top or (None if as_json else TABLE_ROWS)
     with open_store(db) as store:
-        rows = find_variants(store, select(**given), evaluator)
-    if as_json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        out().print(variants_table(rows))
-    runs = counted(sum(row["count"] for row in rows), "run")
-    warn(f"{counted(len(rows), 'variant')} in {runs}")
+        found = find_variants(store, select(**given), evaluator, most)
+        shown = 0
+        if as_json:
+            for shown, row in enumerate(found.rows, 1):  # noqa: B007
+                print_json(row)
+        elif rows := list(found.rows):
+            shown = len(rows)
+            out().print(variants_table(rows, common.now_ns(), found.period_ns))
+    count = f"{counted(found.variants, 'variant')} in {counted(found.runs, 'run')}"
+    if shown < found.variants:
+        count += f"; listed: the first {shown}; --top N lists more"
+    warn(count)
     return 0

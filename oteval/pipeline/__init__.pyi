@@ -13,7 +13,6 @@ from .evaluation import first_divergence as first_divergence
 from .evaluation import prepare as prepare
 from .evaluation import score as score
 from .evaluation import score_trajectories as score_trajectories
-from .evaluation import variants as variants
 from .evaluation import worst_first as worst_first
 from .exporter import export_jsonl as export_jsonl
 from .exporter import export_parquet as export_parquet
@@ -31,3 +30,5 @@ from .references import read_messages as read_messages
 from .retention import archive_before as archive_before
 from .retention import archive_due as archive_due
 from .retention import delete_expired as delete_expired
+from .variant_list import VariantList as VariantList
+from .variant_list import variants as variants

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from ..config import Config, EvaluatorSettings, Gate, Limits
 from ..errors import ConfigError, OtevalError
@@ -35,7 +33,6 @@ __all__ = [
     "prepare",
     "score",
     "score_trajectories",
-    "variants",
     "worst_first",
 ]
 
@@ -401,44 +398,4 @@ def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[Gat
             max_errors=gate.max_errors,
         )
         for gate in gates
-    ]
-
-
-def variants(
-    store: Store, selection: Selection = EVERYTHING, evaluator: str | None = None
-) -> list[dict[str, Any]]:
-    """Return the tool sequences that runs took, most frequent first.
-
-    Args:
-        store: The store.
-        selection: Which trajectories.
-        evaluator: The evaluator whose pass rate to add; all of them when None.
-
-    Returns:
-        A row per sequence: ``tools``, ``count``, ``share``, ``errors`` (runs with a failed call),
-        ``passed`` and ``judged`` (the newest score of each evaluator), ``example`` (an id).
-    """
-    newest: dict[str, dict[str, bool | None]] = {}
-    for found in store.scores.read(selection):
-        if evaluator in (None, found.evaluator):
-            newest.setdefault(found.trajectory_id, {})[found.evaluator] = found.passed
-    counts: Counter[tuple[str, ...]] = Counter()
-    rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    for trajectory in store.trajectories.read(selection):
-        own = trajectory.own_messages
-        tools = tuple(call.name for message in own for call in message.tool_calls)
-        row = rows.setdefault(
-            tools,
-            {"tools": list(tools), "errors": 0, "passed": 0, "judged": 0, "example": trajectory.id},
-        )
-        counts[tools] += 1
-        outcomes = newest.get(trajectory.id, {}).values()
-        verdicts = [passed for passed in outcomes if passed is not None]
-        row["errors"] += any(message.is_error for message in own)
-        row["passed"] += sum(verdicts)
-        row["judged"] += len(verdicts)
-    total = sum(counts.values())
-    return [
-        {**rows[tools], "count": count, "share": count / total}
-        for tools, count in counts.most_common()
     ]

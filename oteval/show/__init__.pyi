@@ -27,6 +27,6 @@ from .tables import references_table as references_table
 from .tables import scores_table as scores_table
 from .tables import tallies_table as tallies_table
 from .tables import trajectories_table as trajectories_table
-from .tables import variants_table as variants_table
 from .terminal import trajectory_view as trajectory_view
 from .text import one_line as one_line
+from .variants import variants_table as variants_table

@@ -1,4 +1,4 @@
-"""Tables of trajectories, scores, variants and references for the terminal."""
+"""Tables of trajectories, scores and references for the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ __all__ = [
     "scores_table",
     "tallies_table",
     "trajectories_table",
-    "variants_table",
 ]
 
 # The most characters of a text from a trace that a cell is made of.
@@ -173,29 +172,6 @@ def list_order_notes(run: ScoreRun) -> Iterator[str]:
             f"{clean(name)}: {runs} with calls that differ only in the order of a list; "
             f"to ignore it: tool_args: {{tolerant: {{sets: [{sets}]}}}}"
         )
-
-
-def variants_table(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """Return tool sequences, one a line."""
-    table = Columns(
-        Column("runs", right=True),
-        Column("share", rank=2, right=True),
-        Column("failed calls", rank=4, right=True),
-        Column("pass rate", rank=3, right=True),
-        Column("example", rank=1),
-        Column("tools", least=20),
-    )
-    ids = short_ids(row["example"] for row in rows)
-    for row in rows:
-        table.add_row(
-            str(row["count"]),
-            f"{row['share']:.1%}",
-            str(row["errors"]),
-            f"{row['passed'] / row['judged']:.3f}" if row["judged"] else "-",
-            ids[row["example"]],
-            one_row(" → ".join(row["tools"]) or "(no calls)"),
-        )
-    return table
 
 
 def references_table(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Columns:

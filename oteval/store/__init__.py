@@ -5,7 +5,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `spans`: ``spans``, ``logs``, ``spool_position``. `archive`: ``archived_files``,
   ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
-- `trajectories`: ``trajectories``, ``superseded``. `matching` only reads.
+- `trajectories`: ``trajectories``, ``superseded``. `matching` and `variants` only read.
 - `scores`, `labels`: ``scores``, ``human_labels``.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
@@ -99,6 +99,7 @@ from .scores import HumanLabels, Scores
 from .sessions import Sessions, StoredSession
 from .spans import SpanBatch, Spans, WriteResult
 from .trajectories import Trajectories
+from .variants import Period, VariantCounts, Variants
 
 __all__ = [
     "EVERYWHERE",
@@ -119,6 +120,7 @@ __all__ = [
     "Notification",
     "ObservationReader",
     "ObservationSource",
+    "Period",
     "Range",
     "ReadLimit",
     "ReadPosition",
@@ -129,6 +131,7 @@ __all__ = [
     "StoredMonitor",
     "StoredSession",
     "TraceArrival",
+    "VariantCounts",
     "WriteResult",
     "is_short_of_memory",
     "is_store_failure",
@@ -149,6 +152,7 @@ class Store:
         trajectories: Trajectories.
         sessions: Finds the trajectories of a trace, of a conversation, or below another one.
         matching: Matches trajectories with a reference in SQL.
+        variants: Counts the sequences of tools that runs called, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
         references: References by name.
@@ -196,6 +200,7 @@ class Store:
         self.trajectories = Trajectories(connection)
         self.sessions = Sessions(connection)
         self.matching = TrajectoryMatcher(connection)
+        self.variants = Variants(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)
         self.references = StoredReferences(connection)

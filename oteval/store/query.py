@@ -26,11 +26,13 @@ import pyarrow as pa
 from ..errors import StoreError
 from ..jsontext import encodable
 from ..selection import Selection
+from .conditions import sql_condition
 
 __all__ = [
     "condition_of",
     "first_row",
     "insert",
+    "is_exact",
     "new_cursor",
     "next_number",
     "number",
@@ -156,8 +158,8 @@ def _encodable(value: Any) -> Any:
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:
     """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
 
-    The condition leaves out attributes, field conditions and exclusions, for which there are no
-    columns; see `Selection.needs_python`.
+    It leaves out attributes, questions, exclusions, and conditions on fields without a column;
+    `is_exact` tells whether it is complete.
     """
     parts: list[str] = []
     values: list[Any] = []
@@ -184,4 +186,16 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
             add(f"list_contains(?::VARCHAR[], {column})", list(accepted))
     if selection.models:
         add("list_has_any(models, ?::VARCHAR[])", list(selection.models))
+    for condition in selection.conditions:
+        if found := sql_condition(condition):
+            parts.append(found.text)
+            values.extend(found.values)
     return " AND ".join(parts) or "TRUE", values
+
+
+def is_exact(selection: Selection) -> bool:
+    """Return whether `condition_of` selects exactly the runs of a selection, without its limit."""
+    if selection.attributes or selection.asked or selection.excluded:
+        return False
+    found = [sql_condition(condition) for condition in selection.conditions]
+    return all(one is not None and one.is_exact for one in found)

@@ -292,6 +292,15 @@ def test_variants_count_sequences(filled: Run):
     ]
 
 
+def test_variants_are_limited_to_the_top(filled: Run):
+    """The counts are those of all variants, and the rest is announced."""
+    done = filled("variants", "--top", "1")
+
+    assert len(done.out.splitlines()) == 2
+    assert done.err == "oteval: 3 variants in 3 runs; listed: the first 1; --top N lists more\n"
+    assert len(filled("variants", "--json", "--top", "2").rows) == 2
+
+
 def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
     """Lines go to a file or standard output, tables to a folder; counts go to standard error."""
     to_file = filled("export", "--jsonl", "x.jsonl", "--limit", "2")

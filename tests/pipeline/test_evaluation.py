@@ -12,12 +12,12 @@ from oteval.config import parse_config
 from oteval.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
-from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare, variants
+from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare
 from oteval.pipeline import score as score_all
 from oteval.selection import Selection
 from oteval.store import Store
 
-from ..make import asks, call, gap, keep, run, score
+from ..make import asks, call, gap, keep, run
 
 Module = Callable[[str], str]
 REFERENCE = [
@@ -552,33 +552,3 @@ def test_gates_are_checked_over_a_run(store: Store, tmp_path: Path):
         False,
         False,
     ]
-
-
-def test_variants_count_the_sequences_of_tools(store: Store):
-    """Runs are grouped by the tools they called, most frequent first, with their outcomes."""
-    keep(
-        store,
-        run(1, asks(call("f", {})), asks(call("g", {}))),
-        run(2, asks(call("f", {}), call("g", {})), Message("tool", "no", is_error=True)),
-        run(3, asks(call("g", {}))),
-        run(4),
-    )
-    store.scores.write(
-        [
-            score(1),
-            score(2, passed=False),
-            score(2, evaluator="other"),
-            score(3, status="not_evaluated"),
-            score(4, passed=None),
-        ]
-    )
-
-    rows = variants(store)
-    of_one = variants(store, evaluator="e")
-    chosen = variants(store, Selection(since_ns=3))
-
-    first = {"tools": ["f", "g"], "count": 2, "share": 0.5, "errors": 1, "passed": 2, "judged": 3}
-    assert rows[0] == {**first, "example": run(1).id}
-    assert [row["tools"] for row in rows] == [["f", "g"], ["g"], []]
-    assert (of_one[0]["passed"], of_one[0]["judged"]) == (1, 2)
-    assert [(row["tools"], row["share"]) for row in chosen] == [(["g"], 0.5), ([], 0.5)]

@@ -55,7 +55,10 @@ def views() -> dict[str, Any]:
     """Return everything that is shown of a hostile trajectory."""
     made = hostile()
     scores = [score(1, label=HOSTILE, comment=HOSTILE, evaluator=HOSTILE, passed=None)]
-    row = {"tools": [HOSTILE], "count": 1, "share": 1.0, "errors": 0, "passed": 0, "judged": 0}
+    rates = {"pass_rate": 0.5, "pass_rate_interval": [0.0, 1.0], "earlier_share": 1.0}
+    figures = {"cost": 1.0, "input_tokens": 1.0, "output_tokens": 1.0, "seconds": 1.0}
+    seen = {"recent_share": 1.0, "first_seen_ns": 1, "last_seen_ns": 1, **rates, **figures}
+    row = {"tools": [HOSTILE], "count": 1, "share": 1.0, "errors": 0, **seen}
     kept = {"name": HOSTILE, "messages": 1, "source": HOSTILE, "created_ns": 1}
     return {
         "trajectory": trajectory_view(made, scores, whole=True),
@@ -63,7 +66,7 @@ def views() -> dict[str, Any]:
         "trajectories": trajectories_table([made], {made.id: scores}, 10**18),
         "scores": scores_table(scores),
         "tallies": tallies_table([Tally(HOSTILE)]),
-        "variants": variants_table([{**row, "example": made.id}]),
+        "variants": variants_table([{**row, "example": made.id}], 10**18, 1),
         "references": references_table([kept], 10**18),
     }
 

@@ -1,0 +1,119 @@
+"""Variants of runs with their rates, costs and times, from the counts of the store.
+
+A variant is a sequence of tools that runs called. Calls of one message may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..evaluators.judge.costs import Prices, make_prices
+from ..evaluators.stats import wilson
+from ..selection import EVERYTHING, Selection
+from ..store import Period, Store
+
+__all__ = ["VariantList", "variants"]
+
+
+class VariantList(NamedTuple):
+    """The variants of the selected runs.
+
+    Attributes:
+        runs: How many runs were selected.
+        variants: How many variants they have.
+        period_ns: The length of the periods in which runs are counted; 0 without runs.
+        rows: The variants; see `variants`. They can be read once.
+    """
+
+    runs: int
+    variants: int
+    period_ns: int
+    rows: Iterator[dict[str, Any]]
+
+
+def variants(
+    store: Store,
+    selection: Selection = EVERYTHING,
+    evaluator: str | None = None,
+    top: int | None = None,
+) -> VariantList:
+    """Return the tool sequences that runs took, most frequent first.
+
+    A row has:
+
+    - ``tools``; ``count``, ``share``; ``example``, the id of the first run;
+    - ``errors``: runs with a failed call;
+    - ``passed``, ``judged``: verdicts, the newest of each evaluator; ``pass_rate`` and its 95%
+      interval (Wilson's), None without verdicts;
+    - ``cost``: the mean in US dollars at list prices over the ``priced`` runs, those of a single
+      model with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
+    - ``seconds``, ``seconds_p95``: the median and the 95% quantile;
+    - ``first_seen_ns``, ``last_seen_ns``: starts of runs; ``periods``: the count and the share in
+      each period; ``recent_share``, ``earlier_share``: in the last period, and in all before.
+
+    Args:
+        store: The store.
+        selection: Which trajectories.
+        evaluator: The evaluator whose verdicts count; all of them when None.
+        top: How many variants to return; all of them when None.
+    """
+    counts = store.variants.count(selection, evaluator, top)
+    prices = make_prices(None)
+    rows = (_row(found, counts.runs, counts.periods, prices) for found in counts.rows)
+    length = counts.periods[0].length_ns if counts.periods else 0
+    return VariantList(counts.runs, counts.variants, length, rows)
+
+
+def _row(
+    found: Mapping[str, Any], runs: int, periods: Sequence[Period], prices: Prices
+) -> dict[str, Any]:
+    passed, judged = found["passed"], found["judged"]
+    interval = wilson(passed, judged) if judged else None
+    median, p95 = found["seconds"]
+    return {
+        "tools": found["tools"],
+        "errors": found["errors"],
+        "passed": passed,
+        "judged": judged,
+        "example": found["example"],
+        "count": found["count"],
+        "share": found["count"] / runs,
+        "pass_rate": passed / judged if judged else None,
+        "pass_rate_interval": [interval.low, interval.high] if interval else None,
+        **_costs(found["models"], prices),
+        "input_tokens": found["input_tokens"],
+        "output_tokens": found["output_tokens"],
+        "seconds": median,
+        "seconds_p95": p95,
+        "first_seen_ns": found["first_seen_ns"],
+        "last_seen_ns": found["last_seen_ns"],
+        **_over_time(found["periods"], periods),
+    }
+
+
+def _costs(usages: Iterable[Mapping[str, Any]], prices: Prices) -> dict[str, Any]:
+    cost, priced = 0.0, 0
+    for usage in usages:
+        if price := prices.of(usage["model"]):
+            priced += usage["runs"]
+            cached = usage["cached"]
+            cost += price.cost(usage["uncached"] + cached, usage["output"], cached)
+    return {"cost": cost / priced if priced else None, "priced": priced}
+
+
+def _over_time(counts: Sequence[int], periods: Sequence[Period]) -> dict[str, Any]:
+    recent, total = sum(counts[-1:]), sum(period.runs for period in periods[-1:])
+    before, earlier = sum(counts[:-1]), sum(period.runs for period in periods[:-1])
+    return {
+        "recent_share": recent / total if total else None,
+        "earlier_share": before / earlier if earlier else None,
+        "periods": [
+            {
+                "start_ns": period.start_ns,
+                "count": count,
+                "share": count / period.runs if period.runs else None,
+            }
+            for count, period in zip(counts, periods, strict=True)
+        ],
+    }

@@ -28,6 +28,7 @@ from benchmarks import (
     run,
     stored_matching,
     traces,
+    variants,
 )
 from oteval.pipeline import load, refresh
 from oteval.store import Store
@@ -353,3 +354,13 @@ def test_the_simulation_fails_when_both_orders_are_biased(
 
         assert pairwise_bias.main() == status
     assert "**no**" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_variants_are_counted_both_ways():
+    """Copies of the written runs are counted in SQL, and some of them in Python."""
+    found = variants.measure(runs=4000, repeats=1, old_runs=100)
+
+    assert found["runs"] == 4000
+    assert min(found["all"], found["top"], found["python"]) > 0
+    assert len(variants.rows(found)) == 3

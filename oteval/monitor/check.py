@@ -30,7 +30,7 @@ from .watcher import Watcher
 __all__ = ["check", "source_of"]
 
 # Rows that are read at once, and in one transaction.
-_PART = 250_000
+_PART = 150_000
 _TRANSACTION = 4_000_000
 # The name under which the position in runs is kept, up to which versions are noted.
 _VERSIONS = ""

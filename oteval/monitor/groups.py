@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ..config import (
     BaselineSettings,
@@ -188,7 +189,8 @@ def _examples(alarm: Alarm, values: Any, new: Observations) -> tuple[str, ...]:
         return ()
     inside = np.flatnonzero((new.times >= alarm.change_ns) & (new.times <= alarm.time_ns))
     lowest = inside[np.lexsort((-new.times[inside], values[inside]))][:_EXAMPLES]
-    return tuple(new.runs[place] for place in lowest if new.runs[place])
+    found = new.runs.take(pa.array(lowest)).to_pylist()
+    return tuple(run for run in found if run)
 
 
 def learn_sides(

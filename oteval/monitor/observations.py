@@ -7,7 +7,7 @@ a value in [0, 1] that detectors compare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,18 @@ class Observations:
         variants: The shapes of all their runs, by hashes of the names of the tools called; empty
             for measures that do not look at them.
         sizes: The number of runs of each observation, in `variants`.
-        versions: The version of the evaluator that scored each.
-        runs: The id of the worst run of each.
+        versions: The version of the evaluator that scored each, as an index of `version_names`.
+        version_names: The versions.
+        runs: The id of the worst run of each, as Arrow text: few of them are looked at.
     """
 
     values: Floats
     times: Ints
     variants: Ints
     sizes: Ints
-    versions: npt.NDArray[np.object_]
-    runs: npt.NDArray[np.object_]
+    versions: Ints
+    version_names: tuple[str, ...]
+    runs: pa.Array
 
     def __len__(self) -> int:
         return len(self.values)
@@ -55,8 +57,20 @@ class Observations:
             self.variants[flat],
             self.sizes[kept],
             self.versions[kept],
-            self.runs[kept],
+            self.version_names,
+            self.runs.filter(pa.array(kept)),
         )
+
+    @property
+    def last_version(self) -> str:
+        """The version of the evaluator that scored the last observation."""
+        return self.version_names[int(self.versions[-1])]
+
+    def of_version(self, version: str) -> Observations:
+        """Return the observations that a version of the evaluator scored."""
+        if len(self.version_names) == 1:
+            return self
+        return self.select(self.versions == self.version_names.index(version))
 
     def first(self, size: int) -> Observations:
         """Return the first observations."""
@@ -66,11 +80,12 @@ class Observations:
         """Return the observations after the first ones."""
         return self.select(np.arange(min(size, len(self)), len(self)))
 
-    def variant_lists(self) -> list[Ints]:
-        """Return the variants of each observation."""
+    def variant_lists(self) -> pa.Array:
+        """Return the variants of each observation as Arrow lists; nulls without variants."""
         if not len(self.variants):
-            return [self.variants] * len(self)
-        return np.split(self.variants, np.cumsum(self.sizes)[:-1])
+            return pa.nulls(len(self), pa.list_(pa.int64()))
+        offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.variants))
 
 
 def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
@@ -94,21 +109,18 @@ def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
 def _observations(table: pa.Table) -> Observations:
     lists = table["variants"].combine_chunks()
     flat = lists.flatten()
+    versions = table["version"].fill_null("").combine_chunks().dictionary_encode()
     sizes = lists.value_lengths().fill_null(0)
     return Observations(
         values=_array(table["value"], np.float64),
         times=_array(table["time_ns"], np.int64),
         variants=np.asarray(flat.to_numpy(zero_copy_only=False), np.int64),
         sizes=np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64),
-        versions=_texts(table["version"]),
-        runs=_texts(table["trajectory_id"]),
+        versions=np.asarray(versions.indices.to_numpy(zero_copy_only=False), np.int64),
+        version_names=tuple(versions.dictionary.to_pylist()),
+        runs=table["trajectory_id"].combine_chunks(),
     )
 
 
 def _array(column: pa.ChunkedArray, kind: Any) -> npt.NDArray[Any]:
     return np.asarray(column.to_numpy(), kind)
-
-
-def _texts(column: pa.ChunkedArray) -> npt.NDArray[np.object_]:
-    found: Sequence[Any] = column.to_numpy()
-    return np.asarray(found, object)

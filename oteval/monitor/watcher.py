@@ -43,7 +43,7 @@ __all__ = ["Watcher"]
 # A group tries to learn again when it has this many times the observations of its last attempt.
 _TRY_AGAIN = 1.1
 # Observations of learning groups that are read at once.
-_LEARNED_AT_ONCE = 1_000_000
+_LEARNED_AT_ONCE = 200_000
 _GONE_NS = 30 * 86_400 * 10**9
 _RECENT = 50
 
@@ -100,8 +100,8 @@ class Watcher:
         """
         learning: list[tuple[GroupRow, int, Observations]] = []
         for group, found in by_group(table):
-            row = self._with_version(group, str(found.versions[-1] or ""))
-            new = found.select(np.flatnonzero(found.versions == row.version))
+            row = self._with_version(group, found.last_version)
+            new = found.of_version(row.version)
             before = row.observations
             row = self._counted(row, new)
             self._changed.add(group)
@@ -198,21 +198,20 @@ class Watcher:
         if not found:
             return
         sizes = [len(new) for _, _, new in found]
+        owner = pa.array(np.repeat(np.arange(len(found)), sizes))
         texts = {
-            name: np.repeat(np.array([getattr(row, name) for row, _, _ in found], object), sizes)
+            name: pa.array([getattr(row, name) for row, _, _ in found], pa.string()).take(owner)
             for name in ("monitor", "group", "version")
         }
-        variants = [one for _, _, new in found for one in new.variant_lists()]
+        variants = pa.concat_arrays([new.variant_lists() for _, _, new in found])
         self._store.monitors.add_learning(
             learning_rows(
                 {
-                    **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+                    **texts,
                     "value": np.concatenate([new.values for _, _, new in found]),
-                    "variants": pa.array(variants, pa.list_(pa.int64())),
+                    "variants": variants,
                     "time_ns": np.concatenate([new.times for _, _, new in found]),
-                    "trajectory_id": pa.array(
-                        np.concatenate([new.runs for _, _, new in found]), pa.string()
-                    ),
+                    "trajectory_id": pa.concat_arrays([new.runs for _, _, new in found]),
                     "number": np.concatenate(
                         [np.arange(before, before + len(new)) for _, before, new in found]
                     ),

@@ -331,7 +331,8 @@ class MonitorStore:
         keys = table_of([(one.monitor, one.group, one.version) for one in groups], _KEYS)
         with registered(self._connection, "wanted_groups", keys):
             return self._connection.sql(
-                "SELECT * FROM monitor_learning SEMI JOIN wanted_groups "
+                'SELECT "group", version, value, variants, time_ns, trajectory_id, number '
+                "FROM monitor_learning SEMI JOIN wanted_groups "
                 'USING (monitor, "group", version) ORDER BY "group", number'
             ).to_arrow_table()
 

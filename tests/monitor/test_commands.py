@@ -1,0 +1,98 @@
+"""`oteval monitor` in the terminal: exit statuses, output and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oteval.cli import common
+from oteval.store import Store
+
+from ..commands import Run
+from .histories import HOUR, History
+
+CONFIG = """
+evaluators:
+  - {name: e, type: tool_errors}
+monitors:
+  - {evaluator: e, group_by: agent}
+"""
+
+
+@pytest.fixture
+def history(oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, History]:
+    """Return commands in a folder with a configuration and a good history."""
+    (tmp_path / "oteval.yaml").write_text(CONFIG)
+    with Store(tmp_path / "oteval.duckdb") as store:
+        made = History(store)
+        made.scored(400, 0.95)
+        made.scored(40, 0.3)
+    monkeypatch.setattr(common, "now_ns", lambda: made.now)
+    return oteval, made
+
+
+def test_a_check_exits_with_its_result(history: tuple[Run, History]):
+    """An alert is exit status 1, in a table and as JSON, and status shows it again."""
+    oteval, _ = history
+
+    done = oteval("monitor", "run", "--once")
+    assert done.status == 1
+    assert "agent=a" in done.out
+    assert "alert" in done.out
+
+    (row,) = oteval("monitor", "run", "--once", "--json").rows
+    assert (row["monitor"], row["group"], row["state"]) == ("e", {"agent": "a"}, "alert")
+    assert row["baselines"]["worse"]["mean"] > 0.9
+    shown = oteval("monitor", "status", "--json")
+    assert (shown.status, shown.rows) == (0, [row])
+
+
+def test_people_note_what_they_know(history: tuple[Run, History], tmp_path: Path):
+    """Episodes are acknowledged, monitors snoozed, and deployments marked."""
+    oteval, made = history
+    (row,) = oteval("monitor", "run", "--once", "--json").rows
+    episode = row["episodes"][0]["episode"]
+
+    assert oteval("monitor", "acknowledge", episode[:6], "--by", "ann").status == 0
+    assert oteval("monitor", "snooze", "e", "--for", "2h", "--group", "agent=a").status == 0
+    mark = ("monitor", "mark", "prompt 12", "--service", "s", "--at", "2026-09-20T08:00")
+    assert oteval(*mark).status == 0
+
+    (row,) = oteval("monitor", "status", "--json").rows
+    assert row["episodes"][0]["acknowledged_by"] == "ann"
+    assert row["snoozed_until_ns"] == made.now + 2 * HOUR
+    with Store(tmp_path / "oteval.duckdb") as store:
+        (found,) = store.monitors.marks()
+    assert (found.name, found.service, found.kind) == ("prompt 12", "s", "mark")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("acknowledge", "zzz"), "zzz: no such episode; oteval monitor status lists them"),
+        (("snooze", "zzz"), "no monitor is called 'zzz'; there are e"),
+        (("snooze", "e", "--group", "x=1"), "--group: give agent=..."),
+        (("snooze", "e", "--for", "long"), "--for: 'long' is not a duration"),
+        (("run", "-c", "missing.yaml"), "missing.yaml: no such file"),
+    ],
+)
+def test_errors_are_one_line(oteval: Run, tmp_path: Path, arguments: list[str], expected: str):
+    """A wrong argument names the remedy and exits with 2."""
+    (tmp_path / "oteval.yaml").write_text(CONFIG)
+    Store(tmp_path / "oteval.duckdb").close()
+
+    done = oteval("monitor", *arguments)
+
+    assert done.status == 2
+    assert expected in done.err
+
+
+def test_without_monitors_there_is_nothing_to_run(oteval: Run, tmp_path: Path):
+    """A configuration without monitors is an error that shows how to add one."""
+    (tmp_path / "oteval.yaml").write_text(CONFIG.partition("monitors")[0])
+    Store(tmp_path / "oteval.duckdb").close()
+
+    done = oteval("monitor", "run", "--once")
+
+    assert (done.status, "no monitors; add for instance" in done.err) == (2, True)

@@ -40,9 +40,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 # orjson writes every whole float with ".0" or an exponent. Its other output is canonical.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
-# orjson reads integers of more than 64 bits, which have at least 19 digits, as floats.
-_DIGITS = bytes(48 if 48 <= code < 58 else 32 for code in range(256))
-_LONG_INTEGER = b"0" * 19
+# orjson reads integers of more than 64 bits as floats: they have 20 digits, or 19 after a minus.
+_DIGITS = bytes(48 if 48 <= code < 58 else 45 if code == 45 else 32 for code in range(256))
+_LONG_INTEGER, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
 # Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
 
@@ -98,6 +98,12 @@ def _brackets(text: str | bytes) -> int:
 
 
 def _too_deep(value: Any) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        pass  # for this or another reason
+    else:
+        return False
     level = [value]
     for _ in range(_MAX_DEPTH + 1):
         level = [
@@ -122,7 +128,8 @@ def _has_long_integer(text: str | bytes) -> bool:
     if len(text) < len(_LONG_INTEGER):
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    return _LONG_INTEGER in data.translate(_DIGITS)
+    digits = data.translate(_DIGITS)
+    return _LONG_INTEGER in digits or _LONG_NEGATIVE in digits
 
 
 def dumps(value: Any) -> str:

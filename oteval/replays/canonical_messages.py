@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import NamedTuple
 
 from ..jsontext import canonical
@@ -22,13 +23,16 @@ __all__ = [
     "CanonicalCall",
     "CanonicalMessage",
     "CanonicalMessages",
+    "CanonicalReader",
     "ResultOrder",
-    "canonical_messages",
     "without_variable_parts",
 ]
 
 PLACEHOLDER = "<*>"
 """The replacement of texts that match a pattern of ``normalize``."""
+
+# How many threads of messages are continued, such as those of sub-agents at the same time.
+_THREADS = 8
 
 
 class CanonicalCall(NamedTuple):
@@ -99,19 +103,37 @@ class CanonicalMessages:
     result_orders: tuple[ResultOrder, ...]
 
 
-def canonical_messages(
-    messages: Sequence[Message], normalize: Sequence[Pattern] = ()
-) -> CanonicalMessages:
-    """Return the messages of a request in canonical form.
+class CanonicalReader:
+    """Makes the messages of many requests canonical, of which most begin as an earlier one.
+
+    Only the messages after those are read. They are recognised as the same objects.
 
     Args:
-        messages: The messages.
         normalize: Patterns of texts that do not count.
     """
-    builder = _MessageBuilder(normalize)
-    for index, message in enumerate(messages):
-        builder.add(index, message)
-    return builder.finished()
+
+    def __init__(self, normalize: Sequence[Pattern] = ()) -> None:
+        self._normalize = normalize
+        self._read: list[tuple[Sequence[Message], _MessageBuilder]] = []
+        self._known: dict[CanonicalMessage, CanonicalMessage] = {}
+
+    def read(self, messages: Sequence[Message]) -> CanonicalMessages:
+        """Return the messages of a request in canonical form."""
+        builder, start = self._begun(messages)
+        for index in range(start, len(messages)):
+            builder.add(index, messages[index])
+        self._read = [(messages, builder), *self._read][:_THREADS]
+        return builder.copy().finished()
+
+    def _begun(self, messages: Sequence[Message]) -> tuple[_MessageBuilder, int]:
+        """Return a builder with the first messages of a request, and their number."""
+        for place, (before, builder) in enumerate(self._read):
+            count = len(before)
+            if 0 < count <= len(messages) and all(map(is_, before, messages)):
+                if count < len(messages):  # The thread goes on.
+                    del self._read[place]
+                return builder.copy(), count
+        return _MessageBuilder(self._normalize, self._known), 0
 
 
 def without_variable_parts(text: str, normalize: Sequence[Pattern]) -> str:
@@ -148,16 +170,32 @@ class _OpenCall(NamedTuple):
 
 
 class _MessageBuilder:
-    """Makes canonical messages one after the other; knows the numbers of the calls."""
+    """Makes canonical messages one after the other; knows the numbers of the calls.
 
-    def __init__(self, normalize: Sequence[Pattern]) -> None:
+    Args:
+        normalize: Patterns of texts that do not count.
+        known: Equal messages become the same object, which makes comparisons fast.
+    """
+
+    def __init__(
+        self, normalize: Sequence[Pattern], known: dict[CanonicalMessage, CanonicalMessage]
+    ) -> None:
         self._normalize = normalize
+        self._known = known
         self._messages: list[CanonicalMessage] = []
         self._indexes: list[int] = []
         self._orders: list[ResultOrder] = []
         self._count = 0
         self._open: list[_OpenCall] = []
         self._results: list[_Result] = []
+
+    def copy(self) -> _MessageBuilder:
+        """Return another builder with the same messages."""
+        other = _MessageBuilder(self._normalize, self._known)
+        other._messages, other._indexes = self._messages[:], self._indexes[:]
+        other._orders, other._open = self._orders[:], self._open[:]
+        other._count, other._results = self._count, self._results[:]
+        return other
 
     def add(self, index: int, message: Message) -> None:
         """Add the message with an index."""
@@ -169,15 +207,14 @@ class _MessageBuilder:
             self._open = []
         role = "system" if message.role == "developer" else message.role
         self._indexes.append(index)
-        self._messages.append(
-            CanonicalMessage(
-                role,
-                self._text(message.content or ""),
-                calls=tuple(map(self._call, message.tool_calls)),
-                name=message.name if role == "user" else "",
-                parts=self._parts(message),
-            )
+        found = CanonicalMessage(
+            role,
+            self._text(message.content or ""),
+            calls=tuple(map(self._call, message.tool_calls)),
+            name=message.name if role == "user" else "",
+            parts=self._parts(message),
         )
+        self._messages.append(self._known.setdefault(found, found))
 
     def finished(self) -> CanonicalMessages:
         """Return the messages."""
@@ -204,7 +241,8 @@ class _MessageBuilder:
         value = parse(message.content).value if message.content is not None else ""
         text = value if isinstance(value, str) else canonical(value)
         parts = self._parts(message)
-        result = CanonicalMessage("tool", self._text(text), answers=call.number, parts=parts)
+        found = CanonicalMessage("tool", self._text(text), answers=call.number, parts=parts)
+        result = self._known.setdefault(found, found)
         return _Result(call.number, message.tool_call_id or call.call_id, call.tool, index, result)
 
     def _answered(self, message: Message) -> _OpenCall:

@@ -26,7 +26,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self._threads: list[list[_Key]] = []
+        self._threads = _Threads()
         self._instructions: set[str | None] = set()
         self._calls: dict[str, ToolCall] = {}
 
@@ -38,13 +38,12 @@ class Conversation:
             answer: The answer; None if the call failed.
         """
         spoken = [message for message in request if message.role not in _INSTRUCTIONS]
-        keys = [_key(message) for message in spoken]
-        known = max((_shared(keys, thread) for thread in self._threads), default=0)
+        known = self._threads.shared(spoken)
         new = [*self._new_instructions(request), *spoken[known:]]
         self.messages += new
         said = [] if answer is None else [answer]
         self.messages += said
-        self._threads.append([*keys, *map(_key, said)])
+        self._threads.add([*spoken, *said])
         for message in (*new, *said):
             self._calls |= {call.id: call for call in message.tool_calls if call.id}
         return new
@@ -69,10 +68,45 @@ def _key(message: Message) -> _Key:
     return message.role, message.content or "", calls
 
 
-def _shared(one: Sequence[_Key], other: Sequence[_Key]) -> int:
-    """Return the number of equal messages at the beginning; 0 unless all of the shorter are."""
-    count = min(len(one), len(other))
-    return count if one[:count] == other[:count] else 0
+class _Threads:
+    """Lists of messages as a tree, in which lists with the same beginning share its nodes."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[int, int], int] = {}
+        self._ends: set[int] = set()
+        self._numbers: dict[_Key, int] = {}
+        # Requests have the same objects; they are kept so that their ids stay theirs.
+        self._seen: dict[int, tuple[Message, int]] = {}
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Add a list."""
+        node = 0
+        for message in messages:
+            node = self._next.setdefault((node, self._number(message)), len(self._next) + 1)
+        self._ends.add(node)
+
+    def shared(self, messages: Sequence[Message]) -> int:
+        """Return how long the beginning is that a list has in common with another one.
+
+        One of the two must be the whole beginning.
+        """
+        node = longest = 0
+        for length, message in enumerate(messages):
+            if node in self._ends:
+                longest = length
+            found = self._next.get((node, self._number(message)))
+            if found is None:
+                return longest
+            node = found
+        return len(messages)
+
+    def _number(self, message: Message) -> int:
+        seen = self._seen.get(id(message))
+        if seen is not None:
+            return seen[1]
+        number = self._numbers.setdefault(_key(message), len(self._numbers))
+        self._seen[id(message)] = (message, number)
+        return number
 
 
 def conversation_of(calls: Iterable[RecordedModelCall]) -> tuple[Message, ...]:

@@ -14,7 +14,7 @@ from itertools import combinations
 from ..jsontext import canonical
 from ..model import RecordedModelCall, RecordedRequest, RecordedToolCall, ToolCall
 from ..patterns import Pattern
-from .canonical_messages import ResultOrder
+from .canonical_messages import CanonicalReader, ResultOrder
 from .divergence import Divergence
 from .request_key import RequestKey, difference, key_of
 
@@ -54,8 +54,9 @@ class RecordedRequests:
         normalize: Sequence[Pattern] = (),
     ) -> None:
         self._normalize = normalize
+        self._reader = CanonicalReader(normalize)
         self._entries = [
-            RecordedEntry(number, call, key_of(call.request, normalize=normalize))
+            RecordedEntry(number, call, self.key_of(call.request))
             for number, call in enumerate(calls, 1)
         ]
         self._tools = tools
@@ -82,7 +83,7 @@ class RecordedRequests:
 
     def key_of(self, request: RecordedRequest) -> RequestKey:
         """Return the key of a request."""
-        return key_of(request, normalize=self._normalize)
+        return key_of(request, self._normalize, self._reader)
 
     def take(self, key: RequestKey) -> RecordedEntry | None:
         """Return the call that answers a request, and use it up; None if there is none."""

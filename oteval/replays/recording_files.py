@@ -9,10 +9,12 @@ that are not text are base64.
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
+import marshal
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +47,16 @@ def save(recording: Recording, path: str | Path) -> None:
         InputError: The file cannot be written.
     """
     path = Path(path)
-    lines = [line for kind, name in _LISTS.items() for line in _lines(kind, recording, name)]
+    messages: dict[int, str] = {}
+    lines = [
+        f'{{"{kind}":{_text(one, messages)}}}'
+        for kind, name in _LISTS.items()
+        for one in getattr(recording, name)
+    ]
     header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "lines": len(lines)}
-    header |= {k: v for k, v in _plain(recording).items() if k not in _LISTS.values()}
-    data = "".join(f"{dumps_exact(line)}\n" for line in (header, *lines)).encode()
+    nothing: Any = dict.fromkeys(_LISTS.values(), ())
+    header |= _plain(replace(recording, **nothing))
+    data = "".join(f"{line}\n" for line in (dumps_exact(header), *lines)).encode()
     # Without a time or a name, equal recordings are equal files.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,8 +65,29 @@ def save(recording: Recording, path: str | Path) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _lines(kind: str, recording: Recording, name: str) -> Iterator[dict[str, Any]]:
-    return ({kind: _plain(one)} for one in getattr(recording, name))
+def _text(value: Any, messages: dict[int, str]) -> str:
+    """Return a value as JSON text.
+
+    Args:
+        value: The value.
+        messages: The texts of messages by their ids. Requests repeat those of earlier ones.
+    """
+    if isinstance(value, Message):
+        known = messages.get(id(value))
+        if known is None:
+            known = messages[id(value)] = dumps_exact(_plain(value))
+        return known
+    if is_dataclass(value):
+        given = ((field.name, getattr(value, field.name), field) for field in _fields(value))
+        inner = (
+            f'"{name}":{_text(one, messages)}'
+            for name, one, field in given
+            if not _is_default(one, field)
+        )
+        return f"{{{','.join(inner)}}}"
+    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+        return f"[{','.join(_text(one, messages) for one in value)}]"
+    return dumps_exact(_plain(value))
 
 
 def load(path: str | Path) -> Recording:
@@ -86,8 +115,9 @@ def load(path: str | Path) -> Recording:
     header = _header(path, lines[0])
     rows = [(number, line) for number, line in enumerate(lines[1:], 2) if line]
     found: dict[str, list[Any]] = {kind: [] for kind in _LISTS}
+    messages: dict[bytes, Message] = {}
     for number, line in rows:
-        kind, value = _line(path, number, line)
+        kind, value = _line(path, number, line, messages)
         found[kind].append(value)
     if len(rows) != header.pop("lines", len(rows)):
         raise InputError(f"{path}: line {len(lines)}: the file was cut: save the recording again")
@@ -112,9 +142,13 @@ def _header(path: str | Path, line: str) -> dict[str, Any]:
     return {key: tuple(v) if isinstance(v, list) else v for key, v in header.items()}
 
 
-def _line(path: str | Path, number: int, line: str) -> tuple[str, Any]:
+def _line(
+    path: str | Path, number: int, line: str, messages: dict[bytes, Message]
+) -> tuple[str, Any]:
     try:
         ((kind, value),) = restore(line).items()
+        if kind == "model_call":
+            return kind, _model_call(value, messages)
         return kind, _READERS[kind](value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
@@ -131,7 +165,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {
             field.name: _plain(inner)
-            for field in fields(value)
+            for field in _fields(value)
             if not _is_default(inner := getattr(value, field.name), field)
         }
     if isinstance(value, Mapping):
@@ -153,9 +187,21 @@ def _bytes(value: Any) -> bytes:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else str(value).encode()
 
 
+def _fields(value: Any) -> tuple[Field[Any], ...]:
+    """Return the fields of a value of a data class."""
+    kind: Any = type(value)
+    return _fields_of(kind)
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[Field[Any], ...]:
+    return fields(kind)
+
+
 def _known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a class has; later versions may have more."""
-    names = {field.name for field in fields(kind)}
+    every: Any = kind
+    names = {field.name for field in _fields_of(every)}
     return {key: value for key, value in found.items() if key in names}
 
 
@@ -186,15 +232,25 @@ def _exchange(found: Mapping[str, Any]) -> Exchange:
     return Exchange(**_changed(known, request_body=_bytes, chunks=_each(_chunk)))
 
 
-def _request(found: Mapping[str, Any]) -> RecordedRequest:
+def _request(found: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedRequest:
     known = _known(RecordedRequest, found)
-    return RecordedRequest(**_changed(known, messages=_each(_message), tools=tuple))
+    read = functools.partial(_repeated, messages=messages)
+    return RecordedRequest(**_changed(known, messages=_each(read), tools=tuple))
 
 
-def _model_call(found: Mapping[str, Any]) -> RecordedModelCall:
+def _repeated(found: Any, messages: dict[bytes, Message]) -> Message:
+    """Return a message; equal ones of several requests are the same object."""
+    key = marshal.dumps(found, 2)  # a version without references: equal bytes are equal values
+    known = messages.get(key)
+    if known is None:
+        known = messages[key] = _message(found)
+    return known
+
+
+def _model_call(found: Mapping[str, Any], messages: dict[bytes, Message]) -> RecordedModelCall:
     known = _changed(
         _known(RecordedModelCall, found),
-        request=_request,
+        request=functools.partial(_request, messages=messages),
         answer=_message,
         exchange=_exchange,
         choices=_each(_message),
@@ -207,7 +263,6 @@ def _tool_call(found: Mapping[str, Any]) -> RecordedToolCall:
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "model_call": _model_call,
     "tool_call": _tool_call,
     "exchange": _exchange,
 }

@@ -32,8 +32,8 @@ from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 from .canonical_messages import (
     CanonicalCall,
     CanonicalMessage,
+    CanonicalReader,
     ResultOrder,
-    canonical_messages,
     without_variable_parts,
 )
 from .normalization import suggest_normalization
@@ -142,14 +142,20 @@ class RequestDifference:
     suggestion: str = ""
 
 
-def key_of(request: RecordedRequest, normalize: Sequence[Pattern] = ()) -> RequestKey:
+def key_of(
+    request: RecordedRequest,
+    normalize: Sequence[Pattern] = (),
+    reader: CanonicalReader | None = None,
+) -> RequestKey:
     """Return the canonical form of a request.
 
     Args:
         request: The request.
         normalize: Patterns of texts that do not count.
+        reader: Reads the messages; one with the same patterns that has read similar requests is
+            faster.
     """
-    found = canonical_messages(request.messages, normalize)
+    found = (reader or CanonicalReader(normalize)).read(request.messages)
     settings = {k: v for k, v in request.settings.items() if k not in _IGNORED_SETTINGS}
     answer_format = request.response_format
     return RequestKey(

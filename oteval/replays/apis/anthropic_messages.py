@@ -26,6 +26,7 @@ from .model_api import (
     response_id,
     without,
 )
+from .repeated_messages import repeated_messages
 
 __all__ = ["AnthropicMessages"]
 
@@ -71,7 +72,7 @@ class AnthropicMessages(ModelApi):
             model=str(fields.get("model") or ""),
             messages=(
                 *from_messages(prompt, NO_SPAN),
-                *from_messages(_uncached(fields.get("messages") or []), NO_SPAN),
+                *repeated_messages(_uncached(fields.get("messages") or [])),
             ),
             tools=tuple(map(_nested_tool, fields.get("tools") or ())),
             settings=without(fields, *_OWN_FIELDS),

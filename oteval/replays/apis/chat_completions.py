@@ -14,11 +14,9 @@ from urllib.parse import unquote, urlsplit
 from ...jsontext import dumps, dumps_exact
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ...reconstruct.readers.messages import from_messages
 from ...reconstruct.readers.parts import is_reasoning
 from .event_stream import DONE, event
 from .model_api import (
-    NO_SPAN,
     ApiAnswer,
     ModelApi,
     call_id,
@@ -29,6 +27,7 @@ from .model_api import (
     response_id,
     without,
 )
+from .repeated_messages import repeated_messages
 
 __all__ = ["ChatCompletions"]
 
@@ -138,7 +137,7 @@ def _deployment(url: str) -> str:
 
 
 def _messages(items: Sequence[Mapping[str, Any]]) -> list[Message]:
-    return from_messages(list(items), NO_SPAN)
+    return repeated_messages(list(items))
 
 
 def _answer_of(fields: Mapping[str, Any]) -> Message:

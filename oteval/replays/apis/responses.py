@@ -28,6 +28,7 @@ from .model_api import (
     response_id,
     without,
 )
+from .repeated_messages import repeated_messages
 
 __all__ = ["Responses"]
 
@@ -135,7 +136,7 @@ def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a request, its instructions first."""
     said = fields.get("input") or []
     items = [{"role": "user", "content": said}] if isinstance(said, str) else said
-    found = from_messages(items, NO_SPAN)
+    found = repeated_messages(items)
     instructions = fields.get("instructions")
     prompt = [instructions] if isinstance(instructions, str) else instructions or []
     return [*from_messages(prompt, NO_SPAN, "system"), *found]

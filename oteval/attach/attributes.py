@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ..model import Score
@@ -36,18 +36,22 @@ def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
 
 def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
     """Return attributes as OTLP protobuf messages."""
-    found = []
-    for key, value in attributes.items():
-        if isinstance(value, bool):
-            held = AnyValue(bool_value=value)
-        elif isinstance(value, int):
-            held = AnyValue(int_value=value)
-        elif isinstance(value, float):
-            held = AnyValue(double_value=value)
-        else:
-            held = AnyValue(string_value=str(value).encode("utf-8", "replace").decode())
-        found.append(KeyValue(key=key.encode("utf-8", "replace").decode(), value=held))
-    return found
+    return [
+        KeyValue(key=key.encode("utf-8", "replace").decode(), value=_any_value(value))
+        for key, value in attributes.items()
+    ]
+
+
+def _any_value(value: Any) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    if isinstance(value, list):
+        return AnyValue(array_value=ArrayValue(values=[_any_value(item) for item in value]))
+    return AnyValue(string_value=str(value).encode("utf-8", "replace").decode())
 
 
 def as_fields(attributes: Mapping[str, Any]) -> bytes:

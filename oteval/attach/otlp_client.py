@@ -7,6 +7,7 @@ import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -35,6 +36,8 @@ _RETRYABLE = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 5
 _INTERNAL_ERROR = 500
 # Seconds for which an endpoint may ask to wait.
 MAX_RETRY_AFTER = 300.0
+# Bytes of a response that are read.
+_MAX_BODY = 4 << 20
 
 _Response = (
     type[ExportTraceServiceResponse]
@@ -160,6 +163,7 @@ class HttpClient:
         headers: Headers of every request.
         compress: Whether to compress bodies with gzip.
         timeout: Seconds to wait for a response.
+        max_retry_after: Seconds for which the endpoint may ask to wait.
     """
 
     def __init__(
@@ -169,8 +173,10 @@ class HttpClient:
         *,
         compress: bool = False,
         timeout: float = 10.0,
+        max_retry_after: float = MAX_RETRY_AFTER,
     ) -> None:
         parts = urlsplit(url)
+        self._max_retry_after = max_retry_after
         self.url = shown_url(url)
         self._is_secure = parts.scheme == "https"
         self._host = parts.hostname or ""
@@ -190,32 +196,43 @@ class HttpClient:
             body = gzip.compress(body, 1)
             headers["Content-Encoding"] = "gzip"
         is_reused = self._connection is not None
-        result = self._request(signal, body, headers)
+        target = f"{self._path}/v1/{signal}"
+        result = self.post(target, body, headers)
         if result.status == 0 and is_reused:
             # The endpoint may just have closed the idle connection.
-            result = self._request(signal, body, headers)
+            result = self.post(target, body, headers)
         return result._replace(encoding=encoding)
+
+    def post(
+        self, target: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> ExportResult:
+        """Send any POST request. Redirects are not followed.
+
+        Args:
+            target: The path and query.
+            body: The body.
+            headers: All headers; by default those of the client.
+        """
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.request("POST", target, body, dict(headers or self._headers))
+            response = self._connection.getresponse()
+            content = response.read(_MAX_BODY)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            return ExportResult(0, f"{type(error).__name__}: {error}")
+        if response.will_close or not response.isclosed():
+            self.close()
+        wait = _seconds(response.getheader("Retry-After"), response.getheader("Date"))
+        retry_after = min(wait, self._max_retry_after)
+        return ExportResult(response.status, response.reason, retry_after, content)
 
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _request(self, signal: str, body: bytes, headers: Mapping[str, str]) -> ExportResult:
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-            self._connection.request("POST", f"{self._path}/v1/{signal}", body, dict(headers))
-            response = self._connection.getresponse()
-            content = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return ExportResult(0, f"{type(error).__name__}: {error}")
-        if response.will_close:
-            self.close()
-        retry_after = _seconds(response.getheader("Retry-After"))
-        return ExportResult(response.status, response.reason, retry_after, content)
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._is_secure:
@@ -226,12 +243,22 @@ class HttpClient:
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
 
 
-def _seconds(value: str | None) -> float:
-    """Parse a Retry-After header; anything but a number, such as a date, is 0."""
+def _seconds(value: str | None, date: str | None) -> float:
+    """Parse a Retry-After header: a number, or a time; anything else is 0.
+
+    Args:
+        value: The header.
+        date: The response's Date header, from which a time counts.
+    """
     try:
-        return min(max(0.0, float(value or 0)), MAX_RETRY_AFTER)
+        return max(0.0, float(value or 0))
     except ValueError:
+        pass
+    try:
+        wait = parsedate_to_datetime(value or "") - parsedate_to_datetime(date or "")
+    except (ValueError, TypeError):
         return 0.0
+    return max(0.0, wait.total_seconds())
 
 
 def basic_authorization(url: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .. import __version__
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import ConfigError, NotFound
 from ..jsontext import dumps
@@ -19,6 +20,7 @@ from . import common
 from .common import db_option, json_option, open_store, out, print_json, say, time_of, warn
 
 if TYPE_CHECKING:
+    from ..monitor.notification import Outbox
     from ..monitor.status import MonitorStatus
 
 __all__ = ["monitor"]
@@ -49,8 +51,9 @@ def monitor() -> None:
 def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) -> int:
     """Check the monitors of oteval.yaml, again and again or once.
 
-    A check reads the scores and runs that are new since the last one, and queues notifications in
-    the database. It prints the state of each group whose state changed; with --once, all.
+    A check reads the scores and runs that are new since the last one, queues notifications in the
+    database, and delivers those that are due. It prints the state of each group whose state
+    changed; with --once, all.
 
     With --once, the exit status is 0 if at least one group was judged and none alerts, 1 if one
     alerts, 2 on an error, and 3 if all groups are learning or have no data.
@@ -59,15 +62,19 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     pause = _duration(interval, "--interval")
     _require_packages()
     from ..monitor.check import check, exit_status
+    from ..monitor.notification import Outbox
 
     with open_store(db) as store:
+        outbox = Outbox(store.outbox, config.notify, version=__version__)
         if once:
             found = check(store, config, common.now_ns())
+            _deliver(outbox)
             _print(found, as_json)
             return exit_status(found)
         known: dict[str, str] = {}
         while True:
             _print_changes(check(store, config, common.now_ns()), known, as_json)
+            _deliver(outbox)
             time.sleep(pause)
 
 
@@ -76,7 +83,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
 @db_option
 @json_option
 def status(config_path: str, db: str, as_json: bool) -> int:
-    """Show the state of each group as of the last check."""
+    """Show the state of each group as of the last check, and notifications that failed."""
     config = _configured(config_path)
     _require_packages()
     from ..monitor.status import statuses
@@ -84,7 +91,14 @@ def status(config_path: str, db: str, as_json: bool) -> int:
     with Store(db, create=False) as store:
         now = common.now_ns()
         found = [one for entry in config.monitors for one in statuses(store, entry, now)]
+        failed = [one for one in store.outbox.waiting() if one.error]
+        refused = store.outbox.refused()
     _print(found, as_json)
+    for one in failed:
+        wait = counted(max(0, one.next_ns - now) // 10**9, "second")
+        warn(f"{one.destination}: {one.notification_id} waits for {wait} ({one.error})")
+    for one in refused:
+        warn(f"{one.destination}: {one.notification_id} was refused ({one.error})")
     return 0
 
 
@@ -190,6 +204,15 @@ def _user() -> str:
     with suppress(KeyError, OSError):
         return getpass.getuser()
     return ""
+
+
+def _deliver(outbox: Outbox) -> None:
+    """Deliver the notifications that are due, and name those that failed."""
+    for notification, result in outbox.pump(common.now_ns()):
+        if not result.is_delivered:
+            verb = "was refused" if result.is_refused else "failed"
+            name = notification.notification_id
+            warn(f"{notification.destination}: {name} {verb} ({result.error})")
 
 
 def _print(found: list[MonitorStatus], as_json: bool) -> None:

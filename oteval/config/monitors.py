@@ -339,6 +339,12 @@ class Alertmanager(Strict):
     labels: dict[str, str] = Field(
         default_factory=dict, description="Labels that are added to each alert."
     )
+    resolve_timeout: Seconds = Field(
+        4 * 3600.0,
+        gt=0,
+        description="Alertmanager ends an alert that is not repeated for this long; more than the "
+        "time between two checks.",
+    )
     timeout: Seconds = Field(10.0, gt=0, description="How long a request may take.")
 
     @field_validator("url")

@@ -12,7 +12,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `judge_calls`: ``judge_calls``, ``judge_call_targets``.
 - `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
 - `observations`: ``monitor_open_runs``, ``monitor_conversations``. `monitors`: the other tables of
-  monitors, and ``notifications``.
+  monitors, and ``notifications``, which `outbox` delivers from.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
 Except by `deletion`, rows are only appended: the newest counts, and views named ``current_...``
@@ -88,6 +88,7 @@ from .monitors import (
     learning_rows,
 )
 from .observations import ObservationReader, ObservationSource, ReadPosition, needs_python
+from .outbox import NotificationOutbox
 from .progress import PendingTraces
 from .query import new_cursor, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
@@ -118,6 +119,7 @@ __all__ = [
     "LooseRun",
     "MonitorStore",
     "Notification",
+    "NotificationOutbox",
     "ObservationReader",
     "ObservationSource",
     "Period",
@@ -162,6 +164,7 @@ class Store:
         live: The state of live scoring.
         observations: Reads the observations of monitors.
         monitors: The state of monitors.
+        outbox: The notifications of monitors that wait for delivery.
         deletion: Deletes traces with everything that was derived from them.
         audit: The log of deletions.
     """
@@ -210,6 +213,7 @@ class Store:
         self.live = LiveState(connection)
         self.observations = ObservationReader(connection)
         self.monitors = MonitorStore(connection)
+        self.outbox = NotificationOutbox(connection)
         self.deletion = Deletion(connection, self.archive)
         self.audit = AuditLog(connection)
 

@@ -1,0 +1,101 @@
+"""Alerts for a Prometheus Alertmanager, by its API v2.
+
+An alert is identified by its labels, which are therefore the same for its resolution and for each
+repetition. Alertmanager forgets alerts when it restarts and ends those that are not repeated, so
+an alert that lasts is sent again (see `outbox`), each time with an end in the future.
+
+See https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from ...jsontext import dumps
+from .text import Payload, message, time_text
+
+__all__ = ["alert_body", "alert_labels", "alerts_url"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+_SHOWN_RUNS = 5
+
+
+def alert_body(
+    payload: Payload,
+    *,
+    key: str,
+    now_ns: int,
+    resolve_timeout: float,
+    labels: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the body of a request with one alert or its resolution.
+
+    Args:
+        payload: The payload of the notification.
+        key: The id of the notification.
+        now_ns: The time (ns).
+        resolve_timeout: Seconds until Alertmanager ends an alert that is not repeated.
+        labels: Labels to add, for instance for routes.
+    """
+    start = int(payload["alarm_ns"])
+    end = now_ns + round(resolve_timeout * 1e9)
+    if payload["event"] == "resolved":
+        end = int(payload.get("ended_ns") or now_ns)
+    # The end of an alert must be after its start.
+    end = max(end, start + 10**6)
+    alert = {
+        "labels": {**alert_labels(payload), **(labels or {})},
+        "annotations": _annotations(payload, key),
+        "startsAt": _time(start),
+        "endsAt": _time(end),
+    }
+    return dumps([alert]).encode()
+
+
+def alert_labels(payload: Payload) -> dict[str, str]:
+    """Return the labels that identify an alert: its monitor, its group and the kind of change."""
+    labels = {
+        "alertname": "OtevalMonitor",
+        "monitor": str(payload["monitor"]),
+        "measure": str(payload["measure"]),
+        "side": str(payload["side"]),
+        "severity": "warning",
+    }
+    if payload.get("evaluator"):
+        labels["evaluator"] = str(payload["evaluator"])
+    for name, value in payload["group"].items():
+        label = _NOT_IN_NAMES.sub("_", name)
+        while label in labels:
+            label += "_"
+        labels[label] = str(value)
+    # Alertmanager drops empty labels, and refuses text that is not UTF-8.
+    return {name: value.encode("utf-8", "replace").decode() for name, value in labels.items()}
+
+
+def _annotations(payload: Payload, key: str) -> dict[str, str]:
+    shown = message(payload)
+    found = {
+        "summary": shown.title,
+        "description": shown.text,
+        "since": time_text(payload["since_ns"]),
+        "episode": str(payload["episode"]),
+        "notification": key,
+    }
+    for name, runs in (("runs", payload.get("runs")), ("runs_before", payload.get("runs_before"))):
+        if runs:
+            found[name] = " ".join(runs[:_SHOWN_RUNS])
+    return found
+
+
+def _time(time_ns: int) -> str:
+    """Return a time (ns) by RFC 3339, in milliseconds."""
+    when = _EPOCH + timedelta(microseconds=time_ns // 1000)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def alerts_url(base: str) -> str:
+    """Return the URL that alerts are posted to."""
+    return f"{base.rstrip('/')}/api/v2/alerts"

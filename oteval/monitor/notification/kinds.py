@@ -1,0 +1,136 @@
+"""Delivery by the kind of destination: Apprise, Alertmanager, webhook or log event.
+
+Rendering is pure and in the module of each kind; here, secrets come from the environment and
+requests are sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ...attach import open_client
+from ...config.live import Endpoint, resolved
+from ...config.monitors import Alertmanager, NotifyDestination, Webhook
+from .alertmanager import alert_body, alerts_url
+from .apprise import send_by_apprise
+from .delivery import DeliveryResult, post, result_of, with_variables
+from .log_event import log_event_request
+from .text import Payload, message
+from .webhook import webhook_body, webhook_headers
+
+__all__ = ["deliver", "destination_parts"]
+
+
+def destination_parts(
+    destinations: Mapping[str, NotifyDestination],
+) -> dict[str, list[tuple[str, NotifyDestination]]]:
+    """Return the destinations by name, each as a list of those that are sent to separately.
+
+    A list of Apprise URLs becomes ``NAME[1]``, ``NAME[2]``; the other kinds stay as they are.
+
+    Args:
+        destinations: The setting ``notify``.
+    """
+    found = {}
+    for name, destination in destinations.items():
+        urls = destination.apprise or []
+        found[name] = [(name, destination)]
+        if len(urls) > 1:
+            found[name] = [
+                (f"{name}[{number}]", NotifyDestination(apprise=[url]))
+                for number, url in enumerate(urls, 1)
+            ]
+    return found
+
+
+def deliver(
+    payload: Payload,
+    destination: NotifyDestination,
+    *,
+    key: str,
+    now_ns: int,
+    environment: Mapping[str, str] | None = None,
+    version: str = "",
+) -> DeliveryResult:
+    """Send a notification to a destination.
+
+    Args:
+        payload: The payload of the notification.
+        destination: The destination.
+        key: The id of the notification, which is sent with it.
+        now_ns: The time (ns).
+        environment: The variables that settings name; by default those of this process.
+        version: The version of oteval.
+
+    Returns:
+        The result; also for errors of the network and of settings, since a later attempt may
+        succeed.
+    """
+    known = os.environ if environment is None else environment
+    try:
+        if destination.apprise is not None:
+            return _to_apprise(payload, destination.apprise, known)
+        if destination.alertmanager is not None:
+            return _to_alertmanager(payload, destination.alertmanager, key, now_ns, known)
+        if destination.webhook is not None:
+            return _to_webhook(payload, destination.webhook, key, now_ns, known)
+        assert destination.log_event is not None
+        body = log_event_request(payload, key=key, now_ns=now_ns, version=version)
+        return _to_otlp(body, destination.log_event, known)
+    except ValueError as error:
+        return DeliveryResult(False, str(error))
+
+
+def _to_apprise(payload: Payload, urls: list[str], known: Mapping[str, str]) -> DeliveryResult:
+    for url in urls:
+        whole = with_variables(url, known, quoted=True)
+        result = send_by_apprise(whole, message(payload), is_alert=payload["event"] == "alert")
+        if not result.is_delivered:
+            return result
+    return DeliveryResult(True)
+
+
+def _to_alertmanager(
+    payload: Payload, settings: Alertmanager, key: str, now_ns: int, known: Mapping[str, str]
+) -> DeliveryResult:
+    body = alert_body(
+        payload,
+        key=key,
+        now_ns=now_ns,
+        resolve_timeout=settings.resolve_timeout,
+        labels=settings.labels,
+    )
+    headers = {
+        "Content-Type": "application/json",
+        "Idempotency-Key": key,
+        **resolved(settings.headers, known),
+    }
+    return post(alerts_url(settings.url), body, headers, timeout=settings.timeout)
+
+
+def _to_webhook(
+    payload: Payload, settings: Webhook, key: str, now_ns: int, known: Mapping[str, str]
+) -> DeliveryResult:
+    body = webhook_body(payload, key)
+    secret = None if settings.secret is None else with_variables(settings.secret, known)
+    signed = webhook_headers(body, key=key, now_ns=now_ns, secret=secret)
+    headers = {**resolved(settings.headers, known), **signed}
+    return post(settings.url, body, headers, timeout=settings.timeout)
+
+
+def _to_otlp(body: bytes, settings: Endpoint, known: Mapping[str, str]) -> DeliveryResult:
+    client = open_client(
+        settings.url,
+        resolved(settings.headers, known),
+        compress=settings.gzip,
+        timeout=settings.timeout,
+    )
+    try:
+        response = client.export("logs", body)
+    finally:
+        client.close()
+    rejected, reason = response.rejected("logs") if response.is_accepted else (0, "")
+    if rejected:
+        return DeliveryResult(False, f"the endpoint rejected it: {reason}"[:200], is_refused=True)
+    return result_of(response, settings.url)

@@ -1,0 +1,182 @@
+"""The outbox: takes waiting notifications from the store, and tries until each is delivered.
+
+Delivery is at least once: a process that is killed between a delivery and its note repeats the
+notification, with the same id, by which receivers recognise it. Nothing else repeats one.
+
+Notifications about the same group of a monitor go to a destination in the order in which they were
+queued, so a resolution never arrives before its alert. After a failure, the delay doubles from
+10 seconds to an hour, with jitter, without an end. A destination's Retry-After counts for all
+notifications that wait for it. A notification that a destination refuses is not tried again.
+
+An alert that an Alertmanager has accepted is repeated every minute while its episode lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...config.monitors import NotifyDestination
+from ...store import Notification, NotificationOutbox
+from .delivery import DeliveryResult
+from .kinds import deliver, destination_parts
+from .text import Payload
+
+__all__ = ["Outbox", "retry_delay", "streams"]
+
+_FIRST_DELAY = 10.0
+_MOST_DELAY = 3600.0
+_REPEAT_NS = 60 * 10**9
+
+Send = Callable[[Payload, NotifyDestination, str, int], DeliveryResult]
+
+
+class Outbox:
+    """Delivers the notifications of a store; used by one thread.
+
+    Args:
+        store: Where they wait.
+        destinations: The setting ``notify``.
+        version: The version of oteval.
+        send: Delivers a payload with an id to a destination, at a time (ns).
+        chance: Returns a random number in [0, 1), for jitter.
+    """
+
+    def __init__(
+        self,
+        store: NotificationOutbox,
+        destinations: Mapping[str, NotifyDestination],
+        *,
+        version: str = "",
+        send: Send | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        parts = destination_parts(destinations)
+        self._split = {
+            name: [part for part, _ in listed] for name, listed in parts.items() if len(listed) > 1
+        }
+        self._destinations = {part: one for listed in parts.values() for part, one in listed}
+        self._version = version
+        self._send = send or self._deliver
+        self._chance = chance
+        self._held: dict[str, int] = {}
+        self._repeated: dict[tuple[str, str], int] = {}
+
+    def pump(self, now_ns: int) -> list[tuple[Notification, DeliveryResult]]:
+        """Send the notifications that are due, and return the attempts.
+
+        A destination that fails is left alone until the next call.
+
+        Args:
+            now_ns: The time (ns).
+        """
+        done: list[tuple[Notification, DeliveryResult]] = []
+        failing: set[str] = set()
+        for stream in streams(self._separated()):
+            for notification in stream:
+                name = notification.destination
+                is_held = name in failing or now_ns < self._held.get(name, 0)
+                if is_held or notification.next_ns > now_ns:
+                    break
+                result = self._attempt(notification, now_ns)
+                done.append((notification, result))
+                if not result.is_delivered and not result.is_refused:
+                    failing.add(name)
+                    break
+        self._repeat(now_ns, failing)
+        return done
+
+    def _separated(self) -> Sequence[Notification]:
+        """Return the waiting notifications, after splitting those for several URLs."""
+        waiting = self._store.waiting()
+        several = [one for one in waiting if one.destination in self._split]
+        for one in several:
+            self._store.split(one, self._split[one.destination])
+        return self._store.waiting() if several else waiting
+
+    def _attempt(self, notification: Notification, now_ns: int) -> DeliveryResult:
+        destination = self._destinations.get(notification.destination)
+        if destination is None:
+            error = f"notify has no {notification.destination!r} any more"
+            result = DeliveryResult(False, error, is_refused=True)
+        else:
+            result = self._send(
+                json.loads(notification.payload),
+                destination,
+                notification.notification_id,
+                now_ns,
+            )
+        if result.is_delivered:
+            self._store.sent(notification, now_ns)
+            self._repeated[_row_key(notification)] = now_ns
+        elif result.is_refused:
+            self._store.failed(notification, result.error, None)
+        else:
+            wait = retry_delay(notification.attempts, self._chance())
+            if result.retry_after:
+                self._held[notification.destination] = now_ns + _ns(result.retry_after)
+            next_ns = now_ns + _ns(max(wait, result.retry_after))
+            self._store.failed(notification, result.error, next_ns)
+        return result
+
+    def _repeat(self, now_ns: int, failing: set[str]) -> None:
+        """Repeat the alerts that an Alertmanager would otherwise end."""
+        names = {name for name, one in self._destinations.items() if one.alertmanager is not None}
+        if not names:
+            return
+        firing = [one for one in self._store.firing() if one.destination in names]
+        times = {_row_key(one): self._repeated.get(_row_key(one), 0) for one in firing}
+        for one in firing:
+            name = one.destination
+            if name in failing or now_ns < self._held.get(name, 0):
+                continue
+            if now_ns - times[_row_key(one)] < _REPEAT_NS:
+                continue
+            result = self._send(
+                json.loads(one.payload), self._destinations[name], one.notification_id, now_ns
+            )
+            times[_row_key(one)] = now_ns
+            if not result.is_delivered:
+                failing.add(name)
+        self._repeated = times
+
+    def _deliver(
+        self, payload: Payload, destination: NotifyDestination, key: str, now_ns: int
+    ) -> DeliveryResult:
+        return deliver(payload, destination, key=key, now_ns=now_ns, version=self._version)
+
+
+def streams(waiting: Iterable[Notification]) -> list[list[Notification]]:
+    """Return notifications by destination and group of a monitor, each list in order.
+
+    Args:
+        waiting: The notifications, in any order.
+    """
+    found: dict[tuple[str, str], list[Notification]] = {}
+    order = sorted(waiting, key=lambda one: (one.created_ns, one.event != "alert"))
+    for one in order:
+        payload = json.loads(one.payload)
+        about = [payload.get(name) for name in ("monitor", "group", "side")]
+        found.setdefault((one.destination, json.dumps(about, sort_keys=True)), []).append(one)
+    return list(found.values())
+
+
+def retry_delay(attempts: int, chance: float) -> float:
+    """Return the seconds until the next attempt.
+
+    Args:
+        attempts: The number of failed attempts before this one.
+        chance: A number in [0, 1); the delay is between half and all of its step.
+    """
+    step = min(_FIRST_DELAY * 2.0 ** min(attempts, 30), _MOST_DELAY)
+    return step * (0.5 + chance / 2)
+
+
+def _row_key(notification: Notification) -> tuple[str, str]:
+    return notification.notification_id, notification.destination
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,0 +1,176 @@
+"""The text of a notification for people: short, as plain text and as Markdown.
+
+It names the change with its figures before and after, its time, its place, and runs that show it.
+Figures and times have their intervals. Everything comes from the payload (see
+`oteval.monitor.notices`); keys that it lacks are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ...text import counted, listed, printable
+
+__all__ = ["NotificationText", "duration", "group_text", "message", "time_text"]
+
+_SHARES = frozenset(
+    {"pass_rate", "error_rate", "not_evaluated_rate", "tool_errors", "loops", "new_variants"}
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~"})
+_SHOWN_RUNS = 3
+_SHOWN_SLICES = 3
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationText:
+    """A notification for people.
+
+    Attributes:
+        title: One line.
+        lines: Its further lines: a label, or "", and a text.
+    """
+
+    title: str
+    lines: Sequence[tuple[str, str]]
+
+    @property
+    def text(self) -> str:
+        """The lines as plain text."""
+        return "\n".join(f"{label}: {text}" if label else text for label, text in self.lines)
+
+    @property
+    def markdown(self) -> str:
+        """The lines as a Markdown list, with labels in bold."""
+        return "\n".join(
+            f"- **{_escaped(label)}:** {_escaped(text)}" if label else f"{_escaped(text)}\n"
+            for label, text in self.lines
+        )
+
+
+def message(payload: Payload) -> NotificationText:
+    """Return the message of a notification.
+
+    Args:
+        payload: The payload.
+    """
+    group = group_text(payload)
+    place = f"{payload['monitor']}" + (f" [{group}]" if group else "")
+    if payload["event"] == "resolved":
+        is_back = payload.get("end_reason") in (None, "recovered")
+        title = f"Resolved: {place} {'recovered' if is_back else 'is no longer watched'}"
+    elif payload.get("side") == "silent":
+        title = f"Alert: {place} has no data"
+    else:
+        title = f"Alert: {place} got {payload['side']}"
+    return NotificationText(_line(title), [(label, _line(text)) for label, text in _lines(payload)])
+
+
+def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
+    is_silent = payload.get("side") == "silent"
+    if not is_silent:
+        yield "", _change(payload)
+    yield ("Silent since" if is_silent else "Since"), _since(payload)
+    if payload["event"] == "resolved":
+        yield "Ended", _end(payload)
+    if slices := payload.get("slices"):
+        yield "Where", "; ".join(_slice(payload, one) for one in slices[:_SHOWN_SLICES])
+    if marks := payload.get("marks"):
+        named = [f"{one['name']} ({time_text(one['time_ns'])})" for one in marks]
+        yield "Deployed around then", listed(named, 3)
+    if runs := payload.get("runs"):
+        yield "Runs since", listed(runs, _SHOWN_RUNS)
+    if runs := payload.get("runs_before"):
+        yield "Runs before", listed(runs, _SHOWN_RUNS)
+    version = payload.get("version")
+    judged = f"; {payload.get('evaluator')} version {version}" if version else ""
+    yield "Episode", f"{payload['episode']}{judged}"
+
+
+def _change(payload: Payload) -> str:
+    before, after = payload.get("before"), payload.get("after")
+    figure = str(payload.get("figure") or payload["measure"])
+    if before is None or after is None:
+        return f"{figure} changed"
+    verb = "fell" if after < before else "rose"
+    count = payload.get("observations")
+    seen = f", in {counted(count, 'conversation')}" if count else ""
+    was = _with_interval(payload, before, payload.get("before_interval"))
+    now = _with_interval(payload, after, payload.get("after_interval"))
+    return f"{figure} {verb} from {was} to {now}{seen}"
+
+
+def _with_interval(payload: Payload, value: float, interval: Sequence[float] | None) -> str:
+    shown = _figure(payload, value)
+    if not interval:
+        return shown
+    return f"{shown} ({_figure(payload, interval[0])} to {_figure(payload, interval[1])})"
+
+
+def _figure(payload: Payload, value: float) -> str:
+    figure = str(payload.get("figure") or "")
+    measure = payload.get("measure")
+    if figure.startswith("share") or measure in _SHARES:
+        return f"{value:.1%}"
+    if measure == "latency":
+        return f"{value:.3g} s"
+    if measure == "cost":
+        return f"${value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _slice(payload: Payload, one: Payload) -> str:
+    """Return a slice with its figure: ``tool=refund 41.0% (52 runs)``."""
+    name = str(one.get("name") or group_text({"group": one.get("values", {})}))
+    value = one.get("after")
+    shown = f" {_figure(payload, value)}" if value is not None else ""
+    count = one.get("runs")
+    return f"{name}{shown}" + (f" ({counted(count, 'run')})" if isinstance(count, int) else "")
+
+
+def _since(payload: Payload) -> str:
+    at, low, high = (payload[name] for name in ("since_ns", "since_from_ns", "since_to_ns"))
+    if low == high:
+        return time_text(at)
+    return f"{time_text(at)} (between {time_text(low)} and {time_text(high)})"
+
+
+def _end(payload: Payload) -> str:
+    ended = payload.get("ended_ns")
+    if ended is None:
+        return str(payload.get("end_reason") or "unknown")
+    reason = payload.get("end_reason") or "recovered"
+    lasted = duration(max(0, ended - payload["since_ns"]))
+    return f"{time_text(ended)} after {lasted}" + ("" if reason == "recovered" else f": {reason}")
+
+
+def group_text(payload: Payload) -> str:
+    """Return the group of a payload: ``agent=support, version=2``; "" without groups."""
+    return ", ".join(f"{name}={value or '-'}" for name, value in payload["group"].items())
+
+
+def time_text(time_ns: int) -> str:
+    """Return a time (ns) as ``2026-11-20 14:05 UTC``."""
+    return f"{_EPOCH + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M} UTC"
+
+
+def duration(length_ns: int) -> str:
+    """Return a length (ns) in its largest unit: ``40 min``, ``3.5 h``, ``2 d``."""
+    length = length_ns / 1e9
+    if length < 3600:
+        return f"{length / 60:.0f} min"
+    return f"{length / 3600:.3g} h" if length < 2 * 86400 else f"{length / 86400:.3g} d"
+
+
+def _line(text: str) -> str:
+    """Return one printable line; names of groups come from agents and may hold anything."""
+    return " ".join(printable(text).split())[:500]
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_SPECIAL)

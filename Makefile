@@ -90,8 +90,9 @@ test-wheel:
 test-llm: $(STAMP) $(LLM_STAMP)
 	OTEVAL_LLM_PYTHON=$(LLM)/bin/python $(BIN)/pytest -q tests/llm
 
-# oteval behind an OTLP relay (rotel, from PyPI) and before Debian's Prometheus (apt-get install
-# prometheus); skipped, with the reason, where one of them is not there.
+# oteval behind an OTLP relay (rotel, from PyPI) and before Debian's Prometheus and Alertmanager
+# (apt-get install prometheus prometheus-alertmanager); skipped, with the reason, where one of them
+# is not there.
 test-live: $(STAMP) $(ROTEL_STAMP)
 	OTEVAL_ROTEL=$$(ls $(CURDIR)/$(ROTEL)/lib/python*/site-packages/rotel/rotel-agent 2>/dev/null) \
 	  $(BIN)/pytest -q -rs -m live tests/collector

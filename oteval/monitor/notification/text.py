@@ -2,7 +2,9 @@
 
 It names the change with its figures before and after, its time, its place, and runs that show it.
 Figures and times have their intervals. Everything comes from the payload (see
-`oteval.monitor.notices`); keys that it lacks are left out.
+`oteval.monitor.notices`); keys that it lacks are left out:
+``before_interval`` and ``after_interval`` (lists of two figures), ``runs_before`` (ids), and
+``slices`` (objects with ``name`` or ``values``, and ``after`` and ``runs``, the count).
 """
 
 from __future__ import annotations

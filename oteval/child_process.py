@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ChildProcess", "module_command", "module_environment", "read_tables", "write_tables"]
+__all__ = [
+    "ChildProcess",
+    "ignore_interrupts",
+    "module_command",
+    "module_environment",
+    "read_tables",
+    "write_tables",
+]
 
 _PIPE_SIZE = 1 << 20
 
@@ -35,21 +43,47 @@ def module_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Keep SIGINT from this thread, and from processes that it starts meanwhile."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C in this process, also one that came before.
+
+    Ctrl-C reaches the whole process group; the parent ends this process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
 class ChildProcess:
     """A child process that reads requests, one JSON line each, and writes answers.
+
+    Args:
+        module: The module.
+        arguments: Its arguments.
+        waits_with_interrupts: Whether Ctrl-C waits until the module calls `ignore_interrupts`. Else
+            it may end the process while that imports, with a traceback.
 
     Attributes:
         output: The pipe with its answers.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._process = subprocess.Popen(  # noqa: S603  no part of it comes from outside
-            module_command(module, *arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pipesize=_PIPE_SIZE,
-            env=module_environment(),
-        )
+    def __init__(self, module: str, *arguments: str, waits_with_interrupts: bool = False) -> None:
+        with _interrupts_held() if waits_with_interrupts else nullcontext():
+            self._process = subprocess.Popen(  # noqa: S603  no part of it comes from outside
+                module_command(module, *arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pipesize=_PIPE_SIZE,
+                env=module_environment(),
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input: IO[bytes] = self._process.stdin

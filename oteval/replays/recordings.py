@@ -91,7 +91,7 @@ def recording_of(
     found = reconstruct_with_runs(spans, [r for r in logs if r.event_name != EVENT_NAME])
     family = [one for one in found if one.trajectory.id in members]
     around = _around(family, [one for one in found if one.trajectory.id not in members])
-    exchanges, problems = _exchanges(logs)
+    exchanges, damaged = _exchanges(logs)
     parents = {span.span_id: span.parent_id for span in spans}
     own = _own_exchanges(exchanges, parents, [*family, *around], found)
     joined = join_exchanges(_rebuilt(family), own, parents)
@@ -101,7 +101,10 @@ def recording_of(
     return Recording(
         session=session.name,
         fidelity="wire" if is_wire else "semconv",
-        reasons=(*_reasons(joined.calls, family), *problems),
+        reasons=(
+            *_reasons(joined.calls, family, [span_id for span_id, _ in damaged], parents),
+            *dict.fromkeys(problem for _, problem in damaged),
+        ),
         inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
         tool_calls=tuple(_tools(family, around)),
@@ -140,19 +143,19 @@ def _around(
     return list(others)
 
 
-def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[str]]:
-    """Return the HTTP exchanges in log records, and why others cannot be read."""
+def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[tuple[str, str]]]:
+    """Return the HTTP exchanges in log records; of others the span, and why it cannot be read."""
     found: list[Exchange] = []
-    problems: list[str] = []
+    damaged: list[tuple[str, str]] = []
     for record in logs:
         try:
             exchange = from_log(record)
         except UnreadableExchange as error:
-            problems.append(str(error))
+            damaged.append((record.span_id, str(error)))
             continue
         if exchange is not None:
             found.append(exchange)
-    return found, list(dict.fromkeys(problems))
+    return found, damaged
 
 
 def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
@@ -221,19 +224,40 @@ def _is_below(span_id: str, above: set[str], parents: Mapping[str, str]) -> bool
     return False
 
 
-def _reasons(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> Iterator[str]:
-    """Yield why a recording is not complete, one line each."""
+def _reasons(
+    calls: Sequence[RebuiltCall],
+    family: Sequence[TracedTrajectory],
+    damaged: Sequence[str],
+    parents: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield why a recording is not complete, one line each.
+
+    Args:
+        calls: The model calls.
+        family: The trajectories of the session.
+        damaged: The spans of recorded exchanges that cannot be read.
+        parents: The id of each span's parent.
+    """
     if not calls:
         yield "the trace has no model calls"
-    rebuilt = [one for one in calls if one.call.exchange is None]
-    if rebuilt:
-        dialects = dict.fromkeys(name for one in family for name in one.trajectory.dialects)
-        count = (
-            "all model calls are"
-            if len(rebuilt) == len(calls)
-            else (f"{len(rebuilt)} of {len(calls)} model calls are")
+    rebuilt = [one.call.span_id for one in calls if one.call.exchange is None]
+    dialects = ", ".join(dict.fromkeys(name for one in family for name in one.trajectory.dialects))
+    # The exchange of a span that is above no model call may be that of any.
+    unread = [
+        name
+        for name in rebuilt
+        if any(
+            _is_below(span, {name}, parents) or not _is_below(span, set(rebuilt), parents)
+            for span in damaged
         )
-        yield f"{count} rebuilt from spans ({', '.join(dialects)}): no HTTP exchange was recorded"
+    ]
+    for count, why in (
+        (len(rebuilt) - len(unread), "no HTTP exchange was recorded"),
+        (len(unread), "the recorded HTTP exchange cannot be read"),
+    ):
+        some = "all" if count == len(calls) else f"{count} of {len(calls)}"
+        if count:
+            yield f"{some} model calls are rebuilt from spans ({dialects}): {why}"
     for number, one in enumerate(calls, 1):
         name = call_name(number, one.call)
         if one.problem:

@@ -265,7 +265,8 @@ class TargetRunner:
         if self._is_stopped:
             raise ConfigError("the verification was interrupted")
         self._sessions = 0
-        process = ChildProcess("oteval.replays.verify_worker", self._settings)
+        module = "oteval.replays.verify_worker"
+        process = ChildProcess(module, self._settings, waits_with_interrupts=True)
         self._process = process
         try:
             answer = _answer(process, _IMPORT)

@@ -18,7 +18,6 @@ import contextvars
 import faulthandler
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from ..child_process import ignore_interrupts
 from ..errors import OtevalError
 from ..evaluators.functions import load_function
 from .target import late_result, replay_target
@@ -47,8 +47,7 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the agent's prints must not mix with the answers
-    # Ctrl-C reaches the whole process group; the parent ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     if not settings["options"].get("is_live"):
         default_keys(os.environ)
     sys.path.insert(0, str(Path.cwd()))

@@ -112,7 +112,7 @@ class Sessions:
         for kind, query in _IDS.items() if name else ():
             rows = self._connection.execute(
                 f"SELECT name, list(trajectory_id) FROM ({query}) WHERE starts_with(name, ?) "  # noqa: S608
-                "GROUP BY name ORDER BY name LIMIT 6",
+                "GROUP BY name ORDER BY name",
                 [name],
             ).fetchall()
             if len(rows) > 1:

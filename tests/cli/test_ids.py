@@ -87,6 +87,21 @@ def test_a_beginning_of_several_ids_is_refused_with_them(
     )
 
 
+def test_all_conversations_that_a_name_may_mean_are_counted(oteval: Run):
+    """Five are named, and the line says how many more there are."""
+    with Store("oteval.duckdb") as store:
+        keep(
+            store,
+            *(run(n, Message("user", "q"), conversation_id=f"chat-{n:02}") for n in range(1, 13)),
+        )
+
+    for command in (("show", "chat"), ("replay", "verify", "chat", "--target", "shop:target")):
+        done = oteval(*command)
+        assert done.status == 2
+        assert "'chat' means several conversations: chat-01, chat-02" in done.err
+        assert "chat-05 and 7 more" in done.err
+
+
 def test_ids_that_begin_alike_are_shown_longer(oteval: Run, monkeypatch: pytest.MonkeyPatch):
     """Every table distinguishes two runs whose ids share their first ten characters."""
     alike = {number: f"0123456789{number}aaaaa" for number in (1, 2)}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from oteval.child_process import ChildProcess
 from oteval.model import Recording
 from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence
@@ -94,6 +98,19 @@ def test_a_session_that_hangs_ends_at_the_limit(oteval: Run, shop: Path) -> None
     assert (done.status, row["status"]) == (1, "timeout")
     assert row["detail"].startswith("no end after 0.2 s, at ")
     assert "shop.py" in row["detail"]
+
+
+def test_ctrl_c_leaves_a_worker_that_still_imports_alone() -> None:
+    """The parent ends it; until then, its import neither fails nor prints a traceback."""
+    settings = {"target": "json:dumps", "options": {}, "input": "text", "timeout": 1}
+    process = ChildProcess(
+        "oteval.replays.verify_worker", json.dumps(settings), waits_with_interrupts=True
+    )
+    try:
+        os.kill(process.pid, signal.SIGINT)
+        assert json.loads(process.output.readline()) == {"ready": True}
+    finally:
+        process.close()
 
 
 def test_the_report_for_people() -> None:

@@ -154,6 +154,8 @@ def test_damaged_and_unfinished_exchanges_are_named() -> None:
     assert recording.fidelity == "semconv"
     reasons = "\n".join(recording.reasons)
     assert "the body is too large" in reasons
+    assert "1 of 2 model calls are rebuilt from spans" in reasons
+    assert "no HTTP exchange was recorded" not in reasons
     assert "model call 2 (m, span 0000000000000014): the agent did not read" in reasons
 
 

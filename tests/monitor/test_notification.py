@@ -154,7 +154,8 @@ def test_retry_after_may_be_a_time(there: Downstream):
     ("settings", "environment", "said"),
     [
         ({"url": "http://u:secret@127.0.0.1:1/secret?secret"}, {}, "http://127.0.0.1:1"),
-        ({"url": "http://127.0.0.1:port/secret"}, {}, "port"),
+        ({"url": "http://127.0.0.1:port/secret"}, {}, "URL"),
+        ({"url": "http://secret\u2100secret@127.0.0.1:1"}, {}, "URL"),
         ({"url": "http://127.0.0.1:1", "headers": {"X": "${H}"}}, {"H": "a\nsecret"}, "header"),
         ({"url": "http://127.0.0.1:1", "secret": "${GONE}"}, {}, "GONE"),
         ({"url": "http://127.0.0.1:1", "secret": "${S}"}, {"S": "whsec_secret"}, "base64"),
@@ -167,6 +168,23 @@ def test_errors_have_no_secrets(settings: Any, environment: dict[str, str], said
     assert not result.is_delivered
     assert said in result.error
     assert "secret" not in result.error.replace("the secret begins", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"url": "http://127.0.0.1:secret"}, ""),
+        ({"url": "http://127.0.0.1:1", "headers": {"X": "${H}"}}, "a\nsecret"),
+        ({"url": "grpc://127.0.0.1:1", "headers": {"X": "${H}"}}, "a\nsecret"),
+    ],
+)
+def test_errors_of_log_events_have_no_secrets(settings: Any, value: str):
+    """The clients of OTLP quote URLs and headers in their errors, which are not shown."""
+    result = send("alert", "log_event", settings, H=value)
+
+    assert not result.is_delivered
+    assert result.error
+    assert "secret" not in result.error
 
 
 def test_alertmanager_identifies_an_alert_by_its_labels(there: Downstream):
@@ -222,6 +240,11 @@ def test_apprise_sends_a_message(there: Downstream):
     assert send(
         "resolved", "apprise", "${URL}", URL=f"{there.url}/x".replace("http", "json")
     ).is_delivered
+
+    everyone = payload(group={"agent": "@everyone"})
+    to = NotifyDestination(apprise=[there.url.replace("http", "json")])
+    assert deliver(everyone, to, key="k-2", now_ns=NOW, environment={}).is_delivered
+    assert b"@everyone" not in there.requests.pop()[2]
 
     alert, resolved = map(json.loads, there.bodies("/x"))
     authorization = base64.b64encode(f"user:{SECRET}".encode()).decode()

@@ -45,17 +45,27 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
         app_id="oteval", http_redirects=False, async_mode=False, service_timeout=0
     )
     sender = apprise.Apprise(asset=asset)
-    if not sender.add(url):
-        return DeliveryResult(False, f"{scheme}: not a URL that Apprise knows", is_refused=True)
-    found = sender.notify(
-        title=message.title,
-        body=message.markdown,
-        body_format="markdown",
-        notify_type="warning" if is_alert else "success",
-    )
+    try:
+        if not sender.add(url):
+            error = f"{scheme}: not a URL that Apprise knows"
+            return DeliveryResult(False, error, is_refused=True)
+        found = sender.notify(
+            title=_without_mentions(message.title),
+            body=_without_mentions(message.markdown),
+            body_format="markdown",
+            notify_type="warning" if is_alert else "success",
+        )
+    except Exception as error:
+        # A hundred services by many authors: none of them may stop the others.
+        return DeliveryResult(False, f"{scheme}: {type(error).__name__}")
     if found:
         return DeliveryResult(True)
     return _failure(scheme, found)
+
+
+def _without_mentions(text: str) -> str:
+    """Return text in which a name such as @everyone, from an agent, calls nobody."""
+    return text.replace("@", "@\u200b")
 
 
 def _failure(scheme: str, found: AppriseResult) -> DeliveryResult:

@@ -14,12 +14,22 @@ from urllib.parse import quote, urlsplit
 from ...attach import ExportResult, HttpClient
 from ...text import printable
 
-__all__ = ["MAX_WAIT", "DeliveryResult", "post", "result_of", "with_variables"]
+__all__ = [
+    "MAX_WAIT",
+    "WRONG_HEADER",
+    "WRONG_URL",
+    "DeliveryResult",
+    "post",
+    "result_of",
+    "with_variables",
+]
 
 # Seconds for which a destination may ask to wait.
 MAX_WAIT = 86400.0
 # Refused now, but perhaps not later: a timeout, a request that was too early, or too many of them.
 _TEMPORARY = frozenset({408, 425, 429})
+WRONG_URL = "its URL is not valid"
+WRONG_HEADER = "one of its headers has a line break or a letter outside Latin-1"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -51,20 +61,20 @@ def post(
         headers: The headers.
         timeout: Seconds to wait for a response.
     """
-    parts = urlsplit(url)
-    # A space or a letter outside ASCII would be an error whose message has the whole URL.
-    target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (
-        f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~')}" if parts.query else ""
-    )
+    # Errors of the library quote the URL or a header, so they are replaced.
     try:
+        parts = urlsplit(url)
         client = HttpClient(url, headers, timeout=timeout, max_retry_after=MAX_WAIT)
     except ValueError:
-        return DeliveryResult(False, "the port of its URL is not a number", is_refused=True)
+        return DeliveryResult(False, WRONG_URL, is_refused=True)
+    # With a space or a letter outside ASCII, the request would be an error.
+    target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
+    if parts.query:
+        target += f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~')}"
     try:
         response = client.post(target, body)
     except ValueError:
-        # The message has the header's value.
-        return DeliveryResult(False, "a header has a line break or a letter outside Latin-1")
+        return DeliveryResult(False, WRONG_HEADER)
     finally:
         client.close()
     return result_of(response, url)

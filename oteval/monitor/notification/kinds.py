@@ -14,7 +14,14 @@ from ...config.live import Endpoint, resolved
 from ...config.monitors import Alertmanager, NotifyDestination, Webhook
 from .alertmanager import alert_body, alerts_url
 from .apprise import send_by_apprise
-from .delivery import DeliveryResult, post, result_of, with_variables
+from .delivery import (
+    WRONG_HEADER,
+    WRONG_URL,
+    DeliveryResult,
+    post,
+    result_of,
+    with_variables,
+)
 from .log_event import log_event_request
 from .text import Payload, message
 from .webhook import webhook_body, webhook_headers
@@ -120,14 +127,17 @@ def _to_webhook(
 
 
 def _to_otlp(body: bytes, settings: Endpoint, known: Mapping[str, str]) -> DeliveryResult:
-    client = open_client(
-        settings.url,
-        resolved(settings.headers, known),
-        compress=settings.gzip,
-        timeout=settings.timeout,
-    )
+    headers = resolved(settings.headers, known)
+    try:
+        client = open_client(
+            settings.url, headers, compress=settings.gzip, timeout=settings.timeout
+        )
+    except ValueError:
+        return DeliveryResult(False, WRONG_URL, is_refused=True)
     try:
         response = client.export("logs", body)
+    except ValueError:
+        return DeliveryResult(False, WRONG_HEADER)
     finally:
         client.close()
     rejected, reason = response.rejected("logs") if response.is_accepted else (0, "")

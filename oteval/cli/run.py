@@ -200,6 +200,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
     spans = counted(traces.spans, "span")
     if traces.server:
         return f"{spans} sent to oteval serve at {traces.server}, which has {db} open"
+    if not traces.spans and result.has_losses:
+        return f"no spans in {db}: all were lost"
     if not traces.spans:
         return "no spans: no instrumented library was used (oteval doctor lists them)"
     if not traces.changed:

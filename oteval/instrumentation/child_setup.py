@@ -8,15 +8,16 @@ all agents of a build in one trace.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import OtevalError
-from .instrument import instrument
+from .instrument import Instrumentation, instrument
 
 __all__ = ["start"]
 
@@ -27,11 +28,15 @@ def start(settings: Mapping[str, Any]) -> None:
     """Turn instrumentation on in this process.
 
     Args:
-        settings: `ChildSettings` as a mapping; see `run_command`.
+        settings: `ChildSettings` as a mapping; see `run_command`. ``losses`` is the file to create
+            if spans are lost.
 
     Raises:
         OtevalError: Nothing is recorded; the message says why.
     """
+    recordings: list[Instrumentation] = []
+    # Functions run in reverse order: this one after that by which the recording ends its export.
+    atexit.register(_report_losses, recordings, Path(settings["losses"]))
     with _without_outer_trace(settings["outer_trace"]):
         recording = instrument(
             settings["to"] or _own_file(Path(settings["folder"]), settings["prefix"]),
@@ -43,6 +48,14 @@ def start(settings: Mapping[str, Any]) -> None:
         )
         if recording.problem:
             raise OtevalError(recording.problem)
+        recordings.append(recording)
+
+
+def _report_losses(recordings: Sequence[Instrumentation], file: Path) -> None:
+    """Create an empty file, which needs no space on a full disk, if spans were lost."""
+    if any(one.stats.lost or one.stats.waiting for one in recordings):
+        with suppress(OSError):
+            file.touch()
 
 
 def _own_file(folder: Path, prefix: str) -> Path:

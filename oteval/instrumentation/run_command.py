@@ -68,11 +68,13 @@ class RunResult:
         status: Its exit status; 128+n if signal n ended it.
         processes: The Python processes that reported their start.
         traces: The traces that were loaded.
+        has_losses: Whether a process has lost spans, which it said on standard error.
     """
 
     status: int
     processes: Sequence[ProcessReport]
     traces: TransferReport = field(default_factory=TransferReport)
+    has_losses: bool = False
 
 
 def run_command(
@@ -102,15 +104,16 @@ def run_command(
         folder.create()
         loader = _PeriodicLoader(folder, interval)
     with tempfile.TemporaryDirectory(prefix="oteval-run-") as scratch:
-        reports = Path(scratch) / "reports"
-        variables = environment(_ENTRY, asdict(settings), reports=reports, environ=environ)
+        reports, losses = Path(scratch, "reports"), Path(scratch, "losses")
+        values = {**asdict(settings), "losses": str(losses)}
+        variables = environment(_ENTRY, values, reports=reports, environ=environ)
         try:
             if loader is not None:
                 loader.start()
             status = run_foreground(command, {**environ, **variables})
         finally:
             traces = loader.finish() if loader is not None else TransferReport()
-        return RunResult(status, read_reports(reports), traces)
+        return RunResult(status, read_reports(reports), traces, losses.exists())
 
 
 def service_of(command: Sequence[str]) -> str:

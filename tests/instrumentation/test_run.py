@@ -79,6 +79,22 @@ def test_a_script_is_recorded_and_its_streams_and_status_are_its_own(run: RunCom
     assert not list(Path.cwd().glob("*.traces"))
 
 
+def test_spans_that_a_full_disk_refused_are_called_lost(run: RunCommand) -> None:
+    """The program says it; the summary gives no other reason for their absence."""
+    name = script(
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))\n"
+        "answer('hi', 'search')\n"
+    )
+
+    done = run("--", sys.executable, name)
+
+    assert done.status == 0
+    assert "spans and logs were lost: " in done.err
+    assert done.err.endswith("oteval: no spans in oteval.duckdb: all were lost\n")
+
+
 @pytest.mark.slow
 def test_an_agent_of_a_library_is_recorded(run: RunCommand) -> None:
     """The library's instrumentation is found and turned on in the child."""

@@ -254,7 +254,9 @@ def _doctor() -> _Commands:
 
 def _monitor() -> _Commands:
     from .monitor import monitor
+    from .monitor_past import backtest
 
+    monitor.add_command(backtest)
     return (monitor,)
 
 

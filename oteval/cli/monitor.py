@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..monitor.notification import Outbox
     from ..monitor.status import MonitorStatus
 
-__all__ = ["monitor"]
+__all__ = ["config_option", "configured", "monitor", "require_packages"]
 
-_config_option = click.option(
+config_option = click.option(
     "-c",
     "--config",
     "config_path",
@@ -41,7 +41,7 @@ def monitor() -> None:
 
 
 @monitor.command("run")
-@_config_option
+@config_option
 @db_option
 @click.option("--once", is_flag=True, help="Check once, and exit with the result.")
 @click.option(
@@ -58,9 +58,9 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     With --once, the exit status is 0 if at least one group was judged and none alerts, 1 if one
     alerts, 2 on an error, and 3 if all groups are learning or have no data.
     """
-    config = _configured(config_path)
+    config = configured(config_path)
     pause = _duration(interval, "--interval")
-    _require_packages()
+    require_packages()
     from ..monitor.check import check, exit_status
     from ..monitor.notification import Outbox
 
@@ -79,13 +79,13 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
 
 
 @monitor.command()
-@_config_option
+@config_option
 @db_option
 @json_option
 def status(config_path: str, db: str, as_json: bool) -> int:
     """Show the state of each group as of the last check, and notifications that failed."""
-    config = _configured(config_path)
-    _require_packages()
+    config = configured(config_path)
+    require_packages()
     from ..monitor.status import statuses
 
     with Store(db, create=False) as store:
@@ -147,7 +147,7 @@ def acknowledge(episode: str, by: str | None, db: str) -> int:
 @click.option(
     "--group", multiple=True, metavar="NAME=VALUE", help="Only this group; repeat for each value."
 )
-@_config_option
+@config_option
 @db_option
 def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, db: str) -> int:
     """Send no alert of a monitor for some time; `--for 0s` ends a snooze.
@@ -155,7 +155,7 @@ def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, d
     Checks go on. An episode that still lasts afterwards is notified then; the end of one that was
     notified before is notified at once.
     """
-    config = _configured(config_path)
+    config = configured(config_path)
     entries = {entry.title: entry for entry in config.monitors}
     if name not in entries:
         raise ConfigError(f"no monitor is called {name!r}; there are {', '.join(entries)}")
@@ -176,14 +176,15 @@ def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, d
     return 0
 
 
-def _configured(path: str) -> Config:
+def configured(path: str) -> Config:
+    """Return a configuration that has monitors."""
     config = load_config(path)
     if not config.monitors:
         raise ConfigError(f"{path}: no monitors; add for instance monitors: [{{measure: latency}}]")
     return config
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
     """Refuse to start without the packages of the extra ``monitor``.
 
     Raises:

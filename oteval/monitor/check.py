@@ -27,7 +27,7 @@ from .notices import queue_events
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
-__all__ = ["check", "source_of"]
+__all__ = ["acceptance", "check", "source_of"]
 
 # Rows that are read at once, and in one transaction.
 _PART = 150_000
@@ -78,6 +78,15 @@ def _prices(models: Collection[str]) -> Mapping[str, tuple[float, float]]:
     return found
 
 
+def acceptance(
+    store: Store, source: ObservationSource
+) -> Callable[[Collection[str]], Collection[str]] | None:
+    """Return the function for conditions that SQL cannot check; None without such conditions."""
+    if not needs_python(source.selection):
+        return None
+    return partial(_accepted, store, source.selection)
+
+
 def _accepted(store: Store, selection: Selection, ids: Collection[str]) -> Collection[str]:
     """Return the ids of those trajectories that a selection matches."""
     found = store.trajectories.of(list(ids))
@@ -104,9 +113,7 @@ def _note_versions(store: Store, now_ns: int) -> None:
 def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
     """Check a monitor in one transaction; return whether it has read everything."""
     source = source_of(settings)
-    accepts: Callable[[Collection[str]], Collection[str]] | None = None
-    if needs_python(source.selection):
-        accepts = partial(_accepted, store, source.selection)
+    accepts = acceptance(store, source)
     definition = _definition(settings)
     with store.monitors.check(now_ns):
         watcher = Watcher(store, settings, now_ns)

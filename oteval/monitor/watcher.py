@@ -91,6 +91,10 @@ class Watcher:
         self._store.monitors.forget(self._monitor)
         self._load()
 
+    def advance(self, now_ns: int) -> None:
+        """Set the time (ns) of the check; the shares of the budget stay as they are."""
+        self._now_ns = now_ns
+
     def consume(self, table: pa.Table, reached_ns: int) -> None:
         """Take the next observations.
 

@@ -11,9 +11,10 @@ from .columns import Column, Columns, one_row
 from .text import ago, clock
 
 if TYPE_CHECKING:
+    from ..monitor.backtest import PastEpisode
     from ..monitor.status import MonitorStatus
 
-__all__ = ["change_line", "group_text", "monitors_table"]
+__all__ = ["change_line", "episodes_table", "group_text", "monitors_table"]
 
 _STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "green"}
 
@@ -50,6 +51,35 @@ def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
             _baseline(one),
             f"{one.observations:,}",
             one_row(_note(one)),
+        )
+    return table
+
+
+def episodes_table(found: Iterable[PastEpisode]) -> Columns:
+    """Return past episodes, one line each."""
+    table = Columns(
+        Column("monitor", least=12, most=40),
+        Column("group", least=8, most=60),
+        Column("alert (UTC)"),
+        Column("ended (UTC)", rank=2),
+        Column("changed (UTC)", rank=1),
+        Column("between", rank=3),
+        Column("before", rank=1, right=True),
+        Column("after", rank=1, right=True),
+        Column("figure", rank=4, least=10, most=60),
+    )
+    for one in found:
+        episode = one.episode
+        table.add_row(
+            one_row(one.monitor),
+            one_row(group_text(one.group)),
+            clock(episode.alarm_ns),
+            clock(episode.ended_ns) if episode.ended_ns else "lasts",
+            clock(episode.change_ns),
+            f"{clock(episode.change_from_ns)} and {clock(episode.change_to_ns)}",
+            _figure(one.before),
+            _figure(one.after),
+            one_row(one.figure),
         )
     return table
 

@@ -11,7 +11,7 @@ Tables: ``monitors``, ``monitor_groups``, ``monitor_learning``, ``monitor_baseli
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any
 
@@ -262,6 +262,17 @@ class MonitorStore:
             )
             yield
 
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Begin a transaction that is rolled back at the end of the block."""
+        self._connection.begin()
+        try:
+            yield
+        finally:
+            # A failed query may have ended it.
+            with suppress(duckdb.Error):
+                self._connection.rollback()
+
     def last_check_ns(self) -> int:
         """Return the time (ns) of the last check, or 0."""
         return number(self._connection, "SELECT max(time_ns) FROM monitor_checks")
@@ -289,6 +300,10 @@ class MonitorStore:
         """Delete the state of a monitor, except its episodes."""
         for table in _OF_MONITOR:
             self._connection.execute(f"DELETE FROM {table} WHERE monitor = ?", [monitor])  # noqa: S608
+
+    def forget_episodes(self, monitor: str) -> None:
+        """Delete the episodes of a monitor."""
+        self._connection.execute("DELETE FROM monitor_episodes WHERE monitor = ?", [monitor])
 
     def groups(self, monitor: str) -> list[GroupRow]:
         """Return the groups of a monitor, the latest last."""

@@ -1,0 +1,152 @@
+"""Backtest: run the rules of monitors over the stored past, and list what would have alerted.
+
+Baselines are learned from the first observations of the past, as by checks that had run from the
+beginning. Groups, detectors and episodes are those of checks, and share the budget as they came and
+went; nothing is kept. Silence is not tested, because it needs the clock of a check.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import MonitorSettings
+from ..store import Store, StoredEpisode
+from .groups import LearnedSide, without_baseline
+from .past import Period, Report, past_parts
+from .status import group_values
+from .watcher import Watcher
+
+__all__ = ["Backtest", "PastEpisode", "backtest"]
+
+
+@dataclass(frozen=True, slots=True)
+class PastEpisode:
+    """An episode that a monitor would have had.
+
+    Attributes:
+        monitor: The monitor.
+        group: The values that the monitor groups by, by name.
+        figure: The name of the figure.
+        before: The figure before the change.
+        after: The figure since the change.
+        episode: The episode.
+    """
+
+    monitor: str
+    group: dict[str, str]
+    figure: str
+    before: float | None
+    after: float | None
+    episode: StoredEpisode
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval monitor backtest --json`` prints."""
+        one = self.episode
+        return {
+            "monitor": self.monitor,
+            "group": self.group,
+            "episode": one.episode_id,
+            "side": one.side,
+            "figure": self.figure,
+            "alarm_ns": one.alarm_ns,
+            "ended_ns": one.ended_ns,
+            "end_reason": one.end_reason,
+            "change_ns": one.change_ns,
+            "change_from_ns": one.change_from_ns,
+            "change_to_ns": one.change_to_ns,
+            "before": self.before,
+            "after": self.after,
+            "observations": one.observations,
+            "runs": list(one.runs),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """The outcome of a backtest of one monitor.
+
+    Attributes:
+        episodes: What would have alerted, the oldest first.
+        groups: The number of groups that were observed.
+        learning: Those that never had a baseline, with the reason.
+        observations: The number of observations.
+    """
+
+    episodes: Sequence[PastEpisode]
+    groups: int
+    learning: Sequence[tuple[dict[str, str], str]]
+    observations: int
+
+
+def backtest(
+    store: Store,
+    settings: MonitorSettings,
+    *,
+    now_ns: int,
+    period: Period | None = None,
+    report: Report | None = None,
+) -> Backtest:
+    """Run a monitor over the stored past; the store does not change.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        now_ns: The time (ns).
+        period: The runs to use; all by default.
+        report: Receives how many rows were read, of how many.
+    """
+    quiet = settings.no_data.model_copy(update={"notify": False})
+    tested = settings.model_copy(update={"no_data": quiet})
+    state = store.monitors
+    with state.rehearsal():
+        state.forget_episodes(settings.title)
+        parts = past_parts(store, tested, period or Period(), now_ns, report)
+        for table, before_ns, reached_ns in parts:
+            if not table.num_rows:
+                continue
+            watcher = Watcher(store, tested, before_ns or reached_ns)
+            watcher.advance(reached_ns)
+            watcher.consume(table, reached_ns)
+            watcher.write()
+            watcher.end_check()
+        rows = state.groups(settings.title)
+        return Backtest(
+            episodes=_episodes(store, settings),
+            groups=len(rows),
+            learning=[
+                (group_values(settings, row.group), row.progress or "too few observations")
+                for row in rows
+                if row.detectors is None
+            ],
+            observations=sum(row.observations for row in rows),
+        )
+
+
+def _episodes(store: Store, settings: MonitorSettings) -> list[PastEpisode]:
+    """Return the episodes in the store, in the terms of the monitor's figure."""
+    learned = {
+        (row.group, row.version): json.loads(row.detectors)
+        for row in store.monitors.groups(settings.title)
+        if row.detectors is not None
+    }
+    for key, text in store.monitors.baselines(settings.title).items():
+        learned.setdefault(key, json.loads(text))
+    plain = without_baseline(settings) or {}
+    found = []
+    for one in store.monitors.episodes(settings.title):
+        stored = learned.get((one.group, one.version), {}).get(one.side)
+        known = LearnedSide.from_dict(stored) if stored else next(iter(plain.values()), None)
+        found.append(
+            PastEpisode(
+                monitor=settings.title,
+                group=group_values(settings, one.group),
+                figure=known.scale.figure if known else settings.measure,
+                before=known.scale.shown(one.before) if known else one.before,
+                after=known.scale.shown(one.after) if known else one.after,
+                episode=one,
+            )
+        )
+    return found

@@ -1,0 +1,114 @@
+"""The stored past of a monitor, read from its beginning without a change of the store.
+
+The observations are those that checks would have seen, in the order of storage and in parts. They
+are read in a transaction that is rolled back, so that neither positions nor states change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ..config import MonitorSettings
+from ..store import ObservationSource, ReadPosition, Store
+from .check import acceptance, source_of
+from .observations import Observations, by_group
+
+__all__ = ["Period", "histories", "past_parts"]
+
+# The fewest and the most rows of a part, and about how many parts there are.
+_FEWEST, _MOST, _PARTS = 5_000, 250_000, 50
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The runs that began in a period.
+
+    Attributes:
+        since_ns: Its start (ns); None for all earlier runs.
+        until_ns: Its end (ns), exclusive; None for all later runs.
+    """
+
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+
+def past_parts(
+    store: Store,
+    settings: MonitorSettings,
+    period: Period,
+    now_ns: int,
+    report: Report | None = None,
+) -> Iterator[tuple[pa.Table, int, int]]:
+    """Yield the observations of a monitor in parts, as its first checks would have read them.
+
+    The caller has begun a transaction, which it rolls back at the end.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        period: The runs to read.
+        now_ns: The time (ns), at which the last conversations are closed.
+        report: Receives how many rows were read, of how many.
+
+    Yields:
+        A table of observations, and the latest time of an observation before and after the part.
+    """
+    source = _within(source_of(settings), period)
+    accepts = acceptance(store, source)
+    store.monitors.forget(settings.title)
+    newest = store.observations.newest(source)
+    size = min(_MOST, max(_FEWEST, newest // _PARTS))
+    at, is_last = ReadPosition(), False
+    while not is_last:
+        before = at.reached_ns
+        upto = min(newest, at.position + size)
+        is_last = upto >= newest
+        found, at = store.observations.read(
+            source, at, upto=upto, is_last=is_last, now_ns=now_ns, accepts=accepts
+        )
+        if report is not None:
+            report(upto, newest)
+        yield found, before, at.reached_ns
+
+
+def histories(
+    store: Store,
+    settings: MonitorSettings,
+    period: Period,
+    now_ns: int,
+    report: Report | None = None,
+) -> dict[str, Observations]:
+    """Return the observations of each group of a monitor, of the newest version of its evaluator.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        period: The runs to read.
+        now_ns: The time (ns).
+        report: Receives how many rows were read, of how many.
+    """
+    with store.monitors.rehearsal():
+        parts = past_parts(store, settings, period, now_ns, report)
+        tables = [table for table, _, _ in parts]
+    return {
+        group: found.of_version(found.last_version)
+        for group, found in by_group(pa.concat_tables(tables))
+    }
+
+
+def _within(source: ObservationSource, period: Period) -> ObservationSource:
+    """Return the observations of a period, within that of the monitor."""
+    chosen = source.selection
+    since = [one for one in (chosen.since_ns, period.since_ns) if one is not None]
+    until = [one for one in (chosen.until_ns, period.until_ns) if one is not None]
+    return replace(
+        source,
+        selection=replace(
+            chosen, since_ns=max(since, default=None), until_ns=min(until, default=None)
+        ),
+    )

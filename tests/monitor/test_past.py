@@ -1,0 +1,96 @@
+"""The past of monitors: backtests and simulations of the rules over what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oteval.cli import common
+from oteval.monitor.backtest import backtest
+from oteval.monitor.check import check
+from oteval.monitor.past import Period
+from oteval.store import Store
+
+from ..commands import Run
+from .histories import HOUR, History, config
+
+CONFIG = """
+evaluators:
+  - {name: e, type: tool_errors}
+monitors:
+  - {evaluator: e, group_by: agent}
+"""
+
+
+def test_a_backtest_gives_the_episodes_of_the_live_checks():
+    """Checks as time went by, and a backtest at the end, agree; and the backtest writes nothing."""
+    with Store() as store:
+        history, watched = History(store), config("{evaluator: e, group_by: agent}")
+        for size, rate in ((400, 0.95), (25, 0.3), (35, 0.3), (60, 1.0), (60, 1.0), (40, 0.2)):
+            history.scored(size, rate)
+            check(store, watched, history.now)
+        live = store.monitors.episodes()
+        groups = store.monitors.groups("e")
+
+        found = backtest(store, watched.monitors[0], now_ns=history.now)
+
+        def facts(episodes):
+            return [
+                (one.episode_id, one.alarm_ns, one.change_ns, one.before, one.after, one.ended_ns)
+                for one in episodes
+            ]
+
+        assert len(live) == 2
+        assert facts(one.episode for one in found.episodes) == facts(live)
+        assert (found.groups, found.observations) == (1, history.count)
+        assert store.monitors.episodes() == live
+        assert store.monitors.groups("e") == groups
+
+
+def test_a_backtest_of_a_period_knows_nothing_else():
+    """Runs after the period raise no alert, and a short one leaves groups without a baseline."""
+    with Store() as store:
+        history, watched = History(store), config("{evaluator: e, group_by: agent}")
+        history.scored(400, 0.95)
+        good = history.now
+        history.scored(60, 0.3)
+        (rule,) = watched.monitors
+
+        until = backtest(store, rule, now_ns=history.now, period=Period(until_ns=good))
+        since = backtest(store, rule, now_ns=history.now, period=Period(since_ns=good))
+
+        assert (until.episodes, until.observations, until.learning) == ([], 400, [])
+        assert (since.episodes, since.observations) == ([], 60)
+        assert since.learning[0][0] == {"agent": "a"}
+
+
+@pytest.fixture
+def dropped(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Run, History, int]:
+    """Return commands in a folder with a history whose quality dropped, and when."""
+    (tmp_path / "oteval.yaml").write_text(CONFIG)
+    with Store(tmp_path / "oteval.duckdb") as store:
+        made = History(store)
+        made.scored(400, 0.95)
+        at = made.now
+        made.scored(60, 0.3)
+    monkeypatch.setattr(common, "now_ns", lambda: made.now)
+    return oteval, made, at
+
+
+def test_backtest_lists_alerts_in_a_table_and_as_json(dropped: tuple[Run, History, int]):
+    """The change time lies in its interval, the figures tell the drop, and the status is 0."""
+    oteval, _, at = dropped
+
+    table = oteval("monitor", "backtest")
+    assert table.status == 0
+    assert "agent=a" in table.out
+    assert "1 alert in 1 group, 460 observations" in table.err
+
+    (row,) = oteval("monitor", "backtest", "--json").rows
+    assert row["change_from_ns"] - HOUR <= at <= row["change_to_ns"] + HOUR
+    assert row["before"] > 0.9 > 0.6 > row["after"]
+    assert (row["group"], row["side"], row["ended_ns"]) == ({"agent": "a"}, "worse", None)
+    assert oteval("monitor", "status", "--json").rows[0]["state"] == "learning"

@@ -13,7 +13,7 @@ from .common import db_option, json_option, open_store, out, print_json, progres
 from .monitor import config_option, configured, require_packages
 
 if TYPE_CHECKING:
-    from ..monitor.past import Period
+    from ..monitor.past import PastPeriod
 
 __all__ = ["backtest"]
 
@@ -30,7 +30,7 @@ _until = click.option("--until", help="Runs before this time.")
 @db_option
 @json_option
 def backtest(since: str | None, until: str | None, config_path: str, db: str, as_json: bool) -> int:
-    """Run the monitors over the stored past, and list what would have alerted.
+    """Run the monitors over the stored past, and list the alerts they would have raised.
 
     Baselines are learned from the first runs of the past. Nothing is written, and nobody is
     notified.
@@ -65,10 +65,10 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
     return 0
 
 
-def _period(since: str | None, until: str | None) -> Period:
-    from ..monitor.past import Period
+def _period(since: str | None, until: str | None) -> PastPeriod:
+    from ..monitor.past import PastPeriod
 
-    found = Period(time_of(since, "--since"), time_of(until, "--until"))
+    found = PastPeriod(time_of(since, "--since"), time_of(until, "--until"))
     if found.since_ns and found.until_ns and found.until_ns <= found.since_ns:
         raise ConfigError("--until: must be after --since")
     return found

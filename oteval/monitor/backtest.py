@@ -1,4 +1,4 @@
-"""Backtest: run the rules of monitors over the stored past, and list what would have alerted.
+"""Backtest: run the rules of monitors over the stored past, and list the alerts they would have raised.
 
 Baselines are learned from the first observations of the past, as by checks that had run from the
 beginning. Groups, detectors and episodes are those of checks, and share the budget as they came and
@@ -15,7 +15,7 @@ from typing import Any
 from ..config import MonitorSettings
 from ..store import Store, StoredEpisode
 from .groups import LearnedSide, without_baseline
-from .past import Period, Report, past_parts
+from .past import PastPeriod, Report, past_parts
 from .status import group_values
 from .watcher import Watcher
 
@@ -69,7 +69,7 @@ class Backtest:
     """The outcome of a backtest of one monitor.
 
     Attributes:
-        episodes: What would have alerted, the oldest first.
+        episodes: The episodes it would have had, the oldest first.
         groups: The number of groups that were observed.
         learning: Those that never had a baseline, with the reason.
         observations: The number of observations.
@@ -86,7 +86,7 @@ def backtest(
     settings: MonitorSettings,
     *,
     now_ns: int,
-    period: Period | None = None,
+    period: PastPeriod | None = None,
     report: Report | None = None,
 ) -> Backtest:
     """Run a monitor over the stored past; the store does not change.
@@ -103,7 +103,7 @@ def backtest(
     state = store.monitors
     with state.rehearsal():
         state.forget_episodes(settings.title)
-        parts = past_parts(store, tested, period or Period(), now_ns, report)
+        parts = past_parts(store, tested, period or PastPeriod(), now_ns, report)
         for table, before_ns, reached_ns in parts:
             if not table.num_rows:
                 continue

@@ -16,7 +16,7 @@ from ..store import ObservationSource, ReadPosition, Store
 from .check import acceptance, source_of
 from .observations import Observations, by_group
 
-__all__ = ["Period", "histories", "past_parts"]
+__all__ = ["PastPeriod", "histories", "past_parts"]
 
 # The fewest and the most rows of a part, and about how many parts there are.
 _FEWEST, _MOST, _PARTS = 5_000, 250_000, 50
@@ -25,7 +25,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class PastPeriod:
     """The runs that began in a period.
 
     Attributes:
@@ -40,7 +40,7 @@ class Period:
 def past_parts(
     store: Store,
     settings: MonitorSettings,
-    period: Period,
+    period: PastPeriod,
     now_ns: int,
     report: Report | None = None,
 ) -> Iterator[tuple[pa.Table, int, int]]:
@@ -79,7 +79,7 @@ def past_parts(
 def histories(
     store: Store,
     settings: MonitorSettings,
-    period: Period,
+    period: PastPeriod,
     now_ns: int,
     report: Report | None = None,
 ) -> dict[str, Observations]:
@@ -101,7 +101,7 @@ def histories(
     }
 
 
-def _within(source: ObservationSource, period: Period) -> ObservationSource:
+def _within(source: ObservationSource, period: PastPeriod) -> ObservationSource:
     """Return the observations of a period, within that of the monitor."""
     chosen = source.selection
     since = [one for one in (chosen.since_ns, period.since_ns) if one is not None]

@@ -9,7 +9,7 @@ import pytest
 from oteval.cli import common
 from oteval.monitor.backtest import backtest
 from oteval.monitor.check import check
-from oteval.monitor.past import Period
+from oteval.monitor.past import PastPeriod
 from oteval.store import Store
 
 from ..commands import Run
@@ -57,8 +57,8 @@ def test_a_backtest_of_a_period_knows_nothing_else():
         history.scored(60, 0.3)
         (rule,) = watched.monitors
 
-        until = backtest(store, rule, now_ns=history.now, period=Period(until_ns=good))
-        since = backtest(store, rule, now_ns=history.now, period=Period(since_ns=good))
+        until = backtest(store, rule, now_ns=history.now, period=PastPeriod(until_ns=good))
+        since = backtest(store, rule, now_ns=history.now, period=PastPeriod(since_ns=good))
 
         assert (until.episodes, until.observations, until.learning) == ([], 400, [])
         assert (since.episodes, since.observations) == ([], 60)

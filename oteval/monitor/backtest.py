@@ -1,4 +1,4 @@
-"""Backtest: run the rules of monitors over the stored past, and list the alerts they would have raised.
+"""Backtest: run the rules of monitors over the stored past, and list the alerts.
 
 Baselines are learned from the first observations of the past, as by checks that had run from the
 beginning. Groups, detectors and episodes are those of checks, and share the budget as they came and

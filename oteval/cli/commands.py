@@ -254,9 +254,10 @@ def _doctor() -> _Commands:
 
 def _monitor() -> _Commands:
     from .monitor import monitor
-    from .monitor_past import backtest
+    from .monitor_past import backtest, simulate
 
     monitor.add_command(backtest)
+    monitor.add_command(simulate)
     return (monitor,)
 
 

@@ -1,4 +1,4 @@
-"""``oteval monitor backtest``: the rules of monitors over the stored past."""
+"""``oteval monitor backtest`` and ``simulate``: the rules of monitors on the stored past."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .monitor import config_option, configured, require_packages
 if TYPE_CHECKING:
     from ..monitor.past import PastPeriod
 
-__all__ = ["backtest"]
+__all__ = ["backtest", "simulate"]
 
 _since = click.option(
     "--since", help="Runs since this time: 2026-11-20, 2026-11-20T08:00, or 30d ago."
@@ -63,6 +63,98 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
         reason = f"; for instance: {learning[0]}"
         warn(f"{counted(len(learning), 'group')} without a baseline{reason}")
     return 0
+
+
+@click.command()
+@click.option(
+    "--drop",
+    "drops",
+    multiple=True,
+    type=click.FloatRange(0, 1, min_open=True),
+    default=(0.1,),
+    show_default=True,
+    help="By how much the mean falls, from 0 to 1; may be repeated.",
+)
+@click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="The number of simulated streams of each group.",
+)
+@click.option(
+    "--groups",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Simulate only the N largest groups of each monitor.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The random seed.")
+@_since
+@_until
+@config_option
+@db_option
+@json_option
+def simulate(
+    drops: tuple[float, ...],
+    streams: int,
+    groups: int,
+    seed: int,
+    since: str | None,
+    until: str | None,
+    config_path: str,
+    db: str,
+    as_json: bool,
+) -> int:
+    """Simulate false alarms and delays of each monitor on its own history.
+
+    The history of each group is resampled in blocks, which keeps the dependence of neighbours, and
+    checked without a change and with a drop: by the monitor's rule, and by a threshold on the last
+    60 minutes. Exit status 3 if no history is long enough.
+    """
+    config = configured(config_path)
+    require_packages()
+    from ..monitor.group_simulation import simulate_group
+    from ..monitor.past import histories
+    from ..show.monitors import simulations_table
+
+    period, now = _period(since, until), common.now_ns()
+    found = []
+    with progress("simulating", " streams") as update:
+        for settings in config.monitors:
+            with open_store(db) as store:
+                past = histories(store, settings, period, now)
+            largest = sorted(past.items(), key=lambda entry: -len(entry[1]))[:groups]
+            if len(past) > len(largest):
+                warn(f"{settings.title}: the {len(largest)} largest of {len(past):,} groups")
+            for group, observed in largest:
+
+                def report(done: int, title: str = settings.title) -> None:
+                    update(done, streams, title)
+
+                found += simulate_group(
+                    settings,
+                    group,
+                    observed,
+                    groups=len(past),
+                    drops=drops,
+                    streams=streams,
+                    seed=seed,
+                    report=report,
+                )
+    simulated = [one for one in found if one.rules]
+    if as_json:
+        for one in found:
+            print_json(one.as_dict())
+    elif simulated:
+        out().print(simulations_table(simulated))
+    short = [one for one in found if not one.rules]
+    if short:
+        least = f"{short[0].observations:,} observations, {short[0].reason}"
+        warn(f"{counted(len(short), 'history', 'histories')} too short to simulate: {least}")
+    if not found:
+        warn("no history to simulate: nothing was observed")
+    return 0 if simulated else 3
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:

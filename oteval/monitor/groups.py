@@ -36,6 +36,8 @@ __all__ = [
     "after_silence",
     "allowance_of",
     "learn_sides",
+    "learning_rules",
+    "make_detector",
     "restore",
     "update",
     "watch",
@@ -220,7 +222,7 @@ def learn_sides(
         sizes = [len(found)]
     latest = Learning(len(found), 0.0, 0, "too few observations")
     for size in sizes:
-        learned = _learn_first(settings, found.first(size), _rules(settings))
+        learned = _learn_first(settings, found.first(size), learning_rules(settings))
         if not isinstance(learned, Learning):
             return learned
         latest = learned
@@ -233,7 +235,7 @@ def _learn_all(
     """Learn from all observations of a period."""
     span = int(period.times.max() - period.times.min()) if len(period) else 0
     rules = replace(
-        _rules(settings),
+        learning_rules(settings),
         effective=max(20, min(settings.baseline.scores, len(period) * 9 // 10)),
         span_ns=round(span * 0.9),
         longest_ns=round(span * 0.9),
@@ -260,7 +262,8 @@ def _learn_first(
     return learned, taken
 
 
-def _rules(settings: MonitorSettings) -> LearningRules:
+def learning_rules(settings: MonitorSettings) -> LearningRules:
+    """Return when the groups of a monitor have learned their baselines."""
     # Only the e-detector compares with the mean, which it has to know precisely.
     is_precise = isinstance(settings.detector, EDetectorSettings)
     usual = _MARGINS.get(settings.measure, LearningRules().margin)

@@ -136,6 +136,7 @@ def simulate(
     checks: int = 5000,
     learning: LearningRules | None = None,
     seed: int = 0,
+    report: Callable[[int], None] | None = None,
 ) -> list[RuleResult]:
     """Run rules over resampled history, without a change and with drops.
 
@@ -148,13 +149,17 @@ def simulate(
         checks: The observations of a stream after its baseline; a drop begins after a fifth.
         learning: The rules for baselines.
         seed: Equal seeds give equal results.
+        report: Receives the number of streams that are done.
     """
     found, times = checked(values, times_ns)
     tallies = {name: _RuleTally(name, [_DropTally(size) for size in drops]) for name in rules}
-    spans = [_stream(found, times, checks, learning, [seed, at]) for at in range(streams)]
-    for number, stream in enumerate(filter(None, spans)):
-        for name, rule in rules.items():
-            tallies[name].add(rule, stream, np.random.default_rng([seed, number, 1]))
+    for number in range(streams):
+        stream = _stream(found, times, checks, learning, [seed, number])
+        if stream is not None:
+            for name, rule in rules.items():
+                tallies[name].add(rule, stream, np.random.default_rng([seed, number, 1]))
+        if report is not None:
+            report(number + 1)
     interval = float(times[-1] - times[0]) / max(1, len(times) - 1) if len(times) else 0.0
     return [tally.result(interval) for tally in tallies.values()]
 

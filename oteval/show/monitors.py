@@ -12,9 +12,10 @@ from .text import ago, clock
 
 if TYPE_CHECKING:
     from ..monitor.backtest import PastEpisode
+    from ..monitor.group_simulation import GroupSimulation
     from ..monitor.status import MonitorStatus
 
-__all__ = ["change_line", "episodes_table", "group_text", "monitors_table"]
+__all__ = ["change_line", "episodes_table", "group_text", "monitors_table", "simulations_table"]
 
 _STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "green"}
 
@@ -81,6 +82,34 @@ def episodes_table(found: Iterable[PastEpisode]) -> Columns:
             _figure(one.after),
             one_row(one.figure),
         )
+    return table
+
+
+def simulations_table(found: Iterable[GroupSimulation]) -> Columns:
+    """Return simulations, one line for each rule and size of drop."""
+    table = Columns(
+        Column("monitor", least=12, most=40),
+        Column("group", least=8, most=60),
+        Column("rule"),
+        Column("false alarms in 30 days", right=True),
+        Column("drop", right=True),
+        Column("found", right=True),
+        Column("after scores", rank=1, right=True),
+        Column("after", rank=1, right=True),
+    )
+    for one in found:
+        for rule in one.rules:
+            for drop in rule.drops:
+                table.add_row(
+                    one_row(one.monitor),
+                    one_row(group_text(one.group)),
+                    rule.name,
+                    f"{rule.per_30_days:,.2f}",
+                    f"{drop.size:g}",
+                    f"{drop.found:.0%}",
+                    "" if drop.observations is None else f"{drop.observations:,.0f}",
+                    "" if drop.time_ns is None else f"{drop.time_ns / 3.6e12:,.1f} h",
+                )
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,33 @@ def test_backtest_lists_alerts_in_a_table_and_as_json(dropped: tuple[Run, Histor
     assert row["before"] > 0.9 > 0.6 > row["after"]
     assert (row["group"], row["side"], row["ended_ns"]) == ({"agent": "a"}, "worse", None)
     assert oteval("monitor", "status", "--json").rows[0]["state"] == "learning"
+
+
+def test_a_simulation_compares_the_rule_with_a_threshold(dropped: tuple[Run, History, int]):
+    """On a good history the rule is quieter than the threshold, and equal seeds agree."""
+    oteval, _, at = dropped
+    until = datetime.fromtimestamp(at / 1e9, UTC).isoformat()
+    command = ("monitor", "simulate", "--until", until, "--drop", ".4", "--streams", "3")
+
+    table = oteval(*command)
+    assert table.status == 0
+    assert "threshold of 60 minutes" in table.out
+
+    (row,) = oteval(*command, "--json").rows
+    own, plain = row["rules"]
+    assert (row["group"], row["observations"], own["streams"]) == ({"agent": "a"}, 400, 3)
+    assert own["per_30_days"] < 2 < plain["per_30_days"]
+    assert own["drops"][0]["found"] > 0.5
+    assert own["drops"][0]["time_ns"] == pytest.approx(own["drops"][0]["observations"] * HOUR)
+    assert oteval(*command, "--json").rows == [row]
+
+
+def test_a_short_history_is_not_simulated(dropped: tuple[Run, History, int]):
+    """The reason is told, and the exit status is 3."""
+    oteval, _, at = dropped
+    since = datetime.fromtimestamp(at / 1e9, UTC).isoformat()
+
+    done = oteval("monitor", "simulate", "--since", since)
+
+    assert (done.status, done.out) == (3, "")
+    assert "1 history too short to simulate: 60 observations" in done.err

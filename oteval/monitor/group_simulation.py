@@ -1,0 +1,145 @@
+"""Simulate the rules of a monitor on each group's own history, beside a plain threshold.
+
+The plain threshold is that of most alerting systems: the mean of the last 60 minutes below a limit,
+here halfway from the baseline's mean to the smallest simulated drop. `simulation` describes how a
+history is resampled. Drops are of the values that detectors compare: .1 is ten more failures in a
+hundred runs, or ten more slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..config import MonitorSettings
+from .baselines import Baseline, Learning
+from .detector import Detector
+from .groups import (
+    LearnedSide,
+    allowance_of,
+    learn_sides,
+    learning_rules,
+    make_detector,
+    without_baseline,
+)
+from .observations import Observations
+from .simulation import Rule, RuleResult, simulate
+from .status import group_values
+from .threshold import Threshold
+
+__all__ = ["PLAIN", "GroupSimulation", "simulate_group"]
+
+PLAIN = "threshold of 60 minutes"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSimulation:
+    """How rules would do on the history of one group.
+
+    Attributes:
+        monitor: The monitor.
+        group: The values that the monitor groups by, by name.
+        side: The change that alerts.
+        figure: The name of the figure.
+        observations: The number of observations in the history.
+        rules: The results of the monitor's rule and of the plain threshold.
+        reason: Why nothing was simulated, or "".
+    """
+
+    monitor: str
+    group: dict[str, str]
+    side: str
+    figure: str
+    observations: int
+    rules: Sequence[RuleResult]
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval monitor simulate --json`` prints."""
+        return asdict(self)
+
+
+def simulate_group(
+    settings: MonitorSettings,
+    group: str,
+    found: Observations,
+    *,
+    groups: int,
+    drops: Sequence[float],
+    streams: int,
+    seed: int = 0,
+    report: Callable[[int], None] | None = None,
+) -> list[GroupSimulation]:
+    """Simulate the rule of a monitor and the plain threshold on a group's history.
+
+    Args:
+        settings: The monitor.
+        group: The group's values, as a JSON list.
+        found: Its observations.
+        groups: The number of groups that share the budget.
+        drops: By how much the mean falls.
+        streams: The number of simulated streams.
+        seed: Equal seeds give equal results.
+        report: Receives the number of simulated streams.
+
+    Returns:
+        One result for each side that alerts.
+    """
+    values = group_values(settings, group)
+    learned = _learned(settings, found)
+    if isinstance(learned, Learning):
+        return [
+            GroupSimulation(
+                settings.title, values, "", settings.measure, len(found), (), learned.reason
+            )
+        ]
+    allowance = allowance_of(settings, groups)
+    results = []
+    for side, one in learned.items():
+        rules = simulate(
+            one.scale.values(found),
+            found.times,
+            _rules(settings, one, allowance, min(drops)),
+            drops=drops,
+            streams=streams,
+            learning=learning_rules(settings),
+            seed=seed,
+            report=report,
+        )
+        reason = "" if rules[0].streams else "resampled, it is too short for a baseline"
+        results.append(
+            GroupSimulation(
+                monitor=settings.title,
+                group=values,
+                side=side,
+                figure=one.scale.figure,
+                observations=len(found),
+                rules=tuple(rules) if rules[0].streams else (),
+                reason=reason,
+            )
+        )
+    return results
+
+
+def _learned(
+    settings: MonitorSettings, found: Observations
+) -> Mapping[Any, LearnedSide] | Learning:
+    plain = without_baseline(settings)
+    if plain is not None:
+        return plain
+    learned = learn_sides(settings, found, int(found.times.max()))
+    return learned if isinstance(learned, Learning) else learned[0]
+
+
+def _rules(
+    settings: MonitorSettings, learned: LearnedSide, allowance: float, drop: float
+) -> dict[str, Rule]:
+    def configured(baseline: Baseline) -> Detector:
+        side = LearnedSide(learned.scale, baseline)
+        return make_detector(settings, side, allowance=allowance)
+
+    def plain(baseline: Baseline) -> Detector:
+        return Threshold(below=baseline.mean - drop / 2)
+
+    return {f"{settings.detector.type} (configured)": configured, PLAIN: plain}

@@ -254,10 +254,12 @@ def _doctor() -> _Commands:
 
 def _monitor() -> _Commands:
     from .monitor import monitor
+    from .monitor_compare import compare
     from .monitor_past import backtest, simulate
 
     monitor.add_command(backtest)
     monitor.add_command(simulate)
+    monitor.add_command(compare)
     return (monitor,)
 
 

@@ -12,10 +12,18 @@ from .text import ago, clock
 
 if TYPE_CHECKING:
     from ..monitor.backtest import PastEpisode
+    from ..monitor.changes import Estimate, MeasuredChange
     from ..monitor.group_simulation import GroupSimulation
     from ..monitor.status import MonitorStatus
 
-__all__ = ["change_line", "episodes_table", "group_text", "monitors_table", "simulations_table"]
+__all__ = [
+    "change_line",
+    "changes_table",
+    "episodes_table",
+    "group_text",
+    "monitors_table",
+    "simulations_table",
+]
 
 _STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "green"}
 
@@ -111,6 +119,47 @@ def simulations_table(found: Iterable[GroupSimulation]) -> Columns:
                     "" if drop.time_ns is None else f"{drop.time_ns / 3.6e12:,.1f} h",
                 )
     return table
+
+
+def changes_table(found: Iterable[MeasuredChange]) -> Columns:
+    """Return changes, one line each, and one for each slice that got worse."""
+    table = Columns(
+        Column("monitor", least=12, most=40),
+        Column("group", least=8, most=80),
+        Column("before", right=True),
+        Column("after", right=True),
+        Column("verdict"),
+        Column("p", rank=2, right=True),
+        Column("figure", rank=3, least=10, most=60),
+        Column("runs", rank=1, least=16, most=80),
+    )
+    for one in found:
+        table.add_row(
+            one_row(one.monitor),
+            one_row(group_text(one.group)),
+            _estimate(one.before),
+            _estimate(one.after),
+            one.verdict,
+            "" if one.p is None else f"{one.p:.2g}",
+            one_row(one.figure),
+            one_row(" ".join(one.runs_after) if one.verdict == "worse" else ""),
+        )
+        for part in one.slices:
+            table.add_row(
+                "",
+                one_row(f"{part.dimension}: {part.value or '-'}"),
+                _figure(part.before),
+                _figure(part.after),
+                "worse",
+                f"{part.p:.2g}",
+                "",
+                "",
+            )
+    return table
+
+
+def _estimate(found: Estimate | None) -> str:
+    return f"{found.mean:.3g} [{found.low:.3g}, {found.high:.3g}]" if found else ""
 
 
 def change_line(status: MonitorStatus) -> str:

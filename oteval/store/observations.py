@@ -13,7 +13,8 @@ Tables: ``monitor_open_runs``, ``monitor_conversations``; ``scores`` and ``traje
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,6 +141,32 @@ class ObservationReader:
     def newest_run(self) -> int:
         """Return the number of the newest run."""
         return number(self._connection, "SELECT coalesce(max(seq), 0) FROM trajectories")
+
+    def dimensions(
+        self, ids: Collection[str], attributes: Sequence[str] = ()
+    ) -> dict[str, dict[str, str]]:
+        """Return the tools, model, version and attributes of runs, by dimension and id.
+
+        Args:
+            ids: Their ids.
+            attributes: The keys of attributes.
+        """
+        group, values = _group_of(
+            ["model", "version", *(f"attributes.{name}" for name in attributes)]
+        )
+        with wanted(self._connection, "trajectory_id", ids):
+            rows = self._connection.execute(
+                f"SELECT trajectory_id, array_to_string(call_names, ' > '), {group} "  # noqa: S608
+                "FROM current_trajectories "
+                "WHERE trajectory_id IN (SELECT trajectory_id FROM wanted)",
+                values,
+            ).fetchall()
+        found: dict[str, dict[str, str]] = {}
+        for name, tools, texts in rows:
+            parts = zip(("model", "version", *attributes), json.loads(texts), strict=True)
+            for dimension, value in (("tools", tools), *parts):
+                found.setdefault(dimension, {})[name] = value
+        return found
 
     def read(
         self,

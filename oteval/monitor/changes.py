@@ -1,0 +1,200 @@
+"""Compare the measures of monitors before and after a time, such as a deployment.
+
+Means of 0/1 values have Wilson intervals for the effective number of observations; others have
+intervals from a block bootstrap. The p-values of all groups and measures are adjusted together
+(Benjamini-Hochberg). A measure whose unit is unbounded is compared by the share beyond 90% of the
+values before. Groups by version are joined, since a deployment changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..config import MonitorSettings
+from ..evaluators.stats import benjamini_hochberg
+from ..evaluators.stats.rates import wilson
+from ..store import Store
+from .autocorrelation import autocorrelation_time
+from .blocks import resampled
+from .detector import Floats
+from .observations import Observations
+from .past import PastPeriod, histories
+from .scales import Scale, fit
+from .slices import ALPHA, Slice, p_value, worst_slices
+from .status import group_values
+
+__all__ = ["Estimate", "MeasuredChange", "adjusted", "measured_changes"]
+
+_LEAST_EFFECTIVE = 20.0
+_RESAMPLES = 300
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its 95% confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    observations: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredChange:
+    """A measure of a group before and after.
+
+    Attributes:
+        monitor: The monitor.
+        group: The values that the monitor groups by, by name.
+        figure: The name of the figure.
+        before: The figure before; None with too few observations.
+        after: The figure after; None with too few observations.
+        is_worse: Whether the change is to the worse side.
+        p: The p-value, adjusted by `adjusted`; None with too few observations.
+        slices: The slices that got worse most, their means in the terms of the figure.
+        runs_before: Ids of runs before that were good.
+        runs_after: Ids of runs after that were bad, of the worst slice if there is one.
+    """
+
+    monitor: str
+    group: dict[str, str]
+    figure: str
+    before: Estimate | None = None
+    after: Estimate | None = None
+    is_worse: bool = False
+    p: float | None = None
+    slices: Sequence[Slice] = ()
+    runs_before: Sequence[str] = ()
+    runs_after: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> str:
+        """``worse``, ``better``, ``no evidence`` or ``too few``."""
+        if self.p is None:
+            return "too few"
+        if self.p > ALPHA:
+            return "no evidence"
+        return "worse" if self.is_worse else "better"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object that ``oteval monitor compare --json`` prints."""
+        return {**asdict(self), "verdict": self.verdict}
+
+
+def measured_changes(
+    store: Store,
+    settings: MonitorSettings,
+    *,
+    before_ns: int,
+    after_ns: int,
+    window_ns: int,
+    now_ns: int,
+    by: Sequence[str] = (),
+) -> list[MeasuredChange]:
+    """Compare a monitor's measure in each group; pass all results to `adjusted`.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        before_ns: The end of the time before (ns).
+        after_ns: The start of the time after (ns).
+        window_ns: The length of both times.
+        now_ns: The time (ns).
+        by: Attributes whose values are slices, besides tools, model and version.
+    """
+    names = [name for name in settings.group_by if name != "version"]
+    joined = settings.model_copy(update={"group_by": names})
+    period = PastPeriod(before_ns - window_ns, after_ns + window_ns)
+    changes = []
+    for group, found in sorted(histories(store, joined, period, now_ns).items()):
+        old = found.select(found.times < before_ns)
+        new = found.select(found.times >= after_ns)
+        plain = MeasuredChange(settings.title, group_values(joined, group), settings.measure)
+        changes.append(_change(store, joined, plain, old, new, by))
+    return changes
+
+
+def adjusted(found: Sequence[MeasuredChange]) -> list[MeasuredChange]:
+    """Return changes with their p-values adjusted together."""
+    values = iter(benjamini_hochberg([one.p for one in found if one.p is not None]))
+    return [one if one.p is None else replace(one, p=next(values)) for one in found]
+
+
+def _change(
+    store: Store,
+    settings: MonitorSettings,
+    plain: MeasuredChange,
+    old: Observations,
+    new: Observations,
+    by: Sequence[str],
+) -> MeasuredChange:
+    if not len(old) or not len(new):
+        return plain
+    scale = fit(settings.measure, "worse", old)
+    before, after = scale.values(old), scale.values(new)
+    times = autocorrelation_time(before), autocorrelation_time(after)
+    sizes = len(before) / times[0], len(after) / times[1]
+    shown = replace(
+        plain,
+        figure=scale.figure,
+        before=_estimate(scale, before, times[0]),
+        after=_estimate(scale, after, times[1]),
+    )
+    if min(sizes) < _LEAST_EFFECTIVE:
+        return shown
+    names = store.observations.dimensions([*old.runs.to_pylist(), *new.runs.to_pylist()], by)
+    dimensions = {
+        name: (_texts(values, old), _texts(values, new)) for name, values in names.items()
+    }
+    slices = worst_slices(before, after, dimensions, time=max(times))
+    inside = np.ones(len(after), bool)
+    if slices:
+        inside = dimensions[slices[0].dimension][1] == slices[0].value
+    return replace(
+        shown,
+        is_worse=bool(after.mean() < before.mean()),
+        p=p_value(before, after, before_size=sizes[0], after_size=sizes[1]),
+        slices=tuple(
+            replace(one, before=_shown(scale, one.before), after=_shown(scale, one.after))
+            for one in slices
+        ),
+        runs_before=_examples(old, -before),
+        runs_after=_examples(new.select(inside), after[inside]),
+    )
+
+
+def _shown(scale: Scale, value: float) -> float:
+    found = scale.shown(value)
+    assert found is not None
+    return found
+
+
+def _estimate(scale: Scale, values: Floats, time: float) -> Estimate:
+    mean, size = float(values.mean()), len(values) / time
+    if np.isin(values, (0.0, 1.0)).all() or values.std() < 1e-9:
+        low, high = wilson(mean * size, size)
+    else:
+        rng = np.random.default_rng(len(values))
+        stretch = min(len(values), max(1, int(5 * time)))
+        means = [
+            resampled(values, stretch=stretch, size=len(values), rng=rng).mean()
+            for _ in range(_RESAMPLES)
+        ]
+        low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
+    ends = sorted((_shown(scale, low), _shown(scale, high)))
+    return Estimate(_shown(scale, mean), ends[0], ends[1], len(values))
+
+
+def _examples(found: Observations, order: Floats) -> tuple[str, ...]:
+    """Return the ids of the runs with the lowest order, the latest first."""
+    places = np.lexsort((-found.times, order))[:_EXAMPLES]
+    return tuple(found.runs[int(place)].as_py() for place in places)
+
+
+def _texts(values: dict[str, str], found: Observations) -> Any:
+    return np.array([values.get(name, "") for name in found.runs.to_pylist()], object)

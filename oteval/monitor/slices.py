@@ -1,0 +1,103 @@
+"""The slices of runs that got worse most, such as one tool sequence or one model.
+
+A slice is one value of a dimension, unless all runs after have it. Its mean after a change is
+compared with its own mean before, or with that of all runs if it is new. The p-values of all slices
+are adjusted together (Benjamini-Hochberg); of those at most 5%, the slices that cost most are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..evaluators.stats import benjamini_hochberg
+from .detector import Floats
+
+__all__ = ["ALPHA", "Slice", "p_value", "worst_slices"]
+
+ALPHA = 0.05
+_FEWEST = 10
+_MOST = 3
+
+Texts = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice that got worse.
+
+    Attributes:
+        dimension: ``tools``, ``model``, ``version`` or an attribute.
+        value: Its value.
+        before: The mean before, of values of which lower ones are worse.
+        after: The mean after.
+        observations: The number of observations after.
+        p: The adjusted p-value.
+    """
+
+    dimension: str
+    value: str
+    before: float
+    after: float
+    observations: int
+    p: float
+
+
+def p_value(before: Floats, after: Floats, *, before_size: float, after_size: float) -> float:
+    """Return the two-sided p-value of a difference of means, by the normal test.
+
+    Args:
+        before: Values in [0, 1].
+        after: Values in [0, 1].
+        before_size: The effective number of values before.
+        after_size: The effective number of values after.
+    """
+    variance = float(np.concatenate([before, after]).var())
+    difference = float(after.mean() - before.mean())
+    error = math.sqrt(variance * (1 / before_size + 1 / after_size))
+    return math.erfc(abs(difference) / error / math.sqrt(2)) if error > 0 else 1.0
+
+
+def worst_slices(
+    before: Floats,
+    after: Floats,
+    dimensions: Mapping[str, tuple[Texts, Texts]],
+    *,
+    time: float,
+) -> Sequence[Slice]:
+    """Return the slices that got worse most.
+
+    Args:
+        before: The values before, lower is worse.
+        after: The values after.
+        dimensions: The values of each dimension for the observations before and after.
+        time: The autocorrelation time of the observations.
+    """
+    found = [
+        one
+        for name, (old, new) in dimensions.items()
+        for value in sorted(set(new))
+        if not (new == value).all()  # it would say no more than the figure
+        if (one := _slice(name, value, before[old == value], after[new == value], before, time))
+    ]
+    adjusted = benjamini_hochberg([one.p for one in found])
+    kept = [
+        Slice(one.dimension, one.value, one.before, one.after, one.observations, p)
+        for one, p in zip(found, adjusted, strict=True)
+        if p <= ALPHA and one.after < one.before
+    ]
+    return sorted(kept, key=lambda one: (one.after - one.before) * one.observations)[:_MOST]
+
+
+def _slice(
+    dimension: str, value: str, old: Floats, new: Floats, before: Floats, time: float
+) -> Slice | None:
+    if len(new) < _FEWEST:
+        return None
+    known = old if len(old) >= _FEWEST else before
+    p = p_value(known, new, before_size=len(known) / time, after_size=len(new) / time)
+    return Slice(dimension, value, float(known.mean()), float(new.mean()), len(new), p)

@@ -1,0 +1,78 @@
+"""`oteval monitor compare`: figures before and after a deployment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from oteval.cli import common
+from oteval.store import Store
+
+from ..commands import Run
+from .histories import HOUR, History
+
+CONFIG = """
+evaluators:
+  - {name: e, type: tool_errors}
+monitors:
+  - {evaluator: e, group_by: [agent, version]}
+  - {measure: loops}
+"""
+
+
+@pytest.fixture
+def deployed(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Run, set[str], set[str]]:
+    """Return commands after a deployment that broke one of two tool sequences, and its runs."""
+    (tmp_path / "oteval.yaml").write_text(CONFIG)
+    with Store(tmp_path / "oteval.duckdb") as store:
+        made = History(store, step=HOUR // 2)
+        old = made.scored(80, 0.95, "look", "pay") + made.scored(80, 0.95, "look")
+        at = made.now
+        bad = []
+        for _ in range(80):
+            made.scored(1, 0.95, "look")
+            bad += made.scored(1, 0.3, "look", "pay")
+    assert oteval("monitor", "mark", "release", "--at", iso(at)).status == 0
+    monkeypatch.setattr(common, "now_ns", lambda: made.now)
+    return oteval, {one.id for one in old}, {one.id for one in bad}
+
+
+def iso(time_ns: int) -> str:
+    """Return a time as the options take it."""
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat()
+
+
+def test_a_worse_release_is_found_with_its_slice_and_runs(
+    deployed: tuple[Run, set[str], set[str]],
+):
+    """The figures have intervals, the broken sequence is the worst slice, and the status is 1."""
+    oteval, old, bad = deployed
+
+    done = oteval("monitor", "compare", "--before", "release", "--json")
+
+    quality, loops = done.rows
+    assert done.status == 1
+    assert (quality["verdict"], loops["verdict"]) == ("worse", "no evidence")
+    before, after = quality["before"], quality["after"]
+    assert before["low"] < before["mean"] < before["high"]
+    assert after["high"] < before["low"]
+    assert quality["group"] == {"agent": "a"}
+    assert quality["slices"][0]["dimension"] == "tools"
+    assert quality["slices"][0]["value"] == "look > pay"
+    assert set(quality["runs_after"]) <= bad
+    assert set(quality["runs_before"]) <= old
+    assert "look > pay" in oteval("monitor", "compare", "--before", "release").out
+
+
+def test_a_wrong_time_names_marks_and_times(deployed: tuple[Run, set[str], set[str]]):
+    """A text that is neither a mark nor a time is one line and status 2."""
+    oteval, _, _ = deployed
+
+    done = oteval("monitor", "compare", "--before", "relaese")
+
+    assert done.status == 2
+    assert "no mark has this name either" in done.err

@@ -33,7 +33,7 @@ def deployed(
         old = made.scored(80, 0.95, "look", "pay") + made.scored(80, 0.95, "look")
         at = made.now
         bad = []
-        for _ in range(80):
+        for _ in range(40):
             made.scored(1, 0.95, "look")
             bad += made.scored(1, 0.3, "look", "pay")
     assert oteval("monitor", "mark", "release", "--at", iso(at)).status == 0
@@ -68,9 +68,10 @@ def test_a_worse_release_is_found_with_its_slice_and_runs(
     assert "look > pay" in oteval("monitor", "compare", "--before", "release").out
 
 
-def test_a_wrong_time_names_marks_and_times(deployed: tuple[Run, set[str], set[str]]):
+def test_a_wrong_time_names_marks_and_times(oteval: Run, tmp_path: Path):
     """A text that is neither a mark nor a time is one line and status 2."""
-    oteval, _, _ = deployed
+    (tmp_path / "oteval.yaml").write_text(CONFIG)
+    Store(tmp_path / "oteval.duckdb").close()
 
     done = oteval("monitor", "compare", "--before", "relaese")
 

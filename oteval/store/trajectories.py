@@ -342,7 +342,12 @@ class Trajectories:
             try:
                 return [self.get(name)]
             except NotFound:
-                found = self._ids_where("starts_with(conversation_id, $name)", name)
+                # The beginning of several trajectories' ids is not that of a conversation's.
+                if self.ids_with_prefix(name):
+                    raise
+                found = self._ids_where(
+                    "starts_with(conversation_id, $name) AND conversation_id <> ''", name
+                )
                 if not found:
                     raise
         turns = self._with_history(found)

@@ -78,15 +78,15 @@ from .live_state import (
 )
 from .matcher import TrajectoryMatcher
 from .memory import ReadLimit, give_memory, is_short_of_memory
-from .monitors import (
+from .monitor_rows import (
     GroupRow,
-    MonitorStore,
     Notification,
     StoredEpisode,
     StoredMark,
     StoredMonitor,
     learning_rows,
 )
+from .monitors import MonitorStore
 from .observations import ObservationReader, ObservationSource, ReadPosition, needs_python
 from .outbox import NotificationOutbox
 from .progress import PendingTraces

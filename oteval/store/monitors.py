@@ -10,228 +10,33 @@ Tables: ``monitors``, ``monitor_groups``, ``monitor_learning``, ``monitor_baseli
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from .monitor_rows import (
+    EPISODES,
+    GROUP_KEYS,
+    GROUPS,
+    LEARNING,
+    NOTIFICATIONS,
+    GroupRow,
+    Notification,
+    StoredEpisode,
+    StoredMark,
+    StoredMonitor,
+)
 from .observations import ReadPosition
 from .query import insert, number, registered, table_of, transaction
 
-__all__ = [
-    "GroupRow",
-    "MonitorStore",
-    "Notification",
-    "StoredEpisode",
-    "StoredMark",
-    "StoredMonitor",
-]
+__all__ = ["MonitorStore"]
 
-_TEXT, _BIG, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 # Versions of a service that were not seen for this time count as deployed again.
 _DEPLOYED_AGAIN_NS = 3600 * 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMonitor:
-    """A monitor as it is stored.
-
-    Attributes:
-        monitor: Its name.
-        definition: Everything on which its state depends; when it changes, it starts over.
-        at: How far it has read.
-    """
-
-    monitor: str
-    definition: str
-    at: ReadPosition = field(default_factory=ReadPosition)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """The state of a group of a monitor.
-
-    Attributes:
-        monitor: The monitor.
-        group: The group's values, as a JSON list.
-        version: The version of the evaluator; "" for measures of runs.
-        first_ns: The time of the first observation.
-        last_ns: The latest time of an observation.
-        longest_gap_ns: The longest time between two observations while learning.
-        observations: The number of observations.
-        tried: The number of observations at the last attempt to learn a baseline.
-        recent: An average of the newest raw values.
-        evidence: How near the next alarm is, from 0 to 1; None while learning.
-        progress: Why the baseline is not learned yet, or "".
-        detectors: The detectors by direction, with their baselines, as JSON text; None before.
-    """
-
-    monitor: str
-    group: str
-    version: str
-    first_ns: int = 0
-    last_ns: int = 0
-    longest_gap_ns: int = 0
-    observations: int = 0
-    tried: int = 0
-    recent: float | None = None
-    evidence: float | None = None
-    progress: str = ""
-    detectors: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEpisode:
-    """An episode: from an alert to its end.
-
-    Attributes:
-        episode_id: Its id.
-        monitor: The monitor.
-        group: The group's values, as a JSON list.
-        version: The version of the evaluator.
-        side: ``worse``, ``better`` or ``silent``.
-        alarm_ns: The time of the observation that raised the alarm.
-        change_ns: The estimated time of the change.
-        change_from_ns: The earliest plausible time of the change.
-        change_to_ns: The latest plausible time of the change.
-        before: The mean before the change, as the detector saw it.
-        after: The mean since the change.
-        observations: The number of observations since the change.
-        opened_ns: When a check raised it.
-        ended_ns: The time of the observation that ended it; None while it lasts.
-        closed_ns: When a check ended it.
-        end_reason: Why it ended: ``recovered``, or that the monitor started over.
-        is_notified: Whether its start is in the outbox.
-        is_end_notified: Whether its end is in the outbox.
-        acknowledged_ns: When a person acknowledged it.
-        acknowledged_by: Who.
-        runs: Ids of runs since the change that show it.
-    """
-
-    episode_id: str
-    monitor: str
-    group: str
-    version: str
-    side: str
-    alarm_ns: int
-    change_ns: int
-    change_from_ns: int
-    change_to_ns: int
-    before: float | None
-    after: float | None
-    observations: int
-    opened_ns: int
-    ended_ns: int | None = None
-    closed_ns: int | None = None
-    end_reason: str | None = None
-    is_notified: bool = False
-    is_end_notified: bool = False
-    acknowledged_ns: int | None = None
-    acknowledged_by: str | None = None
-    runs: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMark:
-    """A mark on the timeline.
-
-    Attributes:
-        time_ns: When.
-        kind: ``version`` if the version of a service changed in its runs, else ``mark``.
-        name: Its name.
-        service: The service, or "".
-        version: The version, or "".
-        created_ns: When it was noted.
-    """
-
-    time_ns: int
-    kind: str
-    name: str
-    service: str
-    version: str
-    created_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """A notification for one destination.
-
-    Attributes:
-        notification_id: Its id, the same for all destinations.
-        destination: A name in ``notify`` of oteval.yaml.
-        episode_id: The episode.
-        event: ``alert`` or ``resolved``.
-        payload: JSON text.
-        runs: The ids of runs that the payload names.
-        created_ns: When it was queued.
-        attempts: How often it was tried.
-        next_ns: When it is to be tried next.
-        sent_ns: When it was delivered; None before.
-        error: Why the last attempt failed.
-    """
-
-    notification_id: str
-    destination: str
-    episode_id: str
-    event: str
-    payload: str
-    runs: list[str]
-    created_ns: int
-    attempts: int = 0
-    next_ns: int = 0
-    sent_ns: int | None = None
-    error: str | None = None
-
-
-_GROUPS = pa.schema(
-    [
-        *[(name, _TEXT) for name in ("monitor", "group", "version")],
-        *[(name, _BIG) for name in ("first_ns", "last_ns", "longest_gap_ns")],
-        *[(name, _BIG) for name in ("observations", "tried")],
-        ("recent", _FLOAT),
-        ("evidence", _FLOAT),
-        ("progress", _TEXT),
-        ("detectors", _TEXT),
-    ]
-)
-_EPISODES = pa.schema(
-    [
-        *[(name, _TEXT) for name in ("episode_id", "monitor", "group", "version", "side")],
-        *[(name, _BIG) for name in ("alarm_ns", "change_ns", "change_from_ns", "change_to_ns")],
-        *[(name, _FLOAT) for name in ("before", "after")],
-        *[(name, _BIG) for name in ("observations", "opened_ns", "ended_ns", "closed_ns")],
-        ("end_reason", _TEXT),
-        *[(name, _BOOL) for name in ("is_notified", "is_end_notified")],
-        ("acknowledged_ns", _BIG),
-        ("acknowledged_by", _TEXT),
-        ("runs", pa.list_(_TEXT)),
-    ]
-)
-_NOTIFICATIONS = pa.schema(
-    [
-        *[(name, _TEXT) for name in ("notification_id", "destination", "episode_id", "event")],
-        ("payload", _TEXT),
-        ("runs", pa.list_(_TEXT)),
-        ("created_ns", _BIG),
-        ("attempts", pa.int32()),
-        *[(name, _BIG) for name in ("next_ns", "sent_ns")],
-        ("error", _TEXT),
-    ]
-)
-_LEARNING = pa.schema(
-    [
-        *[(name, _TEXT) for name in ("monitor", "group", "version")],
-        ("value", _FLOAT),
-        ("variants", pa.list_(_BIG)),
-        ("time_ns", _BIG),
-        ("number", _BIG),
-        ("trajectory_id", _TEXT),
-    ]
-)
-_KEYS = pa.schema([(name, _TEXT) for name in ("monitor", "group", "version")])
 # The tables with rows of one monitor, which are deleted when it starts over.
 _OF_MONITOR = (
     "monitors",
@@ -310,7 +115,7 @@ class MonitorStore:
         return [
             GroupRow(*row)
             for row in self._connection.execute(
-                f"SELECT {_columns(_GROUPS)} FROM monitor_groups WHERE monitor = ? "  # noqa: S608
+                f"SELECT {_columns(GROUPS)} FROM monitor_groups WHERE monitor = ? "  # noqa: S608
                 'ORDER BY last_ns, "group"',
                 [monitor],
             ).fetchall()
@@ -320,7 +125,7 @@ class MonitorStore:
         """Write groups; a group has one row."""
         if not groups:
             return
-        table = table_of([astuple(group) for group in groups], _GROUPS)
+        table = table_of([astuple(group) for group in groups], GROUPS)
         with registered(self._connection, "changed_groups", table):
             self._connection.execute(
                 'DELETE FROM monitor_groups WHERE (monitor, "group") IN '
@@ -339,11 +144,11 @@ class MonitorStore:
 
     def add_learning(self, rows: pa.Table) -> None:
         """Append observations of groups that are learning, with the columns of `learning`."""
-        insert(self._connection, "monitor_learning", rows.cast(_LEARNING))
+        insert(self._connection, "monitor_learning", rows.cast(LEARNING))
 
     def learning(self, groups: Sequence[GroupRow]) -> pa.Table:
         """Return the observations of groups that are learning, in order."""
-        keys = table_of([(one.monitor, one.group, one.version) for one in groups], _KEYS)
+        keys = table_of([(one.monitor, one.group, one.version) for one in groups], GROUP_KEYS)
         with registered(self._connection, "wanted_groups", keys):
             return self._connection.sql(
                 'SELECT "group", version, value, variants, time_ns, trajectory_id, number '
@@ -353,7 +158,7 @@ class MonitorStore:
 
     def end_learning(self, groups: Sequence[GroupRow]) -> None:
         """Delete the observations of groups in all versions, because they are not needed."""
-        keys = table_of([(one.monitor, one.group, one.version) for one in groups], _KEYS)
+        keys = table_of([(one.monitor, one.group, one.version) for one in groups], GROUP_KEYS)
         with registered(self._connection, "wanted_groups", keys):
             self._connection.execute(
                 'DELETE FROM monitor_learning WHERE (monitor, "group") IN '
@@ -371,7 +176,8 @@ class MonitorStore:
 
     def add_baselines(self, rows: Sequence[tuple[str, str, str, str, int]]) -> None:
         """Append baselines: monitor, group, version, JSON text, time (ns)."""
-        schema = pa.schema([*_KEYS, pa.field("baseline", _TEXT), pa.field("created_ns", _BIG)])
+        columns = [pa.field("baseline", pa.string()), pa.field("created_ns", pa.int64())]
+        schema = pa.schema([*GROUP_KEYS, *columns])
         if rows:
             insert(self._connection, "monitor_baselines", table_of(rows, schema))
 
@@ -386,7 +192,7 @@ class MonitorStore:
         """
         clause = "(NOT $open OR ended_ns IS NULL OR NOT is_end_notified)"
         rows = self._connection.execute(
-            f"SELECT {_columns(_EPISODES)} FROM monitor_episodes "  # noqa: S608
+            f"SELECT {_columns(EPISODES)} FROM monitor_episodes "  # noqa: S608
             f"WHERE {clause} AND ($monitor IS NULL OR monitor = $monitor) "
             "ORDER BY alarm_ns, episode_id",
             {"open": open_only, "monitor": monitor},
@@ -397,7 +203,7 @@ class MonitorStore:
         """Write episodes."""
         if not episodes:
             return
-        table = table_of([_fields(one) for one in episodes], _EPISODES)
+        table = table_of([_fields(one) for one in episodes], EPISODES)
         with registered(self._connection, "changed_episodes", table):
             self._connection.execute(
                 "DELETE FROM monitor_episodes WHERE episode_id IN "
@@ -510,12 +316,12 @@ class MonitorStore:
         """Append notifications to the outbox."""
         if notifications:
             rows = [_fields(one) for one in notifications]
-            insert(self._connection, "notifications", table_of(rows, _NOTIFICATIONS))
+            insert(self._connection, "notifications", table_of(rows, NOTIFICATIONS))
 
     def notifications(self, *, unsent_only: bool = False) -> list[Notification]:
         """Return the notifications in the outbox, the oldest first."""
         rows = self._connection.execute(
-            f"SELECT {_columns(_NOTIFICATIONS)} FROM notifications "  # noqa: S608
+            f"SELECT {_columns(NOTIFICATIONS)} FROM notifications "  # noqa: S608
             "WHERE NOT ? OR sent_ns IS NULL ORDER BY created_ns, notification_id, destination",
             [unsent_only],
         ).fetchall()
@@ -528,8 +334,3 @@ def _columns(schema: pa.Schema) -> str:
 
 def _fields(value: Any) -> list[Any]:
     return [getattr(value, one.name) for one in fields(value)]
-
-
-def learning_rows(rows: Mapping[str, Any]) -> pa.Table:
-    """Return columns of observations as the table that `MonitorStore.add_learning` takes."""
-    return pa.table(dict(rows), schema=_LEARNING)

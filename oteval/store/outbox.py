@@ -11,7 +11,7 @@ from dataclasses import astuple, fields
 
 import duckdb
 
-from .monitors import Notification
+from .monitor_rows import Notification
 from .query import transaction
 
 __all__ = ["NEVER_NS", "NotificationOutbox"]

@@ -18,6 +18,7 @@ import duckdb
 
 from ..errors import StoreError, StoreLocked
 from ..files import exclusive_lock, sync_folder
+from .compression import declare_compression
 from .connection import attach_new, copy_files, copy_path
 from .query import transaction
 
@@ -124,7 +125,9 @@ def _make_copy(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, i
     attach_new(connection, copy, "copy")
     try:
         with transaction(connection):
-            connection.execute("COPY FROM DATABASE store TO copy")
+            connection.execute("COPY FROM DATABASE store TO copy (SCHEMA)")
+            declare_compression(connection, "copy")
+            connection.execute("COPY FROM DATABASE store TO copy (DATA)")
             rows = _rows_by_table(connection, "store")
             if rows != _rows_by_table(connection, "copy"):
                 raise StoreError(f"{copy}: the copy is not complete; nothing was replaced")

@@ -10,6 +10,7 @@ from importlib import resources
 import duckdb
 
 from ...errors import StoreTooNew
+from ..compression import declare_compression
 from ..query import number
 
 __all__ = ["applied", "migrate", "newest"]
@@ -64,3 +65,5 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = 
         connection.execute(script)
         connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [position])
         connection.commit()
+    if is_new:
+        declare_compression(connection, "store")

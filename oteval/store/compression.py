@@ -1,0 +1,45 @@
+"""Compression of long texts.
+
+Each model call repeats the messages, system instructions and tool definitions of those before it.
+zstd sees that in the values of a column, which DuckDB compresses together; the compression that
+DuckDB would choose sees only prefixes and short words, and makes a database three times as large.
+"""
+
+from __future__ import annotations
+
+import duckdb
+
+__all__ = ["declare_compression"]
+
+_COLUMNS = {
+    "spans": ("input", "output", "attributes", "events", "links", "resource", "rest"),
+    "logs": ("body", "attributes", "resource"),
+    "trajectories": ("messages", "steps", "tools", "gaps", "rewrites", "attributes"),
+}
+
+
+def declare_compression(connection: duckdb.DuckDBPyConnection, database: str) -> None:
+    """Declare zstd for the columns of long texts, in a database whose tables are empty.
+
+    DuckDB cannot change the compression of a column, so the tables are created anew. A database
+    that an older oteval created keeps its compression until `oteval compact`.
+
+    Args:
+        connection: A connection with the database attached.
+        database: The database's name in queries.
+    """
+    for table, compressed in _COLUMNS.items():
+        columns = connection.execute(
+            "SELECT column_name, data_type, is_nullable FROM duckdb_columns() "
+            "WHERE database_name = ? AND table_name = ? ORDER BY column_index",
+            [database, table],
+        ).fetchall()
+        definitions = [
+            f'"{name}" {kind}'
+            + (" USING COMPRESSION zstd" if name in compressed else "")
+            + ("" if is_nullable else " NOT NULL")
+            for name, kind, is_nullable in columns
+        ]
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {database}.main.{table} ({', '.join(definitions)})"
+        )

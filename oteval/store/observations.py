@@ -25,7 +25,18 @@ import pyarrow as pa
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, number, registered, wanted
 
-__all__ = ["ObservationReader", "ObservationSource", "ReadPosition", "needs_python"]
+__all__ = [
+    "COST",
+    "RUN_VALUES",
+    "SCORE_VALUES",
+    "ObservationReader",
+    "ObservationSource",
+    "ReadPosition",
+    "group_of",
+    "matching",
+    "needs_python",
+    "text_of",
+]
 
 _IDLE_NS = 600 * 10**9
 _OLDEST_NS = 3600 * 10**9
@@ -41,14 +52,14 @@ _SLACK = 4
 _DEFERRED = """coalesce(contains(metadata, '"oteval.deferred"'), FALSE)"""
 
 # The value of a score, and which scores have one.
-_SCORE_VALUES: Mapping[str, tuple[str, str]] = {
+SCORE_VALUES: Mapping[str, tuple[str, str]] = {
     "pass_rate": ("coalesce(passed::DOUBLE, score)", "status = 'ok'"),
     "score": ("score", "status = 'ok'"),
     "error_rate": ("(status = 'error')::DOUBLE", f"NOT {_DEFERRED}"),
     "not_evaluated_rate": ("(status = 'not_evaluated')::DOUBLE", f"NOT {_DEFERRED}"),
 }
 # The value of a run; NULL where it has none.
-_RUN_VALUES: Mapping[str, str] = {
+RUN_VALUES: Mapping[str, str] = {
     "latency": "(end_ns - start_ns) / 1e9",
     "tokens": "nullif(input_tokens + output_tokens, 0)::DOUBLE",
     "cost": "cost",
@@ -62,7 +73,7 @@ _RUN_VALUES: Mapping[str, str] = {
     "variant_shift": "0.0",
 }
 # The cost at the prices of the dearest of a run's models.
-_COST = (
+COST = (
     ", (SELECT max(per_input * t.input_tokens + per_output * t.output_tokens) FROM prices "
     "WHERE list_contains(t.models, model)) AS cost"
 )
@@ -151,7 +162,7 @@ class ObservationReader:
             ids: Their ids.
             attributes: The keys of attributes.
         """
-        group, values = _group_of(
+        group, values = group_of(
             ["model", "version", *(f"attributes.{name}" for name in attributes)]
         )
         with wanted(self._connection, "trajectory_id", ids):
@@ -202,17 +213,17 @@ class ObservationReader:
     def _collect(self, source: ObservationSource, at: ReadPosition, upto: int) -> int:
         """Fill ``temp.fresh`` with new runs and their values; return the last run's number."""
         first = max(0, at.position - _OVERLAP)
-        group, group_values = _group_of(source.group_by)
-        clause, values = _matching(source.selection)
+        group, group_values = group_of(source.group_by)
+        clause, values = matching(source.selection)
         if source.evaluator is None:
-            value = _RUN_VALUES[source.measure]
+            value = RUN_VALUES[source.measure]
             with self._prices(source, first, upto):
                 self._connection.execute(
                     f"""
                     CREATE OR REPLACE TEMP TABLE fresh AS
                     SELECT trajectory_id, rev, '' AS version, {value} AS value,
                            strict_names AS variant, seq, {_RUN_COLUMNS}, {group} AS "group"
-                    FROM (SELECT t.*{_COST if source.measure == "cost" else ""} FROM trajectories t
+                    FROM (SELECT t.*{COST if source.measure == "cost" else ""} FROM trajectories t
                           WHERE seq > ? AND seq <= ?)
                     WHERE isfinite({value}) AND ({clause})
                     AND NOT list_has_any(gap_codes, ['internal_error', 'too_large'])
@@ -224,7 +235,7 @@ class ObservationReader:
                     "FROM superseded)"
                 )
             return upto
-        value, status = _SCORE_VALUES[source.measure]
+        value, status = SCORE_VALUES[source.measure]
         self._connection.execute(
             f"""
             CREATE OR REPLACE TEMP TABLE fresh_scores AS
@@ -377,19 +388,21 @@ def _variants_of(measure: str) -> str:
     return "list(variant ORDER BY seq)" if measure in _VARIANTS else "NULL::BIGINT[]"
 
 
-def _group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:
+def group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the expression of a run's group, a JSON list of texts, with its parameters."""
-    parts, values = [], []
-    for name in group_by:
-        if name in _GROUP_COLUMNS:
-            parts.append(_GROUP_COLUMNS[name])
-        elif name == "version":
-            parts.append(f"coalesce({', '.join([_ATTRIBUTE] * len(_VERSION_KEYS))}, '')")
-            values += [_pointer(key) for key in _VERSION_KEYS]
-        else:
-            parts.append(f"coalesce({_ATTRIBUTE}, '')")
-            values.append(_pointer(name.removeprefix("attributes.")))
-    return f"to_json([{', '.join(parts)}]::VARCHAR[])::VARCHAR", values
+    found = [text_of(name) for name in group_by]
+    parts = ", ".join(part for part, _ in found)
+    return f"to_json([{parts}]::VARCHAR[])::VARCHAR", [one for _, more in found for one in more]
+
+
+def text_of(name: str) -> tuple[str, list[Any]]:
+    """Return one of a run's values, by its name in `group_by`, as an expression with parameters."""
+    if name in _GROUP_COLUMNS:
+        return _GROUP_COLUMNS[name], []
+    if name == "version":
+        keys = [_pointer(key) for key in _VERSION_KEYS]
+        return f"coalesce({', '.join([_ATTRIBUTE] * len(keys))}, '')", keys
+    return f"coalesce({_ATTRIBUTE}, '')", [_pointer(name.removeprefix("attributes."))]
 
 
 def _pointer(key: str) -> str:
@@ -397,7 +410,7 @@ def _pointer(key: str) -> str:
     return "/" + key.replace("~", "~0").replace("/", "~1")
 
 
-def _matching(selection: Selection) -> tuple[str, list[Any]]:
+def matching(selection: Selection) -> tuple[str, list[Any]]:
     """Return a selection as a condition on runs, without its comparisons and questions."""
     clause, values = condition_of(selection)
     parts = [clause]
@@ -408,7 +421,7 @@ def _matching(selection: Selection) -> tuple[str, list[Any]]:
             values += [_pointer(key), text, _pointer(key), _pointer(key), text]
         parts.append(f"coalesce({' OR '.join(alternatives)}, FALSE)")
     if selection.excluded is not None and not needs_python(selection.excluded):
-        excluded, more = _matching(selection.excluded)
+        excluded, more = matching(selection.excluded)
         parts.append(f"NOT coalesce({excluded}, FALSE)")
         values += more
     return " AND ".join(f"({part})" for part in parts), values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import importlib.util
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -13,7 +12,8 @@ import click
 from .. import __version__
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import ConfigError, NotFound
-from ..jsontext import dumps
+from ..jsontext import dumps, loads
+from ..monitor import require_packages
 from ..store import Store, StoredMark
 from ..text import counted, seconds
 from . import common
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..monitor.notification import Outbox
     from ..monitor.status import MonitorStatus
 
-__all__ = ["config_option", "configured", "monitor", "require_packages"]
+__all__ = ["config_option", "configured", "monitor"]
 
 config_option = click.option(
     "-c",
@@ -60,7 +60,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     """
     config = configured(config_path)
     pause = _duration(interval, "--interval")
-    require_packages()
+    require_packages(config)
     from ..monitor.check import check, exit_status
     from ..monitor.notification import Outbox
 
@@ -85,7 +85,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
 def status(config_path: str, db: str, as_json: bool) -> int:
     """Show the state of each group as of the last check, and notifications that failed."""
     config = configured(config_path)
-    require_packages()
+    require_packages(config)
     from ..monitor.status import statuses
 
     with Store(db, create=False) as store:
@@ -93,13 +93,37 @@ def status(config_path: str, db: str, as_json: bool) -> int:
         found = [one for entry in config.monitors for one in statuses(store, entry, now)]
         failed = [one for one in store.outbox.waiting() if one.error]
         refused = store.outbox.refused()
+        problem = _server_problem(store)
     _print(found, as_json)
+    if problem:
+        warn(f"the server does not check monitors: {problem}")
     for one in failed:
         wait = counted(max(0, one.next_ns - now) // 10**9, "second")
         warn(f"{one.destination}: {one.notification_id} waits for {wait} ({one.error})")
     for one in refused:
         warn(f"{one.destination}: {one.notification_id} was refused ({one.error})")
     return 0
+
+
+@monitor.command()
+@config_option
+@db_option
+def resend(config_path: str, db: str) -> int:
+    """Send the notifications again that a destination refused.
+
+    Correct the destination first. A server may run at the same time. The exit status is 2 if one is
+    not delivered; those that are not refused again are retried after the next checks.
+    """
+    config = configured(config_path)
+    require_packages(config)
+    from ..monitor.notification import Outbox
+
+    with Store(db, create=False) as store:
+        count = store.outbox.send_again(common.now_ns())
+        outbox = Outbox(store.outbox, config.notify, version=__version__)
+        is_delivered = _deliver(outbox)
+    say(f"{counted(count, 'refused notification')} sent again")
+    return 0 if is_delivered else 2
 
 
 @monitor.command()
@@ -184,16 +208,6 @@ def configured(path: str) -> Config:
     return config
 
 
-def require_packages() -> None:
-    """Refuse to start without the packages of the extra ``monitor``.
-
-    Raises:
-        ConfigError: One is missing; the message has the command that installs it.
-    """
-    if importlib.util.find_spec("numpy") is None:
-        raise ConfigError('numpy is missing; run pip install "oteval[monitor]"')
-
-
 def _duration(text: str, option: str) -> float:
     try:
         return seconds(text)
@@ -207,13 +221,27 @@ def _user() -> str:
     return ""
 
 
-def _deliver(outbox: Outbox) -> None:
-    """Deliver the notifications that are due, and name those that failed."""
-    for notification, result in outbox.pump(common.now_ns()):
+def _server_problem(store: Store) -> str:
+    """Return why the server that has the database does not check monitors, or ""."""
+    if not store.is_served:
+        return ""
+    state = loads(store.ask({"path": "status"})).get("monitors", {})
+    return state.get("error") or ""
+
+
+def _deliver(outbox: Outbox) -> bool:
+    """Deliver the notifications that are due, and name those that failed.
+
+    Returns:
+        Whether none failed.
+    """
+    done = outbox.pump(common.now_ns())
+    for notification, result in done:
         if not result.is_delivered:
             verb = "was refused" if result.is_refused else "failed"
             name = notification.notification_id
             warn(f"{notification.destination}: {name} {verb} ({result.error})")
+    return all(result.is_delivered for _, result in done)
 
 
 def _print(found: list[MonitorStatus], as_json: bool) -> None:

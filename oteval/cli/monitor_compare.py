@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from ..errors import ConfigError
+from ..monitor import require_packages
 from ..store import Store
 from ..text import counted, seconds
 from . import common
 from .common import db_option, json_option, open_store, out, print_json, time_of, warn
-from .monitor import config_option, configured, require_packages
+from .monitor import config_option, configured
 
 __all__ = ["compare"]
 
@@ -47,7 +48,7 @@ def compare(
     Exit status 0; 1 if a figure got significantly worse; 3 if none has enough observations.
     """
     config = configured(config_path)
-    require_packages()
+    require_packages(config)
     from ..monitor.changes import adjusted, measured_changes
     from ..show.monitors import changes_table
 

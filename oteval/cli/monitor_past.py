@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import ConfigError
+from ..monitor import require_packages
 from ..text import counted
 from . import common
 from .common import db_option, json_option, open_store, out, print_json, progress, time_of, warn
-from .monitor import config_option, configured, require_packages
+from .monitor import config_option, configured
 
 if TYPE_CHECKING:
     from ..monitor.past import PastPeriod
@@ -36,7 +37,7 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
     notified.
     """
     config = configured(config_path)
-    require_packages()
+    require_packages(config)
     from ..monitor.backtest import backtest as tested
     from ..show.monitors import episodes_table
 
@@ -113,7 +114,7 @@ def simulate(
     60 minutes. Exit status 3 if no history is long enough.
     """
     config = configured(config_path)
-    require_packages()
+    require_packages(config)
     from ..monitor.group_simulation import simulate_group
     from ..monitor.past import histories
     from ..show.monitors import simulations_table

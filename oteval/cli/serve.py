@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..config import DEFAULT_PATH, load_tokens
-from ..errors import ConfigError
+from ..config import DEFAULT_PATH, load_config, load_tokens
+from ..errors import ConfigError, OtevalError
+from ..monitor import require_packages
+from ..text import seconds
 from .common import db_option, warn
 
 if TYPE_CHECKING:
@@ -83,6 +85,13 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
     help="How long the server keeps storing spooled data when it stops, in seconds.",
 )  # fmt: skip
 @click.option(
+    "--monitor-interval",
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="The time between checks of the monitors in the configuration.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(("text", "json")),
     default="text",
@@ -106,12 +115,14 @@ def serve(
     quota: str,
     max_request: str,
     grace: float,
+    monitor_interval: str,
     log_format: str,
 ) -> int:
-    """Receive traces over OTLP, store and score them, and publish the scores.
+    """Receive traces over OTLP, store and score them, publish the scores, and check monitors.
 
-    Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. Other commands
-    work while the server runs. Senders and readers authenticate with OTEVAL_INGEST_TOKEN and
+    Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. The monitors
+    of the configuration are checked, and their notifications delivered. Other commands work while
+    the server runs. Senders and readers authenticate with OTEVAL_INGEST_TOKEN and
     OTEVAL_READ_TOKEN, or with a token of --tokens; without tokens the server listens on this
     machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
@@ -124,6 +135,7 @@ def serve(
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
         warn(f"no {config_path}: traces are stored, and scored once that file exists")
+    _require_monitor_packages(config_path)
     config = ServerConfig(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
@@ -135,6 +147,7 @@ def serve(
         limit=_bytes("--max-request", max_request, 1 << 10),
         grace=grace,
         log_format=log_format,
+        monitor_interval=_interval(monitor_interval),
         tokens=str(Path(tokens_path).absolute()) if tokens_path else "",
     )
     if config.limit > config.quota // 4:
@@ -149,6 +162,24 @@ def _require_packages() -> None:
             raise ConfigError(
                 f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
             )
+
+
+def _require_monitor_packages(config_path: str) -> None:
+    try:
+        config = load_config(config_path)
+    except OtevalError:
+        return  # the storage process says so, or uses the last valid one
+    require_packages(config)
+
+
+def _interval(text: str) -> float:
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise ConfigError(f"--monitor-interval: {error}") from None
+    if found <= 0:
+        raise ConfigError("--monitor-interval: write a time above 0, such as 60s")
+    return found
 
 
 def _tls(cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:

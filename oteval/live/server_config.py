@@ -31,6 +31,7 @@ class ServerConfig:
         grace: The seconds to store spooled requests in when the server stops.
         log_format: ``json`` or ``text``.
         memory: The memory of the database (MB), doubled when it is not enough.
+        monitor_interval: The seconds between two checks of monitors.
         tokens: The path of the tokens file, "" for none.
         notice: The content of the file through which other commands find the server.
     """
@@ -46,6 +47,7 @@ class ServerConfig:
     grace: float = 10.0
     log_format: str = "text"
     memory: int = 256
+    monitor_interval: float = 60.0
     tokens: str = ""
     notice: dict[str, Any] = field(default_factory=dict)
 

@@ -100,7 +100,9 @@ class ServerStatus:
             found.append(f"the old rules stay in force: {self._redaction.error}")
         if self._tokens.error:
             found.append(f"the old tokens stay in force: {self._tokens.error}")
-        return found + list(storage.get("scoring", {}).get("problems", ()))
+        for part in ("scoring", "monitors"):
+            found += storage.get(part, {}).get("problems", ())
+        return found
 
     def _left(self) -> int:
         """Return how many bytes of the spool are not stored, also when the process is away."""

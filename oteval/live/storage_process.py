@@ -1,6 +1,7 @@
 """The process that owns the database: ``python -m oteval.live.storage_process``.
 
-It stores the spooled requests, scores traces, and serves the database to other commands.
+It stores the spooled requests, scores traces, checks monitors, and serves the database to other
+commands.
 
 Its configuration is the first line of its standard input. It is not in the arguments because other
 users can see them, and the URL to forward to may contain a password. Every half second the process
@@ -34,6 +35,7 @@ from .destinations import open_destinations
 from .disk_space import shortage
 from .evaluator_rules import EvaluatorRules
 from .logs import configure_logging
+from .monitor_worker import MonitorWorker
 from .retention_worker import RetentionWorker
 from .scoring_loop import ScoringLoop
 from .server_config import EXIT_FAILED, EXIT_REFUSED, ServerConfig
@@ -49,6 +51,8 @@ _PAUSE_FACTOR = 4
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 0.4  # seconds
 # While more bytes than this are spooled, scoring waits for storing, but not longer than this (s).
 _BACKLOG, _MAX_WAIT = 16 << 20, 5.0
+# Seconds for which a delivery that is running may go on after the grace.
+_LAST_DELIVERY = 1.0
 
 
 class SteadyClock:
@@ -113,6 +117,12 @@ class StorageProcess:
             progress=lambda: self._scoring.progress,
             backfill=lambda: self._rules.config.completion.backfill,
         )
+        self._monitors = MonitorWorker(
+            self._store,
+            lambda: self._rules.config,
+            self._attach.metrics.registry,
+            interval=self._config.monitor_interval,
+        )
 
     def stop(self, *, orphaned: bool = False) -> None:
         """Make `run` return. Safe in any thread and in a signal handler.
@@ -163,6 +173,7 @@ class StorageProcess:
             "pid": os.getpid(),
             "decoder_pids": writer.decoder_pids,
             "scoring": self._scoring.state(),
+            "monitors": self._monitors.state(),
         }
 
     def metrics(self) -> bytes:
@@ -175,6 +186,7 @@ class StorageProcess:
 
     def _shut_down(self) -> int:
         until = time.monotonic() + (0 if self._is_orphaned else self._config.grace)
+        self._monitors.stop()
         while self._writer.left() and self._writer.error is None and time.monotonic() < until:
             self._score()
             time.sleep(0.02)
@@ -185,6 +197,7 @@ class StorageProcess:
         if error is not None:
             _report_failure("cannot store", error)
         try:
+            self._monitors.close(max(_LAST_DELIVERY, until - time.monotonic()))
             self._retention.close()
             self._checkpoints.close()
             self._scoring.close()

@@ -8,6 +8,7 @@ parts; notifications are queued with the last part, for the episodes that last u
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from ..store import (
     Store,
     StoredMonitor,
     needs_python,
+    repeated,
 )
 from .notices import queue_events
 from .status import MonitorStatus, statuses
@@ -36,21 +38,27 @@ _TRANSACTION = 4_000_000
 _VERSIONS = ""
 
 
-def check(store: Store, config: Config, now_ns: int) -> list[MonitorStatus]:
+def check(
+    store: Store,
+    config: Config,
+    now_ns: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> list[MonitorStatus]:
     """Check all monitors of a configuration once.
 
     Args:
         store: The store.
         config: The configuration.
         now_ns: The time (ns), which decides when conversations are closed and groups are silent.
+        wait: Waits for some seconds while another process checks.
 
     Returns:
         The state of every group of every monitor.
     """
     if config.monitors:
-        _note_versions(store, now_ns)
+        repeated(partial(_note_versions, store, now_ns), wait)
     for settings in config.monitors:
-        while not _advance(store, settings, now_ns):
+        while not repeated(partial(_advance, store, settings, now_ns), wait):
             pass
     return [one for settings in config.monitors for one in statuses(store, settings, now_ns)]
 

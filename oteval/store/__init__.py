@@ -90,7 +90,7 @@ from .monitors import MonitorStore
 from .observations import ObservationReader, ObservationSource, ReadPosition, needs_python
 from .outbox import NotificationOutbox
 from .progress import PendingTraces
-from .query import new_cursor, transaction
+from .query import is_conflict, new_cursor, repeated, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
 from .reference_data import Datasets, StoredReferences
 from .related_traces import LooseRun, RelatedTraces
@@ -135,11 +135,13 @@ __all__ = [
     "TraceArrival",
     "VariantCounts",
     "WriteResult",
+    "is_conflict",
     "is_short_of_memory",
     "is_store_failure",
     "learning_rows",
     "merge_ranges",
     "needs_python",
+    "repeated",
 ]
 
 
@@ -228,6 +230,11 @@ class Store:
         """Commit all writes of a block together, or none of them."""
         with transaction(self._connection):
             yield
+
+    def interrupt(self) -> None:
+        """Make the query fail that another thread is running with this store, if there is one."""
+        if not self.is_served:
+            self._connection.interrupt()
 
     def checkpoint(self) -> bool:
         """Write the write-ahead log into the file if it is large. Others may write meanwhile.

@@ -17,7 +17,7 @@ import duckdb
 from ..errors import StoreError
 from ..jsontext import dumps, restore
 from .archive import Archive
-from .query import number, transaction, wanted
+from .query import number, repeated, transaction, wanted
 
 __all__ = ["AuditEntry", "AuditLog", "DeletedRows", "Deletion"]
 
@@ -208,24 +208,18 @@ class Deletion:
 
     def _delete_chunk(self, chunk: Sequence[str], total: DeletedRows) -> None:
         """Delete traces, even if some of their rows move to the archive meanwhile."""
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             # The archive comes first: if it is missing, no row of these traces is deleted.
             archived = self._archive.remove(chunk)
             total.add(DeletedRows(archived_spans=archived["spans"], archived_logs=archived["logs"]))
-            part = DeletedRows()
-            try:
-                self._delete_rows(chunk, part)
-            except duckdb.TransactionException:
-                # Another process is archiving these rows.
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-                continue
-            total.add(part)
+            # Another process may be archiving these rows, or monitors be reading them.
+            total.add(repeated(lambda: self._delete_rows(chunk)))
             if not self._archive.holds(chunk):
                 return
         raise StoreError("another process is archiving the traces; try again later")
 
-    def _delete_rows(self, chunk: Sequence[str], part: DeletedRows) -> None:
+    def _delete_rows(self, chunk: Sequence[str]) -> DeletedRows:
+        part = DeletedRows()
         with wanted(self._connection, "trace_id", chunk), transaction(self._connection):
             self._collect_runs(chunk)
             for table in _BY_TRACE:
@@ -233,6 +227,7 @@ class Deletion:
                 if table in ("spans", "logs"):
                     setattr(part, table, count)
             self._delete_runs(part)
+        return part
 
     def _collect_runs(self, chunk: Sequence[str]) -> None:
         """Fill ``temp.doomed`` with the trajectories that have spans of some traces."""

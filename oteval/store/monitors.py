@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from typing import Any
 
 import duckdb
@@ -31,7 +31,7 @@ from .monitor_rows import (
     StoredMonitor,
 )
 from .observations import ReadPosition
-from .query import insert, number, registered, table_of, transaction
+from .query import insert, number, registered, repeated, table_of, transaction
 
 __all__ = ["MonitorStore"]
 
@@ -225,8 +225,16 @@ class MonitorStore:
         found = [one for one in self.episodes() if one.episode_id.startswith(beginning)]
         if len(found) != 1:
             return None
-        self.put_episodes([replace(found[0], acknowledged_ns=now_ns, acknowledged_by=person)])
-        return found[0].episode_id
+        name = found[0].episode_id
+        # One statement, because a check may be ending the episode.
+        repeated(
+            lambda: self._connection.execute(
+                "UPDATE monitor_episodes SET acknowledged_ns = ?, acknowledged_by = ? "
+                "WHERE episode_id = ?",
+                [now_ns, person, name],
+            )
+        )
+        return name
 
     def snooze(
         self, monitor: str, group: str | None, until_ns: int, actor: str, now_ns: int

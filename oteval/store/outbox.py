@@ -1,7 +1,8 @@
 """The outbox of monitors' notifications, by rows of the table ``notifications``.
 
 `MonitorStore.queue` appends to it, in the transaction of a check; here, deliveries are noted. A
-notification that its destination refused is due at `NEVER_NS`.
+notification that its destination refused is due at `NEVER_NS`. Who sends one claims it first, so
+that of two programs that deliver at once only one sends it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import astuple, fields
 import duckdb
 
 from .monitor_rows import Notification
-from .query import transaction
+from .query import is_conflict, repeated, transaction
 
 __all__ = ["NEVER_NS", "NotificationOutbox"]
 
@@ -45,20 +46,62 @@ class NotificationOutbox:
 
     def split(self, notification: Notification, destinations: Sequence[str]) -> None:
         """Replace a notification by one for each of several destinations."""
+        try:
+            with transaction(self._connection):
+                self._split(notification, destinations)
+        except duckdb.Error as error:
+            # Another process has split it.
+            if not is_conflict(error):
+                raise
+
+    def _split(self, notification: Notification, destinations: Sequence[str]) -> None:
+        ((count,),) = self._connection.execute(
+            f"DELETE FROM notifications WHERE {_ROW}",  # noqa: S608
+            [notification.notification_id, notification.destination],
+        ).fetchall()
         places = ", ".join("?" * len(fields(Notification)))
-        with transaction(self._connection):
-            self._connection.execute(
-                f"DELETE FROM notifications WHERE {_ROW}",  # noqa: S608
-                [notification.notification_id, notification.destination],
-            )
-            for name in destinations:
-                row = list(astuple(notification))
-                row[1] = name
-                self._connection.execute(f"INSERT INTO notifications VALUES ({places})", row)  # noqa: S608
+        for name in destinations if count else ():
+            row = list(astuple(notification))
+            row[1] = name
+            self._connection.execute(f"INSERT INTO notifications VALUES ({places})", row)  # noqa: S608
+
+    def claim(self, notification: Notification, until_ns: int) -> bool:
+        """Reserve a notification for an attempt; return whether nobody else has it.
+
+        Args:
+            notification: The notification as it was read.
+            until_ns: When (ns) others may try, if this process ends without a note.
+        """
+        try:
+            ((count,),) = self._connection.execute(
+                f"UPDATE notifications SET next_ns = ? "  # noqa: S608
+                f"WHERE {_ROW} AND sent_ns IS NULL AND next_ns = ?",
+                [
+                    until_ns,
+                    notification.notification_id,
+                    notification.destination,
+                    notification.next_ns,
+                ],
+            ).fetchall()
+        except duckdb.Error as error:
+            if is_conflict(error):
+                return False
+            raise
+        return bool(count)
+
+    def send_again(self, now_ns: int) -> int:
+        """Make the refused notifications due at a time (ns), and return their number."""
+        rows = repeated(
+            lambda: self._connection.execute(
+                "UPDATE notifications SET next_ns = ? WHERE sent_ns IS NULL AND next_ns = ?",
+                [now_ns, NEVER_NS],
+            ).fetchall()
+        )
+        return int(rows[0][0])
 
     def sent(self, notification: Notification, now_ns: int) -> None:
         """Note that a notification was delivered at a time (ns)."""
-        self._connection.execute(
+        self._update(
             f"UPDATE notifications SET sent_ns = ?, error = NULL, attempts = attempts + 1 "  # noqa: S608
             f"WHERE {_ROW}",
             [now_ns, notification.notification_id, notification.destination],
@@ -73,11 +116,15 @@ class NotificationOutbox:
             next_ns: When (ns) the next attempt is due; None if the destination refused it.
         """
         due = NEVER_NS if next_ns is None else next_ns
-        self._connection.execute(
+        self._update(
             f"UPDATE notifications SET next_ns = ?, error = ?, attempts = attempts + 1 "  # noqa: S608
             f"WHERE {_ROW}",
             [due, error, notification.notification_id, notification.destination],
         )
+
+    def _update(self, query: str, params: list[object]) -> None:
+        # A deletion may be changing the payload.
+        repeated(lambda: self._connection.execute(query, params))
 
     def _read(self, condition: str, value: object) -> list[Notification]:
         rows = self._connection.execute(

@@ -9,16 +9,19 @@ Every part of the store goes the same way:
 - Results come back whole: one number (`number`), one row (`first_row`), or all (`rows_of`). Only
   `reader` returns them batch by batch, on a separate connection, because DuckDB 2 refuses other
   work on a connection while a result is unfinished.
-- Writes that belong together are made in a `transaction`.
+- Writes that belong together are made in a `transaction`. Of two that change the same row at once,
+  the later one fails; `repeated` calls it again.
 
 A connection is DuckDB's, or a `RemoteConnection` to a process that has the database open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -32,19 +35,26 @@ __all__ = [
     "condition_of",
     "first_row",
     "insert",
+    "is_conflict",
     "is_exact",
     "new_cursor",
     "next_number",
     "number",
     "reader",
     "registered",
+    "repeated",
     "rows_of",
     "table_of",
     "transaction",
     "wanted",
 ]
 
+T = TypeVar("T")
 _BATCH = 4096
+# The text of the error, because a remote connection has only that.
+_CONFLICT = re.compile(r"TransactionContext Error.*conflict", re.IGNORECASE)
+_ATTEMPTS = 30
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0  # seconds; all together 25
 # Unlike Arrow's default pool, this one gives freed memory back to the system.
 _POOL = pa.system_memory_pool()
 
@@ -61,6 +71,33 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         with suppress(duckdb.Error):
             connection.rollback()
         raise
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Return whether a statement failed because another transaction changed the same row."""
+    return isinstance(error, duckdb.Error) and bool(_CONFLICT.search(str(error)))
+
+
+def repeated(action: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
+    """Call a function, and again as long as its transaction conflicts with another one.
+
+    Args:
+        action: The function. It is one statement, or begins and ends its own transaction.
+        wait: Waits for some seconds; an exception from it ends the attempts.
+
+    Raises:
+        StoreError: The other transaction does not end within half a minute.
+    """
+    delay = _FIRST_WAIT
+    for _ in range(_ATTEMPTS):
+        try:
+            return action()
+        except duckdb.Error as error:
+            if not is_conflict(error):
+                raise
+        wait(delay)
+        delay = min(2 * delay, _LONGEST_WAIT)
+    raise StoreError("another process keeps changing the same rows; try again later")
 
 
 @contextmanager

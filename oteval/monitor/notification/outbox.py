@@ -1,7 +1,8 @@
 """The outbox: takes waiting notifications from the store, and tries until each is delivered.
 
 Delivery is at least once: a process that is killed between a delivery and its note repeats the
-notification, with the same id, by which receivers recognise it. Nothing else repeats one.
+notification, with the same id, by which receivers recognise it. Nothing else repeats one: of two
+programs that deliver at once, the one that claims a notification first sends it.
 
 Notifications about the same group of a monitor go to a destination in the order in which they were
 queued, so a resolution never arrives before its alert. After a failure, the delay doubles from
@@ -28,6 +29,8 @@ __all__ = ["Outbox", "retry_delay", "streams"]
 _FIRST_DELAY = 10.0
 _MOST_DELAY = 3600.0
 _REPEAT_NS = 60 * 10**9
+# For how long a notification is not tried by others, longer than an attempt.
+_CLAIM_NS = 60 * 10**9
 
 Send = Callable[[Payload, NotifyDestination, str, int], DeliveryResult]
 
@@ -64,13 +67,16 @@ class Outbox:
         self._held: dict[str, int] = {}
         self._repeated: dict[tuple[str, str], int] = {}
 
-    def pump(self, now_ns: int) -> list[tuple[Notification, DeliveryResult]]:
+    def pump(
+        self, now_ns: int, should_stop: Callable[[], bool] = lambda: False
+    ) -> list[tuple[Notification, DeliveryResult]]:
         """Send the notifications that are due, and return the attempts.
 
         A destination that fails is left alone until the next call.
 
         Args:
             now_ns: The time (ns).
+            should_stop: Returns whether to leave the rest for another call.
         """
         done: list[tuple[Notification, DeliveryResult]] = []
         failing: set[str] = set()
@@ -78,14 +84,17 @@ class Outbox:
             for notification in stream:
                 name = notification.destination
                 is_held = name in failing or now_ns < self._held.get(name, 0)
-                if is_held or notification.next_ns > now_ns:
+                if is_held or notification.next_ns > now_ns or should_stop():
+                    break
+                if not self._store.claim(notification, now_ns + _CLAIM_NS):
                     break
                 result = self._attempt(notification, now_ns)
                 done.append((notification, result))
                 if not result.is_delivered and not result.is_refused:
                     failing.add(name)
                     break
-        self._repeat(now_ns, failing)
+        if not should_stop():
+            self._repeat(now_ns, failing)
         return done
 
     def _separated(self) -> Sequence[Notification]:

@@ -1,0 +1,227 @@
+"""Check the monitors of oteval.yaml while the server runs, and deliver their notifications.
+
+Everything that lasts is in the store: a worker that is killed continues where the last committed
+check ended. No failure here disturbs receiving or scoring. A failure is logged when it begins and
+when it ends, counted in the metrics, and named in /readyz.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry
+
+from .. import __version__
+from ..config import Config
+from ..monitor import require_packages
+from ..store import Notification, Store, is_short_of_memory
+from ..text import counted
+from .disk_space import shortage
+from .monitor_metrics import MonitorMetrics
+
+if TYPE_CHECKING:
+    from ..monitor.notification import DeliveryResult, Outbox
+    from ..monitor.status import MonitorStatus
+
+__all__ = ["MonitorWorker"]
+
+_log = logging.getLogger(__name__)
+_POLL = 0.05  # seconds between two interruptions of a check
+
+
+class _Stopped(Exception):
+    """The server stops."""
+
+
+class MonitorWorker:
+    """A thread that checks monitors at intervals.
+
+    Without monitors in the configuration it only waits, and imports neither numpy nor apprise.
+
+    Args:
+        store: The store; the thread uses a sibling of it.
+        config: Returns the configuration in force.
+        registry: The registry that metrics are added to, once there are monitors.
+        interval: The seconds between two checks.
+        clock: The time of day (ns).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Callable[[], Config],
+        registry: CollectorRegistry,
+        *,
+        interval: float,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._store = store.sibling()
+        self._config, self._registry = config, registry
+        self._interval, self._clock = interval, clock
+        self._metrics: MonitorMetrics | None = None
+        self._outbox: Outbox | None = None
+        self._outbox_of: Config | None = None
+        self._state: dict[str, Any] = {}
+        self._error = ""
+        self._failing: dict[str, str] = {}
+        self._closing = threading.Event()
+        self._is_checking = False
+        self._thread = threading.Thread(target=self._run, name="monitors", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing new; a check that is running is undone, a delivery is finished."""
+        self._closing.set()
+
+    def close(self, timeout: float) -> None:
+        """End.
+
+        Args:
+            timeout: The seconds to wait for a delivery that is running. If it takes longer, it is
+                repeated at the next start.
+        """
+        self._closing.set()
+        until = time.monotonic() + timeout
+        while self._thread.is_alive() and time.monotonic() < until:
+            if self._is_checking:
+                self._store.interrupt()
+            self._thread.join(_POLL)
+        if not self._thread.is_alive():
+            self._store.close()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for people and for /readyz; empty without monitors."""
+        return self._state
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            config = self._config()
+            if not config.monitors:
+                self._state, self._error, self._failing = {}, "", {}
+            elif not shortage(self._store.path):
+                self._tick(config)
+            self._closing.wait(self._interval)
+
+    def _tick(self, config: Config) -> None:
+        """Check, deliver, and report."""
+        if self._metrics is None:
+            self._metrics = MonitorMetrics(self._registry)
+        begun = time.monotonic()
+        found: Sequence[MonitorStatus] = ()
+        try:
+            found = self._check(config)
+            self._note_error("")
+        except _Stopped:
+            return
+        except Exception as error:
+            if self._closing.is_set():
+                return
+            if is_short_of_memory(error):
+                self._store.raise_memory_limit(2)
+            self._note_error(_reason(error))
+        is_ok = not self._error
+        self._metrics.count_check(time.monotonic() - begun, self._clock(), is_ok=is_ok)
+        try:
+            done = self._deliver(config)
+            waiting, refused = self._store.outbox.waiting(), self._store.outbox.refused()
+        except Exception as error:
+            self._note_error(_reason(error))
+            return
+        self._note_deliveries(done)
+        self._report(found if is_ok else None, waiting, refused)
+
+    def _check(self, config: Config) -> Sequence[MonitorStatus]:
+        require_packages(config)
+        from ..monitor.check import check
+
+        self._is_checking = True
+        try:
+            return check(self._store, config, self._clock(), self._pause)
+        finally:
+            # Before `_closing` is read, so that no interruption meets a delivery.
+            self._is_checking = False
+
+    def _pause(self, seconds: float) -> None:
+        if self._closing.wait(seconds):
+            raise _Stopped
+
+    def _deliver(self, config: Config) -> Sequence[tuple[Notification, DeliveryResult]]:
+        if self._outbox is None or self._outbox_of is not config:
+            from ..monitor.notification import Outbox
+
+            self._outbox = Outbox(self._store.outbox, config.notify, version=__version__)
+            self._outbox_of = config
+        return self._outbox.pump(self._clock(), self._closing.is_set)
+
+    def _note_error(self, error: str) -> None:
+        """Log an error when it begins, and its end."""
+        if error and error != self._error:
+            _log.error("monitors are not checked: %s", error)
+        elif self._error and not error:
+            _log.info("monitors are checked again")
+        self._error = error
+        self._state = {**self._state, "error": error or None, "problems": self._problems()}
+
+    def _note_deliveries(self, done: Sequence[tuple[Notification, DeliveryResult]]) -> None:
+        """Count attempts, and log those of a destination that begins or ceases to fail."""
+        assert self._metrics is not None
+        self._metrics.count_attempts(done)
+        for one, result in done:
+            name = one.destination
+            if result.is_refused:
+                _log.error("%s refused %s: %s", name, one.notification_id, result.error)
+            elif not result.is_delivered:
+                if name not in self._failing:
+                    _log.error("%s: %s waits: %s", name, one.notification_id, result.error)
+                self._failing[name] = result.error
+            else:
+                _log.info("%s: %s is delivered", name, one.notification_id)
+                self._failing.pop(name, None)
+
+    def _report(
+        self,
+        found: Sequence[MonitorStatus] | None,
+        waiting: Sequence[Notification],
+        refused: Sequence[Notification],
+    ) -> None:
+        assert self._metrics is not None
+        self._metrics.set_undelivered(waiting=len(waiting), refused=len(refused))
+        for name in set(self._failing) - {one.destination for one in waiting}:
+            del self._failing[name]
+        self._state = {
+            **self._state,
+            "waiting": len(waiting),
+            "refused": len(refused),
+            "problems": self._problems(len(refused)),
+        }
+        if found is None:
+            return
+        groups: dict[str, Counter[str]] = {}
+        for one in found:
+            groups.setdefault(one.monitor, Counter())[one.state] += 1
+        self._metrics.set_groups(groups)
+        self._state = {
+            **self._state,
+            "checked_ns": self._clock(),
+            "groups": {name: dict(states) for name, states in groups.items()},
+        }
+
+    def _problems(self, refused: int = 0) -> list[str]:
+        found = [f"monitors are not checked: {self._error}"] if self._error else []
+        found += [
+            f"notifications for {name} wait: {error}" for name, error in self._failing.items()
+        ]
+        if refused:
+            found.append(
+                f"{counted(refused, 'notification')} refused; `oteval monitor status` names them"
+            )
+        return found
+
+
+def _reason(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

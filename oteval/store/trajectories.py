@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import duckdb
@@ -25,6 +26,7 @@ from .memory import fetch
 from .query import (
     condition_of,
     insert,
+    is_exact,
     next_number,
     number,
     reader,
@@ -45,11 +47,14 @@ from .trajectory_rows import (
 __all__ = ["Trajectories"]
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
+_KEYS = pa.schema([("trajectory_id", _TEXT), ("start_ns", _BIG)])
 _SUPERSEDED = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
 # The most trajectories on a page, and the number on the first one. Further pages have about
 # _PAGE_BYTES of rows.
 _MAX_PAGE, _FIRST_PAGE = 1000, 100
 _PAGE_BYTES = 64 << 20
+# The columns that make rows wide.
+_WIDE = ("messages", "steps", "tools", "rewrites", "attributes")
 # From this depth of histories on, the histories of a trajectory are looked up together, in a
 # stretch of time (ns) before it and then in earlier stretches that are longer by a factor each.
 _SHALLOW, _STRETCH, _STRETCH_FACTOR = 3, 600_000_000_000, 8
@@ -164,33 +169,59 @@ class Trajectories:
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:
         """Yield the current trajectories of a selection by start."""
-        clause, values = condition_of(selection)
-        keys = self._connection.execute(
-            f"SELECT trajectory_id FROM current_trajectories WHERE {clause} "  # noqa: S608
-            "ORDER BY start_ns, trajectory_id",
-            values,
-        ).fetchall()
-        names = [name for (name,) in keys]
-        if selection.limit is not None and not selection.needs_python:
-            names = names[max(0, len(names) - selection.limit) :]
-        found = self._pages(names, selection)
-        if selection.limit is None or not selection.needs_python:
-            yield from found
-        else:
-            yield from deque(found, maxlen=selection.limit)
+        if is_exact(selection):
+            yield from self.at(self._keys(selection))
+            return
+        candidates = self.at(self._keys(replace(selection, limit=None)))
+        found = (one for one in candidates if selection.matches(one))
+        yield from found if selection.limit is None else deque(found, maxlen=selection.limit)
 
-    def _pages(self, names: Sequence[str], selection: Selection) -> Iterator[Trajectory]:
+    def keys(self, selection: Selection = EVERYTHING, page: int = _MAX_PAGE) -> Iterator[pa.Table]:
+        """Yield the ids of the current trajectories of a selection by start, page by page.
+
+        Args:
+            selection: The selection. Trajectories are read if it has filters without a column.
+            page: The most trajectories on a page.
+
+        Yields:
+            A table with the columns ``trajectory_id`` and ``start_ns``.
+        """
+        if is_exact(selection):
+            keys = self._keys(selection)
+            yield from (keys.slice(at, page) for at in range(0, keys.num_rows, page))
+            return
+        found = ((one.id, one.start_ns) for one in self.read(selection))
+        while rows := list(itertools.islice(found, page)):
+            yield table_of(rows, _KEYS)
+
+    def _keys(self, selection: Selection) -> pa.Table:
+        """Return the ids and starts of a selection by start, by the filters that have a column."""
+        clause, values = condition_of(selection)
+        keys = self._connection.sql(
+            f"SELECT trajectory_id, start_ns FROM current_trajectories WHERE {clause} "  # noqa: S608
+            "ORDER BY start_ns, trajectory_id",
+            params=values,
+        ).to_arrow_table()
+        return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
+
+    def at(self, keys: pa.Table) -> Iterator[Trajectory]:
+        """Yield current trajectories with their histories, reading only rows of their times.
+
+        Args:
+            keys: A table of `keys`. Trajectories that were deleted since are left out.
+        """
         start, size = 0, _FIRST_PAGE
-        while start < len(names):
-            page = names[start : start + size]
-            table = self._rows_with_history(page)
+        while start < len(keys):
+            page = keys.slice(start, size)
+            starts = dict(zip(*(column.to_pylist() for column in page.columns), strict=True))
             start += size
-            size = _next_size(size, table)
-            by_id = build_trajectories(table)
-            del table
-            for name in page:
-                if not selection.needs_python or selection.matches(by_id[name]):
-                    yield by_id[name]
+            rows, built = self._rows_since(starts, {})
+            size = _next_size(size, rows.values())
+            for name in rows:
+                build_trajectory(name, rows, built)
+            moved = [name for name in starts if name not in built]
+            built |= self._with_history(moved) if moved else {}
+            yield from (built[name] for name in starts if name in built)
 
     def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return current trajectories and all their histories by id."""
@@ -227,6 +258,23 @@ class Trajectories:
             known: Trajectories that were read before, by id. Histories among them are not read
                 again if they have not changed.
         """
+        rows, built = self._rows_since(starts, known or {})
+        for name in rows:
+            build_trajectory(name, rows, built)
+        return {name: built[name] for name in starts if name in built}
+
+    def _rows_since(
+        self, starts: Mapping[str, int], known: Mapping[str, Trajectory]
+    ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Trajectory]]:
+        """Return the rows of some trajectories and of their histories, by id.
+
+        Args:
+            starts: As for `starting_at`.
+            known: As for `starting_at`.
+
+        Returns:
+            The rows, and those known trajectories that have not changed, without rows.
+        """
         rows: dict[str, Mapping[str, Any]] = {}
         built: dict[str, Trajectory] = {}
         to_read: dict[str, int | None] = dict(starts)
@@ -237,7 +285,7 @@ class Trajectories:
             if depth >= _SHALLOW:
                 # One query per history would take longer than reading the rows.
                 lineage = self._lineage(timed, rows.keys())
-                built |= _unchanged(lineage, known or {})
+                built |= _unchanged(lineage, known)
                 timed |= {name: link.start_ns for name, link in lineage.items()}
             found = self._rows_at({name: ns for name, ns in timed.items() if name not in built})
             # A history may begin at another time by now, or be deleted.
@@ -251,9 +299,7 @@ class Trajectories:
                 and row["history_id"] not in rows
                 and row["history_id"] not in built
             }
-        for name in rows:
-            build_trajectory(name, rows, built)
-        return {name: built[name] for name in starts if name in built}
+        return rows, built
 
     def _lineage(self, starts: Mapping[str, int], known: Container[str]) -> dict[str, _Link]:
         """Return the links of some trajectories and of all their histories.
@@ -397,7 +443,7 @@ def _unchanged(
     return found
 
 
-def _next_size(size: int, table: pa.Table) -> int:
+def _next_size(size: int, rows: Collection[Mapping[str, Any]]) -> int:
     """Return the size of the next page, from the size of the last one and its rows."""
-    width = 1 + int(table.nbytes // max(1, table.num_rows))
-    return max(1, min(_MAX_PAGE, 4 * size, _PAGE_BYTES // width))
+    width = sum(len(row[name]) for row in rows for name in _WIDE) // max(1, len(rows))
+    return max(1, min(_MAX_PAGE, 4 * size, _PAGE_BYTES // (1 + width)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["counted", "listed", "printable", "printable_json", "seconds", "shown_url"]
+__all__ = ["byte_size", "counted", "listed", "printable", "printable_json", "seconds", "shown_url"]
 
 # Everything that a terminal interprets, except newline and tab: C0 and C1 controls, bidirectional
 # marks, invisible tags. Also characters that neither UTF-8 nor XML can encode.
@@ -13,6 +13,16 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb"
     "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
 )
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def byte_size(count: float) -> str:
+    """Return a number of bytes with three digits and a unit, for instance "8.79 MB"."""
+    for unit in _BYTE_UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} {_BYTE_UNITS[-1]}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -102,6 +102,11 @@ def commands() -> Sequence[LazyCommand]:
             _replay,
             "Replay recorded sessions: the agent runs, and the recording answers it.",
         ),
+        LazyCommand(
+            "status",
+            _status,
+            "Show how much the database contains, and how much space it takes.",
+        ),
         LazyCommand("archive", _maintain, "Move old spans and log records into Parquet files."),
         LazyCommand("compact", _maintain, "Reclaim disk space from deleted rows."),
         LazyCommand(
@@ -226,6 +231,12 @@ def _replay() -> _Commands:
     for command in (serve_replay, make_test, cassette, what_if):
         replay.add_command(command)
     return (replay,)
+
+
+def _status() -> _Commands:
+    from .status import status
+
+    return (status,)
 
 
 def _maintain() -> _Commands:

@@ -13,12 +13,10 @@ from ..errors import ConfigError
 from ..pipeline import archive_before, delete_expired
 from ..show import deleted_text
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
-from ..text import counted, seconds
+from ..text import byte_size, counted, seconds
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]
-
-_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @click.command()
@@ -73,7 +71,7 @@ def compact(db: str, as_json: bool) -> int:
     if as_json:
         print_json({"database": db, "before_bytes": done.before, "after_bytes": done.after})
     else:
-        out().print(f"{db}: {_size(done.before)} before, {_size(done.after)} after")
+        out().print(f"{db}: {byte_size(done.before)} before, {byte_size(done.after)} after")
     return 0
 
 
@@ -124,7 +122,7 @@ def _print_archived(moved: ArchiveReport, root: Path, as_json: bool) -> None:
     out().print(
         f"{counted(moved.traces, 'trace')} moved: {counted(moved.spans, 'span')} and "
         f"{counted(moved.logs, 'log record')}"
-        f"{known}; {counted(moved.files, 'file')}, {_size(moved.bytes)}, in {root}"
+        f"{known}; {counted(moved.files, 'file')}, {byte_size(moved.bytes)}, in {root}"
     )
     out().print("oteval compact reclaims their disk space")
 
@@ -134,16 +132,8 @@ def _print_backup(done: CopyReport, file: str, archived: int, as_json: bool) -> 
     if as_json:
         print_json({**known, "archived_rows": archived})
         return
-    out().print(f"{file}: {counted(sum(done.rows.values()), 'row')}, {_size(done.after)}")
+    out().print(f"{file}: {counted(sum(done.rows.values()), 'row')}, {byte_size(done.after)}")
     if archived:
         out().print(
             f"{archived:,} archived rows are not in the backup; copy the folder of the archive too"
         )
-
-
-def _size(count: float) -> str:
-    for unit in _UNITS[:-1]:
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} {_UNITS[-1]}"

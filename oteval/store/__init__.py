@@ -65,6 +65,7 @@ from ..errors import StoreLocked
 from .archive import Archive, ArchiveReader, ArchiveReport
 from .backup import CopyReport, copy_to, replace_by_copy
 from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
+from .contents import StoreContents, read_contents
 from .deletion import AuditEntry, AuditLog, DeletedRows, Deletion
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
@@ -128,6 +129,7 @@ __all__ = [
     "ReadPosition",
     "SpanBatch",
     "Store",
+    "StoreContents",
     "StoredEpisode",
     "StoredMark",
     "StoredMonitor",
@@ -272,6 +274,10 @@ class Store:
         """Return the answer of the process that has the database open; see `serve`."""
         assert isinstance(self._connection, RemoteConnection)
         return self._connection.ask(question)
+
+    def contents(self) -> StoreContents:
+        """Return how much the database contains, and how much space it takes."""
+        return read_contents(self._connection, self.path)
 
     def backup(self, target: str | Path) -> CopyReport:
         """Copy the database as it is now to a new file. Others may write meanwhile.

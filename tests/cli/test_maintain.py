@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from oteval.store import Store
+
 from .conftest import Run
 
 
@@ -74,9 +76,41 @@ def test_compact_and_backup(filled: Run):
     assert (again.status, "exists already" in again.err) == (2, True)
 
 
+def test_status_counts_what_the_database_contains(filled: Run):
+    """The counts are those of the other commands, and the space is that of the file."""
+    runs = filled("trajectories", "--json").rows
+
+    (found,) = filled("status", "--json").rows
+    shown = filled("status").out
+
+    assert (found["trajectories"], found["pending_traces"]) == (len(runs), 0)
+    assert found["agents"] == len({run["agent"] for run in runs if run["agent"]})
+    assert found["bytes_per_span"] == found["bytes"] / found["spans"] > 0
+    assert f"{found['spans']:,}" in shown
+    assert "archive" not in shown
+
+    filled("archive", "--older-than", "0s", "--to", "cold")
+    (after,) = filled("status", "--json").rows
+    assert after["archived_spans"] == found["spans"]
+    assert (after["spans"], after["bytes_per_span"]) == (0, None)
+    assert "archive" in filled("status").out
+
+
+def test_status_of_an_empty_database_is_zeros(oteval: Run):
+    """A database without rows has no times and no bytes per span."""
+    Store("oteval.duckdb").close()
+
+    done = oteval("status", "--json")
+
+    (found,) = done.rows
+    assert done.status == 0
+    assert (found["spans"], found["trajectories"], found["first_ns"]) == (0, 0, None)
+    assert oteval("status").status == 0
+
+
 def test_nothing_is_made_where_there_is_no_database(oteval: Run):
-    """The three commands refuse a missing database, and do not create one."""
-    for arguments in (["archive"], ["compact"], ["backup", "copy.duckdb"]):
+    """The four commands refuse a missing database, and do not create one."""
+    for arguments in (["status"], ["archive"], ["compact"], ["backup", "copy.duckdb"]):
         done = oteval(*arguments)
         assert (done.status, "no such database" in done.err) == (2, True)
     assert not Path("oteval.duckdb").exists()

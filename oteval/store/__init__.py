@@ -97,6 +97,7 @@ from .reference_data import Datasets, StoredReferences
 from .related_traces import LooseRun, RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
+from .run_windows import DIMENSIONS, RunWindows
 from .scores import HumanLabels, Scores
 from .sessions import Sessions, StoredSession
 from .spans import SpanBatch, Spans, WriteResult
@@ -104,6 +105,7 @@ from .trajectories import Trajectories
 from .variants import Period, VariantCounts, Variants
 
 __all__ = [
+    "DIMENSIONS",
     "EVERYWHERE",
     "MAX_WIDE_RANGES",
     "MEMORY",
@@ -127,6 +129,7 @@ __all__ = [
     "Range",
     "ReadLimit",
     "ReadPosition",
+    "RunWindows",
     "SpanBatch",
     "Store",
     "StoreContents",
@@ -167,6 +170,7 @@ class Store:
         judge_calls: Calls of judges, with answers and costs.
         live: The state of live scoring.
         observations: Reads the observations of monitors.
+        run_windows: Reads the runs around changes that monitors found.
         monitors: The state of monitors.
         outbox: The notifications of monitors that wait for delivery.
         deletion: Deletes traces with everything that was derived from them.
@@ -216,6 +220,7 @@ class Store:
         self.judge_calls = JudgeCalls(connection)
         self.live = LiveState(connection)
         self.observations = ObservationReader(connection)
+        self.run_windows = RunWindows(connection)
         self.monitors = MonitorStore(connection)
         self.outbox = NotificationOutbox(connection)
         self.deletion = Deletion(connection, self.archive)

@@ -35,6 +35,7 @@ __all__ = [
     "group_of",
     "matching",
     "needs_python",
+    "prices_of",
     "text_of",
 ]
 
@@ -217,7 +218,7 @@ class ObservationReader:
         clause, values = matching(source.selection)
         if source.evaluator is None:
             value = RUN_VALUES[source.measure]
-            with self._prices(source, first, upto):
+            with prices_of(self._connection, source, "seq > ? AND seq <= ?", [first, upto]):
                 self._connection.execute(
                     f"""
                     CREATE OR REPLACE TEMP TABLE fresh AS
@@ -274,27 +275,6 @@ class ObservationReader:
         for name in ("fresh_scores", "found_runs"):
             self._connection.execute(f"DROP TABLE temp.{name}")
         return max(at.run_seq, last)
-
-    @contextmanager
-    def _prices(self, source: ObservationSource, first: int, upto: int) -> Iterator[None]:
-        """Make the prices of the models of new runs available as the table ``prices``."""
-        if source.measure != "cost" or source.prices is None:
-            yield
-            return
-        rows = self._connection.execute(
-            "SELECT DISTINCT unnest(models) FROM trajectories WHERE seq > ? AND seq <= ?",
-            [first, upto],
-        ).fetchall()
-        known = source.prices([name for (name,) in rows])
-        table = pa.table(
-            {
-                "model": pa.array(list(known), pa.string()),
-                "per_input": pa.array([price[0] for price in known.values()], pa.float64()),
-                "per_output": pa.array([price[1] for price in known.values()], pa.float64()),
-            }
-        )
-        with registered(self._connection, "prices", table):
-            yield
 
     def _reject(self, accepts: Callable[[Collection[str]], Collection[str]]) -> None:
         """Delete the new runs that conditions in Python do not accept."""
@@ -381,6 +361,33 @@ class ObservationReader:
             "WHERE conversation NOT IN (SELECT conversation FROM closed)",
             [monitor],
         )
+
+
+@contextmanager
+def prices_of(
+    connection: duckdb.DuckDBPyConnection,
+    source: ObservationSource,
+    condition: str,
+    values: Sequence[Any],
+) -> Iterator[None]:
+    """Make the prices of the models of some runs available as the table ``prices``."""
+    if source.measure != "cost" or source.prices is None:
+        yield
+        return
+    rows = connection.execute(
+        f"SELECT DISTINCT unnest(models) FROM trajectories WHERE {condition}",  # noqa: S608
+        list(values),
+    ).fetchall()
+    known = source.prices([name for (name,) in rows])
+    table = pa.table(
+        {
+            "model": pa.array(list(known), pa.string()),
+            "per_input": pa.array([price[0] for price in known.values()], pa.float64()),
+            "per_output": pa.array([price[1] for price in known.values()], pa.float64()),
+        }
+    )
+    with registered(connection, "prices", table):
+        yield
 
 
 def _variants_of(measure: str) -> str:

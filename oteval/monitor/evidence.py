@@ -1,0 +1,273 @@
+"""The evidence of an episode: its figures with intervals, the worst slices, and runs that show it.
+
+It is gathered once, when the episode begins, in the transaction of the check, and kept with the
+episode. So a notification has the same content however often it is sent.
+
+Runs from before the earliest time of the change are compared with those since its most likely time.
+At most so many of each are read, so that the work does not grow with the store. Intervals are
+Wilson's for the effective number of observations: their number divided by the dispersion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..config import MonitorSettings
+from ..evaluators.stats.rates import wilson
+from ..jsontext import dumps
+from ..store import DIMENSIONS, GroupRow, ObservationSource, Store, StoredEpisode
+from .autocorrelation import autocorrelation_time
+from .detector import Floats, Ints
+from .groups import LearnedSide, without_baseline
+from .observations import Observations
+from .scales import Scale
+from .slices import Slice, worst_slices
+
+__all__ = ["Accepts", "add_evidence", "shortened"]
+
+_HOUR_NS = 3600 * 10**9
+# Runs that are compared before and since a change; fewer if each has to be loaded as a whole.
+_MOST, _MOST_LOADED = 2000, 300
+# The time before a change from which runs are read, in intervals between observations.
+_REACH = 1000
+_EXAMPLES = 5
+_LONGEST = 120
+_FEWEST = 10
+
+Accepts = Callable[[Collection[str]], Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """The conversations of a period.
+
+    Attributes:
+        values: Their values, lower is worse.
+        runs: All their runs.
+        worst: The row of the worst run of each.
+        best: The row of the best run of each.
+    """
+
+    values: Floats
+    runs: pa.Table
+    worst: Ints
+    best: Ints
+
+    def examples(self, order: Floats, rows: Ints) -> list[str]:
+        """Return the ids of the rows with the lowest order, the latest first."""
+        times = self.runs["time_ns"].to_numpy()[rows]
+        chosen = rows[np.lexsort((-times, order))[:_EXAMPLES]]
+        found: list[str] = self.runs["trajectory_id"].take(pa.array(chosen)).to_pylist()
+        return found
+
+    def texts(self, dimension: str) -> Any:
+        """Return a dimension of the worst run of each."""
+        found = self.runs[dimension].take(pa.array(self.worst)).fill_null("").to_pylist()
+        return np.array(found, object)
+
+
+def add_evidence(
+    store: Store,
+    settings: MonitorSettings,
+    source: ObservationSource,
+    accepts: Accepts | None = None,
+) -> None:
+    """Gather the evidence of the episodes of a monitor that last and have none yet.
+
+    The caller has begun a transaction.
+
+    Args:
+        store: The store.
+        settings: The monitor.
+        source: Its observations.
+        accepts: Returns those of some trajectories that match conditions which SQL cannot check;
+            None without such conditions.
+    """
+    new = [
+        one
+        for one in store.monitors.episodes(settings.title, open_only=True)
+        if one.evidence is None and one.ended_ns is None and one.side != "silent"
+    ]
+    if not new:
+        return
+    rows = {(row.group, row.version): row for row in store.monitors.groups(settings.title)}
+    found = []
+    for episode in new:
+        row = rows.get((episode.group, episode.version))
+        learned = _learned(settings, episode, row) if row else None
+        if row is None or learned is None:
+            continue
+        before, after = _periods(store, source, accepts, episode, row, learned.scale)
+        found.append(_with_evidence(settings, episode, learned, before, after))
+    store.monitors.put_episodes(found)
+
+
+def _learned(
+    settings: MonitorSettings, episode: StoredEpisode, row: GroupRow
+) -> LearnedSide | None:
+    """Return the scale and baseline of the side of an episode."""
+    stored: Mapping[str, Any] = json.loads(row.detectors or "{}")
+    if episode.side in stored:
+        return LearnedSide.from_dict(stored[episode.side])
+    return next(iter((without_baseline(settings) or {}).values()), None)
+
+
+def _with_evidence(
+    settings: MonitorSettings,
+    episode: StoredEpisode,
+    learned: LearnedSide,
+    before: _Period,
+    after: _Period,
+) -> StoredEpisode:
+    scale, usual = learned.scale, episode.before
+    assert usual is not None
+    assert episode.after is not None
+    slices = _slices(learned, before, after, settings.group_by)
+    # A run that is not worse than usual shows nothing. Those of the worst slice come first.
+    shows, is_usual = after.values < usual - 1e-9, before.values >= usual - 1e-9
+    order = after.values.copy()
+    if slices:
+        order += after.texts(slices[0].dimension) != slices[0].value
+    evidence = {
+        "figure": scale.figure,
+        "before": scale.shown(usual),
+        "after": scale.shown(episode.after),
+        "before_interval": _interval(learned, usual, _size_before(learned, before)),
+        "after_interval": _interval(learned, episode.after, episode.observations),
+        "slices": [_slice(scale, one) for one in slices],
+    }
+    return replace(
+        episode,
+        runs=after.examples(order[shows], after.worst[shows]) or list(episode.runs),
+        runs_before=before.examples(-before.values[is_usual], before.best[is_usual]),
+        evidence=dumps(evidence),
+    )
+
+
+def _periods(
+    store: Store,
+    source: ObservationSource,
+    accepts: Accepts | None,
+    episode: StoredEpisode,
+    row: GroupRow,
+    scale: Scale,
+) -> tuple[_Period, _Period]:
+    """Return the conversations before and since a change."""
+    most = _MOST if accepts is None else _MOST_LOADED
+    length = (row.last_ns - row.first_ns) // max(1, row.observations - 1) * _REACH
+    earlier, group = _of_all_versions(source, episode.group)
+    before = store.run_windows.latest(
+        earlier,
+        group,
+        since_ns=episode.change_from_ns - max(length, _HOUR_NS),
+        until_ns=episode.change_from_ns - 1,
+        most=most,
+        version=episode.version,
+        accepts=accepts,
+    )
+    after = store.run_windows.latest(
+        source,
+        episode.group,
+        since_ns=episode.change_ns,
+        until_ns=episode.alarm_ns,
+        most=most,
+        version=episode.version,
+        accepts=accepts,
+    )
+    return _period(before, scale), _period(after, scale)
+
+
+def _of_all_versions(source: ObservationSource, group: str) -> tuple[ObservationSource, str]:
+    """Return the observations of a group in all versions: a new one has no runs before a change."""
+    names = source.group_by
+    values = [
+        value
+        for name, value in zip(names, json.loads(group), strict=True)
+        if name != "version"
+    ]
+    kept = tuple(name for name in names if name != "version")
+    return replace(source, group_by=kept), dumps(values)
+
+
+def _period(runs: pa.Table, scale: Scale) -> _Period:
+    """Return runs by conversation."""
+    single = scale.values(_observations(runs))
+    codes = runs["conversation"].combine_chunks().dictionary_encode().indices.to_numpy()
+    times = runs["time_ns"].to_numpy()
+    order = np.argsort(codes, kind="stable")
+    _, sizes = np.unique(codes, return_counts=True)
+    firsts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    if not len(runs):
+        nothing = np.empty(0, np.int64)
+        return _Period(np.empty(0), runs, nothing, nothing)
+    joined = _observations(runs.take(pa.array(order)))
+    means = np.add.reduceat(joined.values, firsts) / sizes
+    values = scale.values(replace(joined, values=means, sizes=sizes))
+    worst = np.lexsort((-times, single, codes))[firsts]
+    best = np.lexsort((-times, -single, codes))[firsts]
+    ends = np.maximum.reduceat(times[order], firsts)
+    by_time = np.argsort(ends, kind="stable")
+    return _Period(values[by_time], runs, worst[by_time], best[by_time])
+
+
+def _observations(runs: pa.Table) -> Observations:
+    """Return runs as observations of their own."""
+    return Observations(
+        values=np.asarray(runs["value"].to_numpy(), np.float64),
+        times=np.asarray(runs["time_ns"].to_numpy(), np.int64),
+        variants=np.asarray(runs["variant"].fill_null(0).to_numpy(), np.int64),
+        sizes=np.ones(len(runs), np.int64),
+        versions=np.zeros(len(runs), np.int64),
+        version_names=("",),
+        runs=runs["trajectory_id"].combine_chunks(),
+    )
+
+
+def _slices(
+    learned: LearnedSide, before: _Period, after: _Period, group_by: Sequence[str]
+) -> Sequence[Slice]:
+    if min(len(before.values), len(after.values)) < _FEWEST:
+        return ()
+    names = [name for name in DIMENSIONS if name not in group_by]
+    times = [autocorrelation_time(one.values) for one in (before, after)]
+    if learned.baseline is not None:
+        times.append(learned.baseline.autocorrelation_time)
+    dimensions = {name: (before.texts(name), after.texts(name)) for name in names}
+    return worst_slices(before.values, after.values, dimensions, time=max(times))
+
+
+def _slice(scale: Scale, one: Slice) -> dict[str, Any]:
+    return {
+        "dimension": one.dimension,
+        "value": shortened(one.value),
+        "before": scale.shown(one.before),
+        "after": scale.shown(one.after),
+        "observations": one.observations,
+        "p": one.p,
+    }
+
+
+def _size_before(learned: LearnedSide, before: _Period) -> int:
+    return learned.baseline.size if learned.baseline is not None else len(before.values)
+
+
+def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | None:
+    """Return the 95% interval of a mean in the terms of the figure."""
+    if not size:
+        return None
+    dispersion = learned.baseline.dispersion if learned.baseline is not None else 1.0
+    effective = size / dispersion
+    found = wilson(min(mean * effective, effective), effective)
+    ends = (learned.scale.shown(found.low), learned.scale.shown(found.high))
+    return sorted(end for end in ends if end is not None)
+
+
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Return a text cut to a length."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -25,6 +25,7 @@ from ..store import (
     needs_python,
     repeated,
 )
+from .evidence import add_evidence
 from .notices import queue_events
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
@@ -143,6 +144,7 @@ def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
         watcher.write()
         if is_last:
             watcher.end_check()
+            add_evidence(store, settings, source, accepts)
             queue_events(store, settings, now_ns)
         store.monitors.put_monitor(replace(stored, at=at))
     return is_last

@@ -187,9 +187,7 @@ def _of_all_versions(source: ObservationSource, group: str) -> tuple[Observation
     """Return the observations of a group in all versions: a new one has no runs before a change."""
     names = source.group_by
     values = [
-        value
-        for name, value in zip(names, json.loads(group), strict=True)
-        if name != "version"
+        value for name, value in zip(names, json.loads(group), strict=True) if name != "version"
     ]
     kept = tuple(name for name in names if name != "version")
     return replace(source, group_by=kept), dumps(values)

@@ -1,25 +1,28 @@
 """Notices: the notifications of episodes, written to the outbox of the store.
 
-A notice is queued once for the start of an episode and once for its end, for each destination of
-the monitor, in the transaction of the check that noted it. Delivery is separate.
+A notice is queued once for the start of an episode and once for its end, in the transaction of the
+check that noted it: the start for each destination of the monitor, the end for those that were
+notified of the start. Delivery is separate.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..config import MonitorSettings
 from ..jsontext import dumps
 from ..store import Notification, Store, StoredEpisode, StoredMark
 from .episodes import Event, due_event
-from .groups import LearnedSide
+from .evidence import shortened
 from .status import group_values
 
 __all__ = ["notice", "queue_events"]
 
 _SHORTLY_NS = 600 * 10**9
+_LONGEST_VALUE = 300
 
 
 def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
@@ -38,9 +41,14 @@ def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
         event, noted = due_event(episode, snoozes)
         if noted != episode:
             changed.append(noted)
-        if event is None or not settings.notify:
+        if event is None:
             continue
-        payload = dumps(notice(settings, episode, event, _learned(store, episode), _marks(store)))
+        destinations: Sequence[str] = settings.notify
+        if event == "resolved":
+            destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
+        if not destinations:
+            continue
+        payload = dumps(notice(settings, episode, event, store.monitors.marks()))
         queued += [
             Notification(
                 notification_id=f"{episode.episode_id}-{event}",
@@ -48,53 +56,34 @@ def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
                 episode_id=episode.episode_id,
                 event=event,
                 payload=payload,
-                runs=list(episode.runs),
+                runs=[*episode.runs, *episode.runs_before],
                 created_ns=now_ns,
                 next_ns=now_ns,
             )
-            for destination in settings.notify
+            for destination in destinations
         ]
     store.monitors.put_episodes(changed)
     store.monitors.queue(queued)
-
-
-def _marks(store: Store) -> Sequence[StoredMark]:
-    return store.monitors.marks()
-
-
-def _learned(store: Store, episode: StoredEpisode) -> LearnedSide | None:
-    """Return the scale and baseline of the side of an episode."""
-    for row in store.monitors.groups(episode.monitor):
-        if row.group == episode.group and row.version == episode.version:
-            stored: Mapping[str, Any] = json.loads(row.detectors or "{}")
-            if episode.side in stored:
-                return LearnedSide.from_dict(stored[episode.side])
-    return None
 
 
 def notice(
     settings: MonitorSettings,
     episode: StoredEpisode,
     event: Event,
-    learned: LearnedSide | None,
     marks: Sequence[StoredMark] = (),
 ) -> dict[str, Any]:
     """Return the payload of a notification.
 
     Args:
         settings: The monitor.
-        episode: The episode.
+        episode: The episode, with its evidence.
         event: Whether it starts or ends.
-        learned: The scale and baseline of its side.
         marks: Marks on the timeline; those in the interval of the change, or shortly before it, are
             named.
     """
     width = max(episode.change_to_ns - episode.change_from_ns, _SHORTLY_NS)
-    scale = learned.scale if learned else None
-    figures = {
-        name: scale.shown(value) if scale else value
-        for name, value in (("before", episode.before), ("after", episode.after))
-    }
+    figures = {"figure": settings.measure, "before": episode.before, "after": episode.after}
+    group = group_values(settings, episode.group)
     return {
         "event": event,
         "episode": episode.episode_id,
@@ -102,22 +91,31 @@ def notice(
         "measure": settings.measure,
         "evaluator": settings.evaluator,
         "version": episode.version or None,
-        "group": group_values(settings, episode.group),
+        "group": {name: _distinct(value) for name, value in group.items()},
         "state": "alert" if event == "alert" else "recovered",
         "side": episode.side,
-        "figure": scale.figure if scale else settings.measure,
         "since_ns": episode.change_ns,
         "since_from_ns": episode.change_from_ns,
         "since_to_ns": episode.change_to_ns,
         **figures,
+        **json.loads(episode.evidence or "{}"),
         "observations": episode.observations,
         "alarm_ns": episode.alarm_ns,
         "ended_ns": episode.ended_ns,
         "end_reason": episode.end_reason,
         "runs": list(episode.runs),
+        "runs_before": list(episode.runs_before),
         "marks": [
-            {"time_ns": mark.time_ns, "kind": mark.kind, "name": mark.name}
+            {"time_ns": mark.time_ns, "kind": mark.kind, "name": shortened(mark.name)}
             for mark in marks
             if episode.change_from_ns - width <= mark.time_ns <= episode.change_to_ns
         ],
     }
+
+
+def _distinct(value: str) -> str:
+    """Return a value of a group, cut to a length at which different values stay different."""
+    if len(value) <= _LONGEST_VALUE:
+        return value
+    digest = hashlib.blake2b(value.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{shortened(value, _LONGEST_VALUE)} ({digest})"

@@ -1,8 +1,10 @@
 """The slices of runs that got worse most, such as one tool sequence or one model.
 
 A slice is one value of a dimension, unless all runs after have it. Its mean after a change is
-compared with its own mean before, or with that of all runs if it is new. The p-values of all slices
-are adjusted together (Benjamini-Hochberg); of those at most 5%, the slices that cost most are kept.
+compared with its own mean before, or with that of all runs if it is new: by Fisher's exact test
+where values are 0 or 1, because slices are small, else by the normal test. The p-values of all
+slices are adjusted together (Benjamini-Hochberg); of those at most 5%, the slices that cost most
+are kept.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ import numpy.typing as npt
 
 from ..evaluators.stats import benjamini_hochberg
 from .detector import Floats
+from .two_windows import fisher
 
 __all__ = ["ALPHA", "Slice", "p_value", "worst_slices"]
 
 ALPHA = 0.05
-_FEWEST = 10
+_FEWEST = 5
 _MOST = 3
 
 Texts = npt.NDArray[np.object_]
@@ -99,5 +102,17 @@ def _slice(
     if len(new) < _FEWEST:
         return None
     known = old if len(old) >= _FEWEST else before
-    p = p_value(known, new, before_size=len(known) / time, after_size=len(new) / time)
-    return Slice(dimension, value, float(known.mean()), float(new.mean()), len(new), p)
+    return Slice(
+        dimension, value, float(known.mean()), float(new.mean()), len(new), _p(known, new, time)
+    )
+
+
+def _p(known: Floats, new: Floats, time: float) -> float:
+    if not np.isin(known, (0.0, 1.0)).all() or not np.isin(new, (0.0, 1.0)).all():
+        return p_value(known, new, before_size=len(known) / time, after_size=len(new) / time)
+    sizes = [max(1, int(len(one) / time)) for one in (new, known)]
+    failures = [
+        round(size * (1.0 - float(one.mean())))
+        for size, one in zip(sizes, (new, known), strict=True)
+    ]
+    return float(fisher(failures[0], sizes[0], failures[1], sizes[1])[0])

@@ -73,7 +73,9 @@ class MonitorStatus:
                     "change_ns": one.change_ns,
                     "change_from_ns": one.change_from_ns,
                     "change_to_ns": one.change_to_ns,
+                    **json.loads(one.evidence or "{}"),
                     "runs": list(one.runs),
+                    "runs_before": list(one.runs_before),
                     "acknowledged_by": one.acknowledged_by,
                 }
                 for one in self.episodes

@@ -26,7 +26,21 @@ _CHUNK = 1000
 _ATTEMPTS = 5
 _OF_TRACES = "trace_id IN (SELECT trace_id FROM wanted)"
 _OF_RUNS = "trajectory_id IN (SELECT trajectory_id FROM temp.doomed)"
-_NAMING_RUNS = "list_has_any(runs, (SELECT list(trajectory_id) FROM temp.doomed))"
+_KEPT = "list_filter({}, lambda id: NOT list_contains(ids, id))"
+_FORGET_IN_NOTIFICATIONS = f"""
+    UPDATE notifications SET runs = {_KEPT.format("runs")},
+    payload = json_merge_patch(payload, to_json({{
+        runs: {_KEPT.format("json_extract_string(payload, '$.runs[*]')")},
+        runs_before: {_KEPT.format("json_extract_string(payload, '$.runs_before[*]')")}
+    }}))
+    FROM (SELECT list(trajectory_id) AS ids FROM temp.doomed) WHERE list_has_any(runs, ids)
+    """  # noqa: S608
+_FORGET_IN_EPISODES = f"""
+    UPDATE monitor_episodes
+    SET runs = {_KEPT.format("runs")}, runs_before = {_KEPT.format("runs_before")}
+    FROM (SELECT list(trajectory_id) AS ids FROM temp.doomed)
+    WHERE list_has_any(list_concat(runs, runs_before), ids)
+    """  # noqa: S608
 _OF_KEYS = f"key IN (SELECT key FROM judge_call_targets WHERE {_OF_RUNS})"  # noqa: S608
 # The tables from which rows are deleted by trace, and by trajectory.
 _BY_TRACE = ("spans", "logs", "completions", "trace_conversations")
@@ -250,13 +264,8 @@ class Deletion:
             elif table == "human_labels":
                 part.labels = count
         # Notifications and episodes only name runs as examples.
-        self._connection.execute(
-            f"UPDATE notifications SET runs = [], payload = "  # noqa: S608
-            f"""json_merge_patch(payload, '{{"runs": []}}') WHERE {_NAMING_RUNS}"""
-        )
-        self._connection.execute(
-            f"UPDATE monitor_episodes SET runs = [] WHERE {_NAMING_RUNS}"  # noqa: S608
-        )
+        self._connection.execute(_FORGET_IN_NOTIFICATIONS)
+        self._connection.execute(_FORGET_IN_EPISODES)
         self._connection.execute(
             f"UPDATE monitor_learning SET trajectory_id = NULL WHERE {_OF_RUNS}"  # noqa: S608
         )

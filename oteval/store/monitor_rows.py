@@ -106,6 +106,9 @@ class StoredEpisode:
         acknowledged_ns: When a person acknowledged it.
         acknowledged_by: Who.
         runs: Ids of runs since the change that show it.
+        runs_before: Ids of usual runs before it.
+        evidence: Its figures with intervals and the worst slices, as JSON text; None before they
+            are gathered.
     """
 
     episode_id: str
@@ -129,6 +132,8 @@ class StoredEpisode:
     acknowledged_ns: int | None = None
     acknowledged_by: str | None = None
     runs: list[str] = field(default_factory=list)
+    runs_before: list[str] = field(default_factory=list)
+    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,8 @@ EPISODES = pa.schema(
         *[(name, _BOOL) for name in ("is_notified", "is_end_notified")],
         ("acknowledged_ns", _BIG),
         ("acknowledged_by", _TEXT),
-        ("runs", pa.list_(_TEXT)),
+        *[(name, pa.list_(_TEXT)) for name in ("runs", "runs_before")],
+        ("evidence", _TEXT),
     ]
 )
 NOTIFICATIONS = pa.schema(

@@ -326,6 +326,16 @@ class MonitorStore:
             rows = [_fields(one) for one in notifications]
             insert(self._connection, "notifications", table_of(rows, NOTIFICATIONS))
 
+    def destinations(self, notification_id: str) -> list[str]:
+        """Return the destinations of a notification, by their names in oteval.yaml."""
+        rows = self._connection.execute(
+            # A list of URLs is split into NAME[1], NAME[2].
+            r"SELECT DISTINCT regexp_replace(destination, '\[\d+\]$', '') FROM notifications "
+            "WHERE notification_id = ? ORDER BY 1",
+            [notification_id],
+        ).fetchall()
+        return [name for (name,) in rows]
+
     def notifications(self, *, unsent_only: bool = False) -> list[Notification]:
         """Return the notifications in the outbox, the oldest first."""
         rows = self._connection.execute(

@@ -67,10 +67,12 @@ def test_text_of_a_resolution_and_of_silence():
 
 def test_text_shows_slices_and_escapes_names_from_agents():
     """Slices have figures; names that come from agents can neither format nor control."""
-    slices = [{"name": "tool=refund", "after": 0.41, "runs": 52}]
+    worst = {"dimension": "tools", "value": "look > refund\n", "before": 0.95, "after": 0.41}
+    slices = [{**worst, "observations": 52, "p": 0.01}]
     odd = message(payload(group={"agent": "a\n**b**\x1b[2J"}, slices=slices))
 
-    assert "Where: tool=refund 41.0% (52 runs)" in odd.text
+    assert "Where: tools=look > refund: 95.0% to 41.0% (52 conversations)" in odd.text
+    assert r"look \> refund" in odd.markdown
     assert "\n" not in odd.title
     assert "\x1b" not in odd.title
     assert r"\[2J" in message(payload(marks=[{"time_ns": 0, "name": "x[2J"}])).markdown

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from ...jsontext import dumps
-from .text import Payload, message, time_text
+from ...text import printable
+from .text import Payload, message, slice_text, time_text
 
 __all__ = ["alert_body", "alert_labels", "alerts_url"]
 
@@ -87,6 +88,8 @@ def _annotations(payload: Payload, key: str) -> dict[str, str]:
     for name, runs in (("runs", payload.get("runs")), ("runs_before", payload.get("runs_before"))):
         if runs:
             found[name] = " ".join(runs[:_SHOWN_RUNS])
+    if slices := payload.get("slices"):
+        found["slices"] = printable("; ".join(slice_text(payload, one) for one in slices))
     return found
 
 

@@ -16,7 +16,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ...attach.attributes import key_values
-from .text import Payload, message
+from .text import Payload, message, slice_text
 
 __all__ = ["EVENT_NAME", "event_attributes", "log_event_request"]
 
@@ -78,6 +78,9 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         "oteval.evaluator.version": payload.get("version"),
         "gen_ai.evaluation.name": payload.get("evaluator"),
         "oteval.trajectory.ids": list(payload.get("runs") or []) or None,
+        "oteval.monitor.before.trajectory.ids": list(payload.get("runs_before") or []) or None,
+        "oteval.monitor.slices": [slice_text(payload, one) for one in payload.get("slices") or []]
+        or None,
     }
     for moment in ("before", "after"):
         low, high = payload.get(f"{moment}_interval") or (None, None)

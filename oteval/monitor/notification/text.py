@@ -4,7 +4,7 @@ It names the change with its figures before and after, its time, its place, and 
 Figures and times have their intervals. Everything comes from the payload (see
 `oteval.monitor.notices`); keys that it lacks are left out:
 ``before_interval`` and ``after_interval`` (lists of two figures), ``runs_before`` (ids), and
-``slices`` (objects with ``name`` or ``values``, and ``after`` and ``runs``, the count).
+``slices`` (objects with ``dimension``, ``value``, ``before``, ``after`` and ``observations``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ...text import counted, listed, printable
 
-__all__ = ["NotificationText", "duration", "group_text", "message", "time_text"]
+__all__ = ["NotificationText", "duration", "group_text", "message", "slice_text", "time_text"]
 
 _SHARES = frozenset(
     {"pass_rate", "error_rate", "not_evaluated_rate", "tool_errors", "loops", "new_variants"}
@@ -81,7 +81,7 @@ def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     if payload["event"] == "resolved":
         yield "Ended", _end(payload)
     if slices := payload.get("slices"):
-        yield "Where", "; ".join(_slice(payload, one) for one in slices[:_SHOWN_SLICES])
+        yield "Where", "; ".join(slice_text(payload, one) for one in slices[:_SHOWN_SLICES])
     if marks := payload.get("marks"):
         named = [f"{one['name']} ({time_text(one['time_ns'])})" for one in marks]
         yield "Deployed around then", listed(named, 3)
@@ -126,13 +126,11 @@ def _figure(payload: Payload, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _slice(payload: Payload, one: Payload) -> str:
-    """Return a slice with its figure: ``tool=refund 41.0% (52 runs)``."""
-    name = str(one.get("name") or group_text({"group": one.get("values", {})}))
-    value = one.get("after")
-    shown = f" {_figure(payload, value)}" if value is not None else ""
-    count = one.get("runs")
-    return f"{name}{shown}" + (f" ({counted(count, 'run')})" if isinstance(count, int) else "")
+def slice_text(payload: Payload, one: Payload) -> str:
+    """Return a slice: ``tools=look > refund: 95.0% to 41.0% (52 conversations)``."""
+    name = f"{one['dimension']}={' '.join(str(one['value']).split()) or '-'}"
+    figures = " to ".join(_figure(payload, one[moment]) for moment in ("before", "after"))
+    return f"{name}: {figures} ({counted(one['observations'], 'conversation')})"
 
 
 def _since(payload: Payload) -> str:

@@ -53,7 +53,7 @@ def test_a_drop_is_one_alert_and_its_end_is_one_more():
         assert alert["before"] > 0.9 > alert["after"]
         assert alert["group"] == {"agent": "a"}
         runs = store.trajectories.of(alert["runs"])
-        assert len(runs) == 3
+        assert len(runs) == 5
         assert all(run.end_ns >= alert["since_ns"] for run in runs.values())
         assert resolved["episode"] == alert["episode"]
 

@@ -215,7 +215,7 @@ def _period(runs: pa.Table, scale: Scale) -> _Period:
 
 
 def _observations(runs: pa.Table) -> Observations:
-    """Return runs as observations of their own."""
+    """Return runs as one observation each."""
     return Observations(
         values=np.asarray(runs["value"].to_numpy(), np.float64),
         times=np.asarray(runs["time_ns"].to_numpy(), np.int64),

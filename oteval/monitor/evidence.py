@@ -21,7 +21,14 @@ import pyarrow as pa
 from ..config import MonitorSettings
 from ..evaluators.stats.rates import wilson
 from ..jsontext import dumps
-from ..store import DIMENSIONS, GroupRow, ObservationSource, Store, StoredEpisode
+from ..store import (
+    DIMENSIONS,
+    GroupRow,
+    ObservationSource,
+    RunWindow,
+    Store,
+    StoredEpisode,
+)
 from .autocorrelation import autocorrelation_time
 from .detector import Floats, Ints
 from .groups import LearnedSide, without_baseline
@@ -39,6 +46,15 @@ _REACH = 1000
 _EXAMPLES = 5
 _LONGEST = 120
 _FEWEST = 10
+# Episodes of one check whose runs are looked at; further ones have figures and runs since only.
+_MOST_EPISODES = 20
+_NO_RUNS = pa.table(
+    {
+        **{name: pa.array([], pa.string()) for name in ("trajectory_id", "conversation")},
+        "value": pa.array([], pa.float64()),
+        **{name: pa.array([], pa.int64()) for name in ("variant", "time_ns")},
+    }
+)
 
 Accepts = Callable[[Collection[str]], Collection[str]]
 
@@ -101,11 +117,28 @@ def add_evidence(
     for episode in new:
         row = rows.get((episode.group, episode.version))
         learned = _learned(settings, episode, row) if row else None
-        if row is None or learned is None:
-            continue
-        before, after = _periods(store, source, accepts, episode, row, learned.scale)
-        found.append(_with_evidence(settings, episode, learned, before, after))
-    store.monitors.put_episodes(found)
+        if row is not None and learned is not None:
+            found.append((episode, row, learned))
+    # The newest ones; if everything fails at once, the first few show why.
+    found.sort(key=lambda one: one[0].alarm_ns, reverse=True)
+    windows = [
+        window for episode, row, _ in found[:_MOST_EPISODES] for window in _windows(episode, row)
+    ]
+    most = _MOST if accepts is None else _MOST_LOADED
+    runs = store.run_windows.latest(source, windows, most=most, accepts=accepts)
+    runs += [_NO_RUNS] * 2 * len(found[_MOST_EPISODES:])
+    store.monitors.put_episodes(
+        [
+            _with_evidence(
+                settings,
+                episode,
+                learned,
+                _period(runs[2 * place], learned.scale),
+                _period(runs[2 * place + 1], learned.scale),
+            )
+            for place, (episode, _, learned) in enumerate(found)
+        ]
+    )
 
 
 def _learned(
@@ -150,47 +183,15 @@ def _with_evidence(
     )
 
 
-def _periods(
-    store: Store,
-    source: ObservationSource,
-    accepts: Accepts | None,
-    episode: StoredEpisode,
-    row: GroupRow,
-    scale: Scale,
-) -> tuple[_Period, _Period]:
-    """Return the conversations before and since a change."""
-    most = _MOST if accepts is None else _MOST_LOADED
+def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindow]:
+    """Return the periods before and since a change."""
     length = (row.last_ns - row.first_ns) // max(1, row.observations - 1) * _REACH
-    earlier, group = _of_all_versions(source, episode.group)
-    before = store.run_windows.latest(
-        earlier,
-        group,
-        since_ns=episode.change_from_ns - max(length, _HOUR_NS),
-        until_ns=episode.change_from_ns - 1,
-        most=most,
-        version=episode.version,
-        accepts=accepts,
+    since = episode.change_from_ns - max(length, _HOUR_NS)
+    # A new version has no runs before the change, so those of the others count.
+    return (
+        RunWindow(episode.group, since, episode.change_from_ns - 1, episode.version, True),
+        RunWindow(episode.group, episode.change_ns, episode.alarm_ns, episode.version),
     )
-    after = store.run_windows.latest(
-        source,
-        episode.group,
-        since_ns=episode.change_ns,
-        until_ns=episode.alarm_ns,
-        most=most,
-        version=episode.version,
-        accepts=accepts,
-    )
-    return _period(before, scale), _period(after, scale)
-
-
-def _of_all_versions(source: ObservationSource, group: str) -> tuple[ObservationSource, str]:
-    """Return the observations of a group in all versions: a new one has no runs before a change."""
-    names = source.group_by
-    values = [
-        value for name, value in zip(names, json.loads(group), strict=True) if name != "version"
-    ]
-    kept = tuple(name for name in names if name != "version")
-    return replace(source, group_by=kept), dumps(values)
 
 
 def _period(runs: pa.Table, scale: Scale) -> _Period:

@@ -97,7 +97,7 @@ from .reference_data import Datasets, StoredReferences
 from .related_traces import LooseRun, RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
-from .run_windows import DIMENSIONS, RunWindows
+from .run_windows import DIMENSIONS, RunWindow, RunWindows
 from .scores import HumanLabels, Scores
 from .sessions import Sessions, StoredSession
 from .spans import SpanBatch, Spans, WriteResult
@@ -129,6 +129,7 @@ __all__ = [
     "Range",
     "ReadLimit",
     "ReadPosition",
+    "RunWindow",
     "RunWindows",
     "SpanBatch",
     "Store",

@@ -1,7 +1,8 @@
 """The runs of a monitor's group in a period, with their values: the evidence of a change.
 
 Unlike `observations`, this reads by time instead of by the order of storage, and returns single
-runs with their tools, model and version. At most so many runs of the period are read, the latest.
+runs with their tools, model and version. At most so many runs of a period are read, the latest, and
+the scores are looked through once for all periods.
 
 Tables: ``trajectories`` and ``scores`` are read.
 """
@@ -9,7 +10,8 @@ Tables: ``trajectories`` and ``scores`` are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -25,13 +27,35 @@ from .observations import (
     text_of,
 )
 
-__all__ = ["DIMENSIONS", "RunWindows"]
+__all__ = ["DIMENSIONS", "RunWindow", "RunWindows"]
 
 DIMENSIONS = ("tools", "model", "version", "agent", "service")
 """The values by which runs are divided into slices: columns of the result."""
 
-# Scores are looked for of at most so many runs.
+# Scores are looked for of at most so many runs of a period.
 _CANDIDATES = 20_000
+# A score may be older than its run by this time, because clocks differ.
+_SLACK_NS = 86_400 * 10**9
+_COLUMNS = ("trajectory_id", "conversation", "value", "variant", *DIMENSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class RunWindow:
+    """A period of a group.
+
+    Attributes:
+        group: The group's values, as a JSON list.
+        since_ns: The start of the period (ns).
+        until_ns: Its end (ns), inclusive.
+        version: The version of the evaluator.
+        is_of_all_versions: Whether runs of other versions of the agent count, if groups have one.
+    """
+
+    group: str
+    since_ns: int
+    until_ns: int
+    version: str = ""
+    is_of_all_versions: bool = False
 
 
 class RunWindows:
@@ -43,75 +67,87 @@ class RunWindows:
     def latest(
         self,
         source: ObservationSource,
-        group: str,
+        windows: Sequence[RunWindow],
         *,
-        since_ns: int,
-        until_ns: int,
         most: int,
-        version: str = "",
         accepts: Callable[[Collection[str]], Collection[str]] | None = None,
-    ) -> pa.Table:
-        """Return the latest runs of a group that ended in a period and have a value.
+    ) -> list[pa.Table]:
+        """Return the latest runs of groups that ended in periods and have a value.
 
         Args:
             source: The observations of the monitor.
-            group: The group's values, as a JSON list.
-            since_ns: The start of the period (ns).
-            until_ns: Its end (ns), inclusive.
-            most: The most runs.
-            version: The version of the evaluator.
+            windows: The periods of groups.
+            most: The most runs of each.
             accepts: Returns those of some trajectories that match conditions which SQL cannot
                 check; None without such conditions.
 
         Returns:
-            A table with ``trajectory_id``, ``conversation``, ``value``, ``variant``, ``time_ns``
-            and the `DIMENSIONS`, by time.
+            A table for each period with ``trajectory_id``, ``conversation``, ``value``,
+            ``variant``, ``time_ns`` and the `DIMENSIONS`, by time.
         """
-        period = [since_ns, until_ns]
-        runs, values = _runs(source, group, period)
-        if source.evaluator is None:
-            query, values = f"{runs} LIMIT ?", [*values, most]
-        else:
-            query = _SCORED.format(runs=runs, **_score_parts(source.measure))
-            values += [_CANDIDATES, source.evaluator, version, most]
-        columns = ("trajectory_id", "conversation", "value", "variant", *DIMENSIONS)
-        with prices_of(self._connection, source, "end_ns >= ? AND end_ns <= ?", period):
-            found = self._connection.sql(
-                f"SELECT {', '.join(columns)}, end_ns AS time_ns FROM ({query}) "  # noqa: S608
-                "ORDER BY end_ns, trajectory_id",
-                params=values,
-            ).to_arrow_table()
-        if accepts is None:
-            return found
-        ids = found["trajectory_id"].to_pylist()
-        accepted = set(accepts(ids))
-        return found.filter(pa.array([name in accepted for name in ids], pa.bool_()))
+        if not windows:
+            return []
+        first = min(one.since_ns for one in windows)
+        last = max(one.until_ns for one in windows)
+        with prices_of(self._connection, source, "end_ns >= ? AND end_ns <= ?", [first, last]):
+            self._collect(source, windows, most if source.evaluator is None else _CANDIDATES)
+        query, values = "SELECT * FROM temp.window_runs", []
+        if source.evaluator is not None:
+            value, status = SCORE_VALUES[source.measure]
+            query = _SCORED.format(value=value, status=status)
+            values = [source.evaluator, first - _SLACK_NS, most]
+        found = self._connection.sql(
+            f'SELECT "window", {", ".join(_COLUMNS)}, end_ns AS time_ns '  # noqa: S608
+            f'FROM ({query}) ORDER BY "window", end_ns, trajectory_id',
+            params=values,
+        ).to_arrow_table()
+        self._connection.execute("DROP TABLE temp.window_runs")
+        if accepts is not None:
+            ids = found["trajectory_id"].to_pylist()
+            accepted = set(accepts(sorted(set(ids))))
+            found = found.filter(pa.array([name in accepted for name in ids], pa.bool_()))
+        numbers = found["window"].to_numpy()
+        return [found.filter(pa.array(numbers == number)) for number in range(len(windows))]
+
+    def _collect(self, source: ObservationSource, windows: Sequence[RunWindow], most: int) -> None:
+        """Fill ``temp.window_runs`` with the latest runs of each period."""
+        for number, one in enumerate(windows):
+            runs, values = _runs(source, one)
+            into = (
+                "INSERT INTO temp.window_runs"
+                if number
+                else ("CREATE OR REPLACE TEMP TABLE window_runs AS")
+            )
+            self._connection.execute(
+                f'{into} SELECT ?::INTEGER AS "window", ?::VARCHAR AS scored, * '  # noqa: S608
+                f"FROM ({runs} LIMIT ?)",
+                [number, one.version, *values, most],
+            )
 
 
 _SCORED = """
-    WITH runs AS MATERIALIZED ({runs} LIMIT ?)
-    SELECT runs.* EXCLUDE (value), arg_max(s.value, s.seq) AS value FROM runs JOIN (
-        SELECT trajectory_id, rev, {value} AS value, seq FROM scores
-        WHERE evaluator = ? AND version = ? AND {status}
-    ) s ON runs.trajectory_id = s.trajectory_id AND runs.rev = s.rev
-    WHERE isfinite(s.value) GROUP BY ALL ORDER BY end_ns DESC, runs.trajectory_id LIMIT ?
+    SELECT w.* REPLACE (s.value AS value) FROM temp.window_runs w JOIN (
+        SELECT trajectory_id, rev, version, arg_max({value}, seq) AS value FROM scores
+        WHERE evaluator = ? AND (time_ns >= ? OR time_ns = 0 OR time_ns IS NULL) AND {status}
+        AND isfinite({value}) AND trajectory_id IN (SELECT trajectory_id FROM temp.window_runs)
+        GROUP BY trajectory_id, rev, version
+    ) s ON w.trajectory_id = s.trajectory_id AND w.rev = s.rev AND w.scored = s.version
+    QUALIFY row_number() OVER (
+        PARTITION BY "window" ORDER BY end_ns DESC, w.trajectory_id) <= ?
     """
 
 
-def _score_parts(measure: str) -> dict[str, str]:
-    value, status = SCORE_VALUES[measure]
-    return {"value": value, "status": status}
-
-
-def _runs(source: ObservationSource, group: str, period: list[int]) -> tuple[str, list[Any]]:
-    """Return the query of the latest runs of a group, with its parameters, up to the limit."""
+def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]:
+    """Return the query of the latest runs of a period, with its parameters, up to the limit."""
     version, values = text_of("version")
-    values = [*values, *period]
+    values = [*values, window.since_ns, window.until_ns]
     parts = []
-    for name, value in zip(source.group_by, json.loads(group), strict=True):
+    for name, wanted in zip(source.group_by, json.loads(window.group), strict=True):
+        if name == "version" and window.is_of_all_versions:
+            continue
         text, more = text_of(name)
         parts.append(f"{text} = ?")
-        values += [*more, value]
+        values += [*more, wanted]
     clause, more = matching(source.selection)
     values += more
     value = "NULL::DOUBLE"

@@ -227,6 +227,8 @@ def test_the_schema_takes_the_demo_and_refuses_what_is_wrong():
     assert valid(demo, schema, schema)
     assert not valid({**demo, "gate": []}, schema, schema)
     assert not valid({"evaluators": []}, schema, schema)
+    assert not valid({"gates": []}, schema, schema)
+    assert valid({"monitors": [{"measure": "latency"}]}, schema, schema)
     for change in ({"moed": "strict"}, {"mode": "stric"}, {"type": "other"}, {"sample": 2}):
         broken = {**demo, "evaluators": [{**demo["evaluators"][0], **change}]}
         assert not valid(broken, schema, schema), change

@@ -32,12 +32,10 @@ def check(path: str, db: str) -> int:
         prepared = prepare(found, store, Path(path).parent)
     for one in prepared:
         say(f"{one.scorer.name}  version {one.scorer.version}")
-    click.echo(
-        printable(
-            f"{path}: {counted(len(prepared), 'evaluator')}, {counted(len(found.gates), 'gate')}"
-        ),
-        err=True,
-    )
+    parts = [counted(len(prepared), "evaluator"), counted(len(found.gates), "gate")]
+    if found.monitors:
+        parts.append(counted(len(found.monitors), "monitor"))
+    click.echo(printable(f"{path}: {', '.join(parts)}"), err=True)
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from ..config import DEFAULT_PATH, load_config
+from ..config import DEFAULT_PATH, load_config, require_evaluators
 from ..errors import NotFound
 from ..model import Score
 from ..pipeline import ScoreRun, check_gates, refresh
@@ -76,7 +76,7 @@ def rescore(
     scored, this lists the runs whose outcome changed. With --json, prints a score per line, and
     `previous` in those whose outcome changed. Exit status: as of oteval score.
     """
-    config = load_config(config_path)
+    config = require_evaluators(load_config(config_path), config_path)
     selection = select(**given)
     run = ScoreRun()
     with open_store(db) as store:

@@ -100,10 +100,10 @@ def run(
             raise click.UsageError("--score needs a database; leave out --to")
         # The configuration, the evaluators and the database are imported when they are needed:
         # without them, the program starts a second earlier.
-        from ..config import DEFAULT_PATH, load_config
+        from ..config import DEFAULT_PATH, load_config, require_evaluators
 
         config_path = config_path or DEFAULT_PATH
-        load_config(config_path)
+        require_evaluators(load_config(config_path), config_path)
     if to:
         folder = None
     elif db == MEMORY:

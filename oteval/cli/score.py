@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..config import DEFAULT_PATH, Config, load_config
+from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..errors import InputError, NothingEvaluated
 from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates, refresh
@@ -93,7 +93,7 @@ def score(
     if --db is given, loads them into that database and scores it. Exit status: 0 all gates
     passed, 1 a gate failed, 2 the configuration or a file is broken, 3 nothing could be evaluated.
     """
-    config = load_config(config_path)
+    config = require_evaluators(load_config(config_path), config_path)
     selection = select(**given)
     base = Path(config_path).parent
     run = ScoreRun()
@@ -124,7 +124,8 @@ def score_selection(store: Store, config_path: str, selection: Selection) -> int
     Raises:
         NothingEvaluated: None of them has a verdict.
     """
-    config, run = load_config(config_path), ScoreRun()
+    config = require_evaluators(load_config(config_path), config_path)
+    run = ScoreRun()
     _run(store, config, Path(config_path).parent, selection, run, False, False, False)
     _print_tallies(run)
     return exit_status(run, check_gates(config.gates, run.tallies), 1)

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from .base import DatasetReference, ExampleReference, ReferenceSource, StoredReference, Where
 from .evaluators import EvaluatorSettings
-from .file import DEFAULT_PATH, Config, Gate, load_config, parse_config, read_config
+from .file import (
+    DEFAULT_PATH,
+    Config,
+    Gate,
+    load_config,
+    parse_config,
+    read_config,
+    require_evaluators,
+)
 from .live import (
     DEFAULT_ARCHIVE,
     Completion,
@@ -71,5 +79,6 @@ __all__ = [
     "parse_config",
     "read_config",
     "read_yaml",
+    "require_evaluators",
     "resolved",
 ]

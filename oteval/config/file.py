@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from ..errors import ConfigError
 from .base import Strict
@@ -32,6 +32,7 @@ __all__ = [
     "load_config",
     "parse_config",
     "read_config",
+    "require_evaluators",
 ]
 
 DEFAULT_PATH = "oteval.yaml"
@@ -52,7 +53,15 @@ class Gate(Strict):
 class Config(Strict):
     """The whole file."""
 
-    evaluators: list[EvaluatorEntry] = Field(min_length=1, description="The evaluators.")
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["evaluators"]}, {"required": ["monitors"]}]}
+    )
+
+    evaluators: list[EvaluatorEntry] = Field(
+        default_factory=list,
+        min_length=1,
+        description="The evaluators; monitors of runs need none.",
+    )
     gates: list[Gate] = Field(default_factory=list, description="The gates over the scores.")
     salt: str = Field("oteval", description="A text that changes the samples of traces.")
     completion: Completion = Field(
@@ -126,7 +135,20 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         raise ConfigError(explain_error(error, root, source, Config, value)) from error
+    if not config.evaluators and not config.monitors:
+        raise ConfigError(f"{source}:1: 'evaluators' is missing in the file")
     _check_names(config, root, source)
+    return config
+
+
+def require_evaluators(config: Config, source: str | Path = DEFAULT_PATH) -> Config:
+    """Return a configuration that has evaluators.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    if not config.evaluators:
+        raise ConfigError(f"{source}: only monitors; add 'evaluators:' to score runs")
     return config
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..config import Config, load_config
+from ..config import Config, load_config, require_evaluators
 from ..errors import ConfigError, NotFound
 from ..evaluators.observed import observed, unheard
 from ..ingest.sdk_objects import log_record_of, span_of
@@ -232,8 +232,9 @@ def read_config(config: str | Path | Config, base: str | Path | None) -> tuple[C
         ConfigError: The file cannot be read, or is invalid.
     """
     if isinstance(config, Config):
-        return config, Path(base or ".")
-    return load_config(config), Path(base) if base is not None else Path(config).parent
+        return require_evaluators(config), Path(base or ".")
+    known = require_evaluators(load_config(config), config)
+    return known, Path(base) if base is not None else Path(config).parent
 
 
 @contextmanager

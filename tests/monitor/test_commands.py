@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,41 @@ def test_errors_are_one_line(oteval: Run, tmp_path: Path, arguments: list[str], 
 
     assert done.status == 2
     assert expected in done.err
+
+
+def test_monitors_of_runs_need_no_evaluators(oteval: Run, tmp_path: Path):
+    """A configuration with monitors of runs alone is valid, and scoring with it is an error."""
+    (tmp_path / "oteval.yaml").write_text("monitors: [{measure: latency}]\n")
+    Store(tmp_path / "oteval.duckdb").close()
+
+    checked = oteval("config", "check")
+    watched = oteval("monitor", "run", "--once")
+
+    assert (checked.status, watched.status) == (0, 3)
+    assert "0 evaluators, 0 gates, 1 monitor" in checked.err
+    for command in (("score",), ("rescore",), ("run", "--score", "--", "true")):
+        done = oteval(*command)
+        assert done.status == 2
+        assert "oteval.yaml: only monitors; add 'evaluators:' to score runs" in done.err
+
+
+@pytest.mark.parametrize("missing", ["numpy", "apprise"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+):
+    """Monitors do not start without the packages that they need."""
+    text = f"{CONFIG[:-2]}, notify: [ops]}}\nnotify: {{ops: {{apprise: 'json://127.0.0.1:1'}}}}\n"
+    (tmp_path / "oteval.yaml").write_text(text)
+    Store(tmp_path / "oteval.duckdb").close()
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == missing else found(name)
+    )
+
+    for command in ("run", "status", "backtest"):
+        done = oteval("monitor", command)
+        assert done.status == 2
+        assert f'pip install "oteval[monitor]" ({missing})' in done.err
 
 
 def test_without_monitors_there_is_nothing_to_run(oteval: Run, tmp_path: Path):

@@ -35,6 +35,9 @@ _WINDOWS = 24
 _LONG_WINDOW = 200
 """In shorter windows, subtracting their means would hide dependence as well."""
 
+_UNSTEADY = 1.9
+"""Three standard errors of the variance of 24 means."""
+
 _UPPER = 1.6
 """The variance of 24 means is estimated with a relative standard error of 0.3; two of them up."""
 
@@ -84,6 +87,18 @@ def slow_deviation(values: Floats, time: float) -> float:
         return 1.0
     noise = float(values.var()) * time / length
     return float(np.sqrt(max(0.0, _variance_of_windows(values) * _UPPER - noise)))
+
+
+def is_unsteady(values: Floats, time: float) -> bool:
+    """Return whether the means of 24 windows differ by clearly more than the noise.
+
+    Args:
+        values: Observations that cover at least a day.
+        time: Their autocorrelation time.
+    """
+    length = len(values) // _WINDOWS
+    noise = float(values.var()) * time
+    return bool(length) and noise > 0 and _variance_of_windows(values) * length > _UNSTEADY * noise
 
 
 def long_run_ratio(values: Floats) -> float:

@@ -2,7 +2,8 @@
 
 Learning takes the first observations that suffice:
 
-- they cover at least one day, so that the variation from hour to hour is in the mean;
+- they cover at least one day, so that the variation from hour to hour is in the mean, and two days
+  where that variation stands out of the noise, so that a daily cycle is seen twice;
 - their effective number (their number divided by the autocorrelation time) is at least 300;
 - they show at least ten separate runs of low values, or else the autocorrelation time is assumed to
   be at least 10, since without failures it cannot be seen;
@@ -13,8 +14,9 @@ only on the observations, not on how they arrived, because sizes are tried on a 
 then, `learn` returns a `Learning` with the reason.
 
 The floor is the mean that a detector defends: the lower of the mean's confidence bound (Wilson, for
-the effective number) and the mean minus the margin. The margin follows the slow variation of the
-baseline: a steady group gets half the margin, an unsteady one up to 1.2 of it.
+the effective number) and the mean minus the margin. A daily cycle (`daily_cycle.py`) is subtracted
+first, so that the floor follows it. The margin grows with the slow variation that is left: a steady
+group gets half the margin, an unsteady one up to 1.2 of it.
 
 `review` chooses the length of blocks anew from later observations. Mean and floor stay frozen, so
 that a slow decline is not learned away.
@@ -31,9 +33,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .autocorrelation import autocorrelation_time, long_run_ratio, low_runs, slow_deviation
+from .autocorrelation import (
+    autocorrelation_time,
+    is_unsteady,
+    long_run_ratio,
+    low_runs,
+    slow_deviation,
+)
 from .blocks import choose_block
 from .budget import DAY_NS
+from .daily_cycle import NO_CYCLE, DailyCycle, fit_cycle, may_have_cycle
 from .detector import Floats, Ints, checked
 
 __all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound", "review"]
@@ -41,6 +50,11 @@ __all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound", "rev
 _GROWTH = 1.1
 _FEWEST_RUNS = 10
 _ASSUMED_TIME = 10.0
+_UNSTEADY_SPAN = 2
+
+_MARGIN = 0.55
+"""The margin is this times the variance of the slow variation, divided by the usual margin, because
+the gain of bets from hours that are better and worse grows with their variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +63,7 @@ class LearningRules:
 
     Attributes:
         effective: The least effective number of observations.
-        span_ns: The least time they cover.
+        span_ns: The least time they cover; twice as much where they vary from hour to hour.
         longest_ns: The time after which learning ends with the precision that was reached.
         margin: The usual distance of the floor below the mean.
     """
@@ -77,8 +91,8 @@ class Baseline:
     Attributes:
         size: How many of the first observations it was learned from.
         effective_size: Their number divided by the autocorrelation time.
-        mean: Their mean.
-        variance: Their variance.
+        mean: Their mean, less the daily cycle.
+        variance: Their variance, less the daily cycle.
         floor: The mean that detectors defend.
         autocorrelation_time: In observations, at least 1.
         block: The number of consecutive observations whose mean a detector takes at a time.
@@ -86,6 +100,7 @@ class Baseline:
         dispersion: The long-run variance of the values, relative to independent 0/1 values.
         start_ns: The time of the first observation.
         end_ns: The time of the last.
+        cycle: The difference from the mean at each time of day.
     """
 
     size: int
@@ -99,6 +114,7 @@ class Baseline:
     dispersion: float
     start_ns: int
     end_ns: int
+    cycle: DailyCycle = NO_CYCLE
 
     @property
     def interval_ns(self) -> float:
@@ -112,7 +128,7 @@ class Baseline:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Baseline:
         """Return the baseline that `to_dict` described."""
-        return cls(**values)
+        return cls(**{**values, "cycle": DailyCycle.from_dict(values["cycle"])})
 
 
 def learn(
@@ -166,7 +182,8 @@ def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -
         values: Observations since the baseline, all from the state ok.
         times_ns: Their times.
     """
-    found, _ = checked(values, times_ns)
+    found, times = checked(values, times_ns)
+    found = baseline.cycle.removed(found, times)
     if not len(found) or float(found.mean()) < baseline.floor:
         return baseline
     time = autocorrelation_time(found)
@@ -220,7 +237,30 @@ def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | L
     enough = effective >= rules.effective and bound >= mean - rules.margin
     if not enough and span < rules.longest_ns:
         return _short(values, effective, span, rules)
-    margin = 0.75 * slow_deviation(values, time)
+    longer = min(_UNSTEADY_SPAN * rules.span_ns, rules.longest_ns)
+    if span < longer and _varies(values, times, time):
+        hours = f"{span / 3.6e12:.1f} of {longer / 3.6e12:.0f} hours"
+        reason = f"{hours}, since hours differ from each other"
+        return Learning(len(values), effective, span, reason)
+    cycle = fit_cycle(values, times, time) if span >= 2 * DAY_NS else NO_CYCLE
+    if cycle.waves:
+        values = cycle.removed(values, times)
+        time = autocorrelation_time(values)
+    return _learned(values, times, rules, time=time, cycle=cycle)
+
+
+def _varies(values: Floats, times: Ints, time: float) -> bool:
+    return is_unsteady(values, time) or may_have_cycle(values, times, time)
+
+
+def _learned(
+    values: Floats, times: Ints, rules: LearningRules, *, time: float, cycle: DailyCycle
+) -> Baseline:
+    """Return the baseline of values less their daily cycle."""
+    effective = len(values) / _cautious_time(values, time)
+    mean = float(values.mean())
+    bound = lower_bound(mean, effective)
+    margin = _MARGIN * slow_deviation(values, time) ** 2 / rules.margin
     margin = min(max(margin, 0.5 * rules.margin), 1.2 * rules.margin)
     floor = max(0.0, min(bound, mean - margin))
     block, reason = choose_block(values, time=time, floor=floor)
@@ -237,4 +277,5 @@ def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | L
         dispersion=max(0.02, float(values.var()) * max(time, long_run_ratio(values)) / usual),
         start_ns=int(times[0]),
         end_ns=int(times.max()),
+        cycle=cycle,
     )

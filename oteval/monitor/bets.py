@@ -37,10 +37,16 @@ _MOST = 1e100
 """Wealth far beyond an alarm is capped, since a long bad stretch would overflow."""
 
 
-def bet_sizes(floor: float, drops: Sequence[float] = DROPS) -> Floats:
-    """Return the size of the best bet for each drop, capped so that it never loses over 95%."""
+def bet_sizes(floor: float, drops: Sequence[float] = DROPS, *, reach: float = 0.0) -> Floats:
+    """Return the size of the best bet for each drop, capped so that it never loses over 95%.
+
+    Args:
+        floor: The floor.
+        drops: Drops below it.
+        reach: By how much values may be above 1.
+    """
     best = np.asarray(drops) / max(floor * (1.0 - floor), 0.01)
-    capped: Floats = np.minimum(best, _LARGEST_LOSS / max(1.0 - floor, 0.05))
+    capped: Floats = np.minimum(best, _LARGEST_LOSS / max(1.0 + reach - floor, 0.05))
     return capped
 
 

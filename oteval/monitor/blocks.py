@@ -81,7 +81,7 @@ def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> floa
     blocks = max(1, _LENGTH // size)
     drawn = resampled(values, stretch=stretch, size=_RUNS * blocks * size, rng=rng)
     means = drawn.reshape(_RUNS, blocks, size).mean(axis=2).T
-    sizes = bet_sizes(floor)
+    sizes = bet_sizes(floor, reach=max(0.0, float(values.max()) - 1.0))
     factors = 1.0 + np.multiply.outer(floor - means, sizes)
     held = wealth(
         np.zeros(_RUNS * len(sizes)),

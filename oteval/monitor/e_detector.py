@@ -2,9 +2,10 @@
 
 In the state ok it bets that the mean of the observations, or of blocks of them, is below the floor
 (`bets.py`), and alarms when the mean wealth reaches 1. The expected number of false alarms is at
-most the budget while the mean is at least the floor, at any traffic and with no window to tune. The
-guarantee needs observations (or blocks) that hardly depend on each other; `blocks.py` chooses the
-length of blocks for that from the baseline.
+most the budget while the mean is at least the floor, at any traffic and with no window to tune. A
+daily cycle of the baseline is subtracted from all values, so that the floor follows the time of
+day. The guarantee needs observations (or blocks) that hardly depend on each other; `blocks.py`
+chooses the length of blocks for that from the baseline.
 
 In the state alert it bets that the mean is above the point halfway from the floor to the mean since
 the change (one standard error above its estimate). Its allowance is one wrong recovery in 5,000
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .baselines import Baseline, lower_bound
-from .bets import bet_sizes, wealth
+from .bets import DROPS, bet_sizes, wealth
 from .detector import Alarm, Floats, Ints, checked
 from .history import ChangePoint, History, estimate
 
@@ -56,7 +57,7 @@ class EDetector:
         self._last_ns = baseline.end_ns
         self._partial: tuple[Floats, Ints, Floats] = _nothing()
         self._since: float | None = None  # the mean since the change, while alerting
-        self._wealth: Floats = np.zeros(len(bet_sizes(baseline.floor)))
+        self._wealth: Floats = np.zeros(len(DROPS))
 
     @property
     def alerting(self) -> bool:
@@ -75,7 +76,8 @@ class EDetector:
 
     def update(self, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> list[Alarm]:
         """Add observations and bet on every block that they complete."""
-        new, times = checked(values, times_ns)
+        found, times = checked(values, times_ns)
+        new = self.baseline.cycle.removed(found, times)
         earned = self._allowances(times)
         joined = (
             np.concatenate([self._partial[0], new]),
@@ -124,7 +126,7 @@ class EDetector:
 
     def _start_over(self) -> None:
         self._since = None
-        self._wealth = np.zeros(len(bet_sizes(self.baseline.floor)))
+        self._wealth = np.zeros(len(DROPS))
         self._history.clear()
 
     def _allowances(self, times: Ints) -> Floats:
@@ -161,11 +163,13 @@ class EDetector:
     def _wealth_after(self, blocks: _Blocks, part: slice) -> Floats:
         means = blocks.sums[part] / blocks.size
         floor, since = self.baseline.floor, self._since
+        reach = self.baseline.cycle.reach
         if since is None:
-            factors = 1.0 + np.multiply.outer(floor - means, bet_sizes(floor))
+            sizes = bet_sizes(floor, reach=reach)
+            factors = 1.0 + np.multiply.outer(floor - means, sizes)
             return wealth(self._wealth, factors, blocks.allowances[part])
         ceiling = _ceiling(floor, since)
-        sizes = bet_sizes(1.0 - ceiling, _RISES)
+        sizes = bet_sizes(1.0 - ceiling, _RISES, reach=reach)
         factors = 1.0 + np.multiply.outer(means - ceiling, sizes)
         return wealth(self._wealth, factors, np.full(len(means), blocks.size / _RECOVERY))
 

@@ -155,6 +155,6 @@ def estimate(history: History, before: float, *, dispersion: float, worse: bool)
         time_ns=int(cells.firsts[best]),
         from_ns=int(cells.lasts[first - 1] if first else cells.firsts[0]),
         to_ns=int(cells.lasts[last]),
-        mean=float(sums[best] / counts[best]),
+        mean=float(np.clip(sums[best] / counts[best], 0.0, 1.0)),
         observations=int(counts[best]),
     )

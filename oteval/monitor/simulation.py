@@ -3,12 +3,14 @@
 `simulate` answers "how often would this rule have called for nothing, and how soon for a drop?" for
 a user's own history. It resamples the history in stretches, which keeps the dependence of
 neighbours, learns a baseline from the first part of each stream as a monitor would, and counts
-alerts on the rest; then it lowers the mean from a known observation on and measures the delay. A
+alerts on the rest. Where the history shows a daily cycle, stretches keep their time of day within
+half an hour. Then it lowers the mean from a known observation on and measures the delay. A
 change inside the history is resampled as well and counts as usual variation, so simulate on a
 period without incidents.
 
 Source: moving blocks bootstrap, Künsch 1989, "The jackknife and the bootstrap for general
-stationary observations".
+stationary observations"; by the time of day: Politis 2001, "Resampling time series with seasonal
+components".
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ from .autocorrelation import autocorrelation_time
 from .baselines import Baseline, LearningRules, learn
 from .blocks import resampled
 from .budget import DAY_NS
+from .daily_cycle import fit_cycle
 from .detector import Alarm, Detector, Floats, Ints, checked
 
 __all__ = ["Delay", "Drop", "Rule", "RuleResult", "delay_of", "lowered", "pass_fail", "simulate"]
+
+_NEAR_NS = DAY_NS // 48
 
 Rule = Callable[[Baseline], Detector]
 
@@ -248,10 +253,29 @@ def _stream(
     stretch = max(50, int(10 * time), round(len(values) ** (1 / 3)))
     interval = max(1.0, float(times[-1] - times[0]) / (len(times) - 1))
     size = len(values) + checks
-    drawn = resampled(values, stretch=stretch, size=size, rng=rng)
-    clock = (np.arange(size) * interval).astype(np.int64)
+    clock = times[0] + (np.arange(size) * interval).astype(np.int64)
+    if np.ptp(times) >= 2 * DAY_NS and fit_cycle(values, times, time).waves:
+        drawn = _resampled_by_hour(values, times, clock, min(stretch, len(values)), rng)
+    else:
+        drawn = resampled(values, stretch=stretch, size=size, rng=rng)
     baseline = learn(drawn[: len(values)], clock[: len(values)], learning)
     if not isinstance(baseline, Baseline):
         return None
     rest = slice(baseline.size, baseline.size + checks)
     return _Stream(baseline, drawn[rest], clock[rest])
+
+
+def _resampled_by_hour(
+    values: Floats, times: Ints, clock: Ints, stretch: int, rng: np.random.Generator
+) -> Floats:
+    """Return a sequence of random stretches, each from the time of day where it is put."""
+    whole = times[: len(times) - stretch + 1] % DAY_NS
+    order = np.argsort(whole, kind="stable")
+    wanted = clock[::stretch] % DAY_NS
+    first = np.searchsorted(whole, wanted - _NEAR_NS, sorter=order)
+    last = np.searchsorted(whole, wanted + _NEAR_NS, sorter=order)
+    first = np.minimum(first, len(order) - 1)
+    chosen = first + (rng.random(len(wanted)) * np.maximum(last - first, 1)).astype(np.int64)
+    starts = order[chosen]
+    drawn: Floats = values[(starts[:, None] + np.arange(stretch)).ravel()[: len(clock)]]
+    return drawn

@@ -29,7 +29,7 @@ def test_a_condition_gives_its_rows():
     """False alarms and two delays for a condition, with the targets where they apply."""
     found = {
         "conditions": [monitor.one_condition(monitor.CONDITIONS[3], 2)],
-        "beyond": [monitor.one_condition(monitor.BEYOND[4], 1)],
+        "beyond": [monitor.one_condition(monitor.BEYOND[5], 1)],
     }
 
     rows = monitor.rows(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 from oteval.monitor.autocorrelation import (
     autocorrelation_time,
     autocorrelations,
+    is_unsteady,
     long_run_ratio,
     low_runs,
     slow_deviation,
 )
 from oteval.monitor.baselines import Baseline, Learning, LearningRules, learn, lower_bound, review
 from oteval.monitor.blocks import alarm_share, choose_block, resampled
+from oteval.monitor.budget import DAY_NS
+from oteval.monitor.daily_cycle import DailyCycle
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.simulation import pass_fail
 
@@ -76,6 +80,8 @@ def test_slow_variation_is_seen_and_is_not_dependence():
     steady, sine = pass_fail(np.full(7200, 0.95), 0.0, rng), pass_fail(means, 0.0, rng)
 
     assert slow_deviation(steady, 1.0) < 0.015
+    assert not is_unsteady(steady, 1.0)
+    assert is_unsteady(sine, 1.0)
     assert slow_deviation(sine, 1.0) > 0.02
     assert autocorrelation_time(sine) < 2.5
 
@@ -118,15 +124,33 @@ def test_dependence_takes_longer_to_learn():
 
 
 def test_a_steady_baseline_gets_a_floor_nearer_to_its_mean():
-    """With much data and no slow variation, the floor is .01 below the mean; with a sine, .024."""
-    times = clock(8000, each=0.2)
+    """With much data and no slow variation, the floor is .01 below the mean; else lower."""
+    times = clock(16_000, each=0.2)
     rng = np.random.default_rng(5)
-    sine = 0.95 + 0.04 * np.sin(2 * np.pi * times / 8.64e13)
-    calm = learned(pass_fail(np.full(8000, 0.95), 0.0, rng), times)
-    daily = learned(pass_fail(sine, 0.0, rng), times)
+    shifts = rng.uniform(-0.05, 0.05, 54)[np.arange(16_000) // 300]
+    calm = learned(pass_fail(np.full(16_000, 0.95), 0.0, rng), times)
+    unsteady = learned(pass_fail(0.95 + shifts, 0.0, rng), times)
 
-    assert calm.mean - calm.floor < 0.015
-    assert 0.02 < daily.mean - daily.floor < 0.03
+    assert calm.mean - calm.floor < 0.011
+    assert 0.012 < unsteady.mean - unsteady.floor < 0.025
+
+
+def test_only_a_group_that_varies_from_hour_to_hour_learns_for_two_days():
+    """A steady group learns for a day; where hours differ, the second day is waited for."""
+    times = clock(16_000, each=0.2)
+    rng = np.random.default_rng(6)
+    shifts = rng.uniform(-0.04, 0.04, 54)[np.arange(16_000) // 300]
+    for means, days in (
+        (np.full(16_000, 0.95), 1),
+        (0.95 + shifts, 2),
+        (0.95 + 0.04 * np.sin(2 * np.pi * times / DAY_NS), 2),
+    ):
+        found = learned(pass_fail(means, 0.0, rng), times)
+        assert days <= (found.end_ns - found.start_ns) / DAY_NS < days + 0.25
+
+    waiting = learn(pass_fail((0.95 + shifts)[:8000], 0.0, rng), times[:8000])
+    assert isinstance(waiting, Learning)
+    assert waiting.reason == "26.1 of 48 hours, since hours differ from each other"
 
 
 def test_after_two_weeks_learning_ends_with_the_bound_reached():
@@ -161,10 +185,12 @@ def test_sizes_tried_before_are_skipped_with_the_same_result():
 
 
 def test_a_baseline_survives_json():
-    """A baseline is the same after storage."""
-    found = learned(chain(3000, 0.0), clock(3000))
+    """A baseline is the same after storage, with its daily cycle or without one."""
+    steady = learned(chain(3000, 0.0), clock(3000))
+    daily = replace(steady, cycle=DailyCycle(((1, 0.01, -0.03), (2, 0.0, 0.004))))
 
-    assert Baseline.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    for found in (steady, daily):
+        assert Baseline.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
 def test_the_rules_may_be_changed():

@@ -99,6 +99,25 @@ def test_a_simulation_compares_rules_on_the_users_history():
     assert simulate(history, times, rules, drops=[0.3], streams=6, checks=2000) == [quiet, loud]
 
 
+def test_resampled_history_keeps_its_daily_cycle():
+    """A group that fails at night, every night, raises no false alarms in a simulation."""
+    rng = np.random.default_rng(5)
+    times = np.arange(6000) * MINUTE_NS
+    night = (times % DAY_NS) < DAY_NS // 3
+    history = pass_fail(np.where(night, 0.75, 0.97), 0.0, rng)
+
+    def e_detector(found: Baseline) -> Detector:
+        return EDetector(found, spending=spending(AlarmBudget()))
+
+    (found,) = simulate(
+        history, times, {"e-detector": e_detector}, drops=[0.2], streams=5, checks=4000
+    )
+
+    assert found.streams == 5
+    assert found.false_alarms <= 1
+    assert found.drops[0].found == 1.0
+
+
 def test_a_history_too_short_for_a_baseline_gives_no_streams():
     """Nothing is simulated, and nothing fails."""
     (found,) = simulate([1.0, 0.0], [0, MINUTE_NS], {"t": lambda _: Threshold(below=0.9)})

@@ -50,7 +50,6 @@ __all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound", "rev
 _GROWTH = 1.1
 _FEWEST_RUNS = 10
 _ASSUMED_TIME = 10.0
-_UNSTEADY_SPAN = 2
 
 _MARGIN = 0.55
 """The margin is this times the variance of the slow variation, divided by the usual margin, because
@@ -63,13 +62,15 @@ class LearningRules:
 
     Attributes:
         effective: The least effective number of observations.
-        span_ns: The least time they cover; twice as much where they vary from hour to hour.
+        span_ns: The least time they cover.
+        unsteady: The factor to that time where they vary from hour to hour.
         longest_ns: The time after which learning ends with the precision that was reached.
         margin: The usual distance of the floor below the mean.
     """
 
     effective: int = 300
     span_ns: int = DAY_NS
+    unsteady: float = 2.0
     longest_ns: int = 14 * DAY_NS
     margin: float = 0.02
 
@@ -237,7 +238,7 @@ def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | L
     enough = effective >= rules.effective and bound >= mean - rules.margin
     if not enough and span < rules.longest_ns:
         return _short(values, effective, span, rules)
-    longer = min(_UNSTEADY_SPAN * rules.span_ns, rules.longest_ns)
+    longer = min(rules.unsteady * rules.span_ns, rules.longest_ns)
     if span < longer and _varies(values, times, time):
         hours = f"{span / 3.6e12:.1f} of {longer / 3.6e12:.0f} hours"
         reason = f"{hours}, since hours differ from each other"

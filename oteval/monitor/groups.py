@@ -270,6 +270,7 @@ def learning_rules(settings: MonitorSettings) -> LearningRules:
     return LearningRules(
         effective=settings.baseline.scores,
         span_ns=round(settings.baseline.span * 1e9),
+        unsteady=LearningRules().unsteady if is_precise else 1.0,
         margin=usual if is_precise else 1.0,
     )
 

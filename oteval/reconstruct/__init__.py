@@ -24,6 +24,7 @@ from .dialects import DIALECTS
 from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for
 from .gaps import CODES, gap
+from .readers.read_cache import reading_once
 from .run_detection import runs_of
 from .runs import TracedRun
 from .span_reader import attach_logs
@@ -69,8 +70,9 @@ def reconstruct_with_runs(
         spans: The spans, as for `reconstruct`.
         logs: The log records of the traces.
     """
-    runs = without_duplicates(_runs(_TracesById(spans, logs)))
-    return trajectories_of(with_lone_tools(runs))
+    with reading_once():
+        runs = without_duplicates(_runs(_TracesById(spans, logs)))
+        return trajectories_of(with_lone_tools(runs))
 
 
 def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> Explanation:
@@ -82,12 +84,13 @@ def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()
         logs: The log records of those traces.
     """
     traces = _TracesById(spans, logs)
-    return account_for(
-        trace_id,
-        traces.spans.get(trace_id, []),
-        traces.logs_of(trace_id),
-        _runs(traces),
-    )
+    with reading_once():
+        return account_for(
+            trace_id,
+            traces.spans.get(trace_id, []),
+            traces.logs_of(trace_id),
+            _runs(traces),
+        )
 
 
 class _TracesById:

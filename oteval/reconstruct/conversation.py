@@ -24,8 +24,9 @@ from ..model import (
 )
 from .detached_tools import lone_keys
 from .duplicates import call_keys
+from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
-from .message_thread import Entry, Thread, answered, chain_of, spoken, with_dropped_calls
+from .message_thread import Thread, answered, chain_of, with_dropped_calls
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 from .tree import order
@@ -74,15 +75,15 @@ class _ConversationStitcher:
     def take(self, run: TracedRun) -> None:
         # One after another: all at once, they would take as much memory as all that was sent.
         inputs = (
-            spoken(call.input, call.span.start_ns, by_ids=call.calls_by_id)
+            Sent(call.input, call.asked_by, call.span.start_ns, by_ids=call.calls_by_id)
             for call in run.model_calls
         )
-        begun: list[list[Entry]] = []
+        begun: list[Sent] = []
         for sent in inputs:
             begun.append(sent)
             if sent:
                 break
-        first = begun[-1] if begun else []
+        first: Sequence[Entry] = begun[-1] if begun else []
         chain = chain_of(first) if run.parent is None else ""
         before = self._predecessor(run, chain) if run.parent is None else None
         if before is not None and _only_brings_results(before, run, first):

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from ..jsontext import canonical
 from ..model import Gap, Message, Span
+from .entries import key_of, keys_of
 from .gaps import gap
-from .message_thread import key_of
 from .operations import ModelCall, ToolRun
 from .runs import TracedRun
 from .tree import order
@@ -104,11 +104,17 @@ def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
         if kept.is_complete:
             break
         if other.is_complete:
-            kept = replace(other, span=kept.span, tools=kept.tools or other.tools)
+            kept = replace(
+                other,
+                span=kept.span,
+                input_span=other.asked_by,
+                tools=kept.tools or other.tools,
+            )
         elif other.output and not kept.output:
             kept = _answered_by(kept, other)
         elif other.input and not kept.input:
-            kept = replace(kept, input=other.input, gaps=_without_lost_side(kept))
+            gaps = _without_lost_side(kept)
+            kept = replace(kept, input=other.input, input_span=other.asked_by, gaps=gaps)
     return kept
 
 
@@ -118,6 +124,7 @@ def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
     return replace(
         request,
         input=request.input or answer.input,
+        input_span=(request if request.input else answer).asked_by,
         output=answer.output,
         choices=answer.choices,
         tools=request.tools or answer.tools,
@@ -146,11 +153,11 @@ def join_streams(run: TracedRun) -> None:
     changes: _Changes = {}
     for call in run.model_calls:
         if call.input and not call.output and not call.span.is_error:
-            waiting.append((call, [key_of(message) for message in call.input]))
+            waiting.append((call, keys_of(call.input)))
             continue
         if call.span.end_ns > call.span.start_ns or not waiting:
             continue
-        sent = [key_of(message) for message in call.input]
+        sent = keys_of(call.input)
         place = next((i for i, (w, keys) in enumerate(waiting) if _asks(w, keys, call, sent)), -1)
         if place >= 0:
             request = waiting.pop(place)[0]

@@ -1,11 +1,10 @@
 """One conversation out of model calls that each repeat their history.
 
 A `Thread` is the conversation as known so far. Each call's input is laid over it: messages that it
-repeats are recognised by role, text, tool names and canonical arguments (ids and finish reasons
-differ between a call and its echo); new messages are appended. An input that shares nothing with
-the thread is new as well: a provider that keeps the history itself is sent only new messages. An
-input that departs from the thread in the middle shows that the history was rewritten; the old part
-is then kept as a `Rewrite`.
+repeats are recognised by their keys (`entries`); new messages are appended. An input that shares
+nothing with the thread is new as well: a provider that keeps the history itself is sent only new
+messages. An input that departs from the thread in the middle shows that the history was rewritten;
+the old part is then kept as a `Rewrite`.
 
 System prompts are shown but not compared: frameworks put dates and names into them.
 
@@ -24,21 +23,19 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import compress, count
+from operator import ne
+from typing import NamedTuple
 
-from ..jsontext import canonical, dumps
 from ..model import Message
+from .entries import Entry, Sent, key_of
 from .readers.message_forms import SYSTEM_ROLES
-from .readers.values import parse
 
 __all__ = [
-    "Entry",
     "Overlap",
     "Thread",
     "answered",
     "chain_of",
-    "key_of",
-    "spoken",
     "with_dropped_calls",
 ]
 
@@ -46,95 +43,10 @@ __all__ = [
 _MAX_OFFSETS = 64
 
 
-def key_of(message: Message, *, by_ids: bool = False) -> str:
-    """Return the key by which a message is recognised when it is repeated.
-
-    Args:
-        message: The message.
-        by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
-            history.
-    """
-    ids = [call.id for call in message.tool_calls if call.id] if by_ids else []
-    if ids and len(ids) == len(message.tool_calls):
-        return hashlib.blake2b(f"ids\0{sorted(ids)}".encode(), digest_size=12).hexdigest()
-    content, calls, parts = message.content or "", message.tool_calls, message.parts
-    if message.role == "tool":
-        content = canonical(parse(content).value)
-    asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
-    shown = [dumps(part) for part in parts if part.get("type") != "reasoning"] if parts else []
-    text = f"{message.role}\0{content.strip()}\0{asked}\0{shown}"
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-@dataclass(slots=True)
-class Entry:
-    """One message of a thread, or of the input of a model call.
-
-    Attributes:
-        message: The message.
-        key: The key that `key_of` gives; "" where only its role is known.
-        time_ns: When it was sent or received.
-        is_open: Whether the answer was not wholly captured, and may have asked for more calls.
-        is_guess: Whether only a call without its answer says that there was this message.
-        is_inner: Whether it was said inside of a model call's span, so that later inputs may lack
-            it.
-    """
-
-    message: Message
-    key: str
-    time_ns: int
-    is_open: bool = False
-    is_guess: bool = False
-    is_inner: bool = False
-
-    @property
-    def is_spoken(self) -> bool:
-        """Whether it is anything but a system prompt."""
-        return self.message.role not in SYSTEM_ROLES
-
-    def is_same(self, other: Entry) -> bool:
-        """Return whether another message, wholly known, is this one."""
-        if not self.key:
-            return self.message.role == other.message.role
-        return self.key == other.key or _asks_the_same(self.message, other.message)
-
-
-def spoken(messages: Iterable[Message], time_ns: int, *, by_ids: bool = False) -> list[Entry]:
-    """Return the entries of messages said at a time, system prompts left out.
-
-    Args:
-        messages: The messages.
-        time_ns: The time.
-        by_ids: Whether calls are known by their ids alone.
-    """
-    return [
-        Entry(message, key_of(message, by_ids=by_ids), time_ns)
-        for message in messages
-        if message.role not in SYSTEM_ROLES
-    ]
-
-
-def _asks_the_same(one: Message, other: Message) -> bool:
-    """Return whether two messages ask for the same, but that one has not got the arguments.
-
-    Streamed calls may be recorded before their arguments are there.
-    """
-    if not one.tool_calls or len(one.tool_calls) != len(other.tool_calls):
-        return False
-    if (one.role, one.content or "") != (other.role, other.content or ""):
-        return False
-    pairs = list(zip(one.tool_calls, other.tool_calls, strict=True))
-    return all(a.name == b.name and _may_be_equal(a.arguments, b.arguments) for a, b in pairs)
-
-
-def _may_be_equal(one: Any, other: Any) -> bool:
-    return one in ({}, None) or other in ({}, None) or canonical(one) == canonical(other)
-
-
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
     """Return an answer, the ids and arguments of its calls completed from its echo."""
     calls = entry.message.tool_calls
-    if all(call.id and call.arguments not in ({}, None) for call in calls):
+    if not entry.is_incomplete:
         return entry
     pairs = zip(calls, echo.message.tool_calls, strict=True)
     completed = tuple(
@@ -171,6 +83,13 @@ def chain_of(sent: Sequence[Entry]) -> str:
     return chain
 
 
+def _keys(sent: Sequence[Entry], limit: int) -> tuple[str, ...]:
+    """Return the keys of the first entries of an input."""
+    if isinstance(sent, Sent):
+        return sent.keys[:limit]
+    return tuple([entry.key for entry in sent[:limit]])
+
+
 class Overlap(NamedTuple):
     """How an input lies over a thread; system prompts are not counted.
 
@@ -192,6 +111,8 @@ class Thread:
     Attributes:
         entries: Its messages.
         spoken: The indices of all but the system prompts.
+        keys: The keys of those.
+        incomplete: The numbers of those that an input may complete.
         links: The chain up to each of those, as far as it has been asked for.
         answers: The numbers of those that are the assistant's.
         changed: The first entry that was put in another's place since this was last set.
@@ -200,6 +121,8 @@ class Thread:
 
     entries: list[Entry] = field(default_factory=list)
     spoken: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    incomplete: list[int] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     changed: int = 0
@@ -208,9 +131,15 @@ class Thread:
     def fork(self, length: int) -> Thread:
         """Return a new thread with the first `length` entries."""
         count = bisect_left(self.spoken, length)
-        answers = self.answers[: bisect_left(self.answers, count)]
-        entries, links = self.entries[:length], self.links[:count]
-        return Thread(entries, self.spoken[:count], links, answers, has_inner=self.has_inner)
+        return Thread(
+            self.entries[:length],
+            self.spoken[:count],
+            self.keys[:count],
+            self.incomplete[: bisect_left(self.incomplete, count)],
+            self.links[:count],
+            self.answers[: bisect_left(self.answers, count)],
+            has_inner=self.has_inner,
+        )
 
     def chain(self) -> str:
         """Return the hash over the messages up to the last of the assistant, or ""."""
@@ -278,11 +207,14 @@ class Thread:
 
     def _common(self, sent: Sequence[Entry], at: int) -> int:
         """Return how many messages of the input equal the thread's from a place on."""
-        count = 0
         limit = min(len(sent), len(self.spoken) - at)
-        while count < limit and self._entry(at + count).is_same(sent[count]):
-            count += 1
-        return count
+        ours, theirs = tuple(self.keys[at : at + limit]), _keys(sent, limit)
+        if ours == theirs:
+            return limit
+        for number in compress(count(), map(ne, ours, theirs)):
+            if not self._entry(at + number).is_same(sent[number]):
+                return number
+        return limit
 
     def place_of(self, at: int) -> int:
         """Return the entry that is the spoken message of a number, or where it would be."""
@@ -302,19 +234,22 @@ class Thread:
             found: How it lies over the thread, of which nothing more is to be replaced.
             floor: The first entry that may be filled in.
         """
-        for offset in range(found.known):
-            at = found.at + offset
-            index = self.spoken[at]
+        first, end = (bisect_left(self.incomplete, at) for at in (found.at, found.at + found.known))
+        for at in self.incomplete[first:end]:
+            index, echo = self.spoken[at], sent[at - found.at]
             if index < floor:
                 continue
             old = self.entries[index]
             if not old.key:
-                self.entries[index] = sent[offset]
+                self.entries[index] = echo
+                self.keys[at] = echo.key
                 del self.links[at:]
             else:
-                self.entries[index] = _with_ids(old, sent[offset])
+                self.entries[index] = _with_ids(old, echo)
             if self.entries[index] is not old:
                 self.changed = min(self.changed, index)
+            if not self.entries[index].is_incomplete:
+                self.incomplete.remove(at)
         self.extend(sent[found.known :])
 
     def extend(self, entries: Iterable[Entry]) -> None:
@@ -322,16 +257,21 @@ class Thread:
         for entry in entries:
             role = entry.message.role
             if role not in SYSTEM_ROLES:
+                number = len(self.spoken)
                 if role == "assistant":
-                    self.answers.append(len(self.spoken))
+                    self.answers.append(number)
+                if entry.is_incomplete:
+                    self.incomplete.append(number)
                 self.spoken.append(len(self.entries))
+                self.keys.append(entry.key)
             self.entries.append(entry)
 
     def put(self, start: int, entries: Iterable[Entry]) -> None:
         """Replace the entries from `start` on."""
         count = bisect_left(self.spoken, start)
-        del self.answers[bisect_left(self.answers, count) :]
-        del self.entries[start:], self.spoken[count:], self.links[count:]
+        for numbers in (self.answers, self.incomplete):
+            del numbers[bisect_left(numbers, count) :]
+        del self.entries[start:], self.spoken[count:], self.keys[count:], self.links[count:]
         self.changed = min(self.changed, start)
         self.extend(entries)
 
@@ -346,6 +286,8 @@ def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]
     Returns:
         The input itself where it holds no result without its call.
     """
+    if isinstance(sent, Sent) and not sent.has_loose_result:
+        return sent
     loose = (
         at
         for at, entry in enumerate(sent)

@@ -20,7 +20,9 @@ class ModelCall:
 
     Attributes:
         span: The span.
-        input: The messages sent, as far as they are known.
+        input: The messages sent, as far as they are known. Those that an earlier call of the trace
+            sent as well may be the same objects, with the ids of that call's span; `asked_by` is
+            the span that all of them count as read from.
         output: The messages received.
         choices: The answers besides `output`, where several were asked for.
         tools: Definitions of the tools offered.
@@ -32,6 +34,7 @@ class ModelCall:
         calls_by_id: Whether answers with calls are known by the calls' ids alone, because the
             emitter leaves the calls out of the history.
         is_unanswered: Whether nothing shows that the model answered.
+        input_span: The span that `input` was read from, if that is another one.
         gaps: The gaps found in it.
     """
 
@@ -47,7 +50,13 @@ class ModelCall:
     is_delta: bool = False
     calls_by_id: bool = False
     is_unanswered: bool = False
+    input_span: Span | None = None
     gaps: tuple[Gap, ...] = ()
+
+    @property
+    def asked_by(self) -> Span:
+        """The span that the input was read from."""
+        return self.input_span or self.span
 
     @property
     def is_complete(self) -> bool:

@@ -16,7 +16,8 @@ from ..model import CONTENT_GAPS, Gap, Message, Span
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
 from .gaps import gap
-from .operations import AgentRun, ModelCall, Operation, Wrapper
+from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from .readers.message_facts import facts_of, stamped
 from .readers.message_forms import ROLES, SYSTEM_ROLES
 from .readers.parts import unknown_kind
 from .readers.spans import missing_side
@@ -45,7 +46,7 @@ def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
     dialect = dialect_of(span, logs)
     if dialect is None:
         return "", Wrapper(span)
-    return dialect.name, _checked(dialect.read(span, logs), dialect.switch)
+    return dialect.name, _checked(_stamped(dialect.read(span, logs)), dialect.switch)
 
 
 def dialect_of(span: Span, logs: Logs) -> Dialect | None:
@@ -115,6 +116,36 @@ def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
 _MARKS = _Marks(DIALECTS)
 
 
+def _stamped(operation: Operation) -> Operation:
+    """Return an operation whose messages have the ids of its span.
+
+    The input of a model call is left as it is; see `ModelCall.input`.
+    """
+    span = operation.span
+    if isinstance(operation, ModelCall):
+        if not (_is_shared(operation.output, span) or _is_shared(operation.choices, span)):
+            return operation
+        output, choices = stamped(operation.output, span), stamped(operation.choices, span)
+        return replace(operation, output=output, choices=choices)
+    if isinstance(operation, ToolRun) and operation.agent is not None:
+        return replace(operation, agent=_stamped_agent(operation.agent))
+    return _stamped_agent(operation) if isinstance(operation, AgentRun) else operation
+
+
+def _stamped_agent(agent: AgentRun) -> AgentRun:
+    span, sides = agent.span, (agent.input, agent.output, agent.transcript)
+    if not any(_is_shared(messages, span) for messages in sides):
+        return agent
+    asked, answered, transcript = (stamped(messages, span) for messages in sides)
+    return replace(agent, input=asked, output=answered, transcript=transcript)
+
+
+def _is_shared(messages: Sequence[Message], span: Span) -> bool:
+    """Return whether any message was read from another span."""
+    span_id, trace_id = span.span_id, span.trace_id
+    return any(m.span_id != span_id or m.trace_id != trace_id for m in messages)
+
+
 def _checked(operation: Operation, switch: str) -> Operation:
     """Return an operation with known roles, and with a gap for each thing that is missing.
 
@@ -137,9 +168,9 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     is_explained = any(found.code in CONTENT_GAPS for found in gaps)
     if switch and not is_explained:
         gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
-    sent = _known(call.input, "user", odd)
-    received = _known(call.output, "assistant", odd)
-    choices = _known(call.choices, "assistant", odd)
+    sent = _known(call.input, "user", call.span, odd)
+    received = _known(call.output, "assistant", call.span, odd)
+    choices = _known(call.choices, "assistant", call.span, odd)
     whole = _is_whole(call) and not is_unanswered
     if whole == call.whole and not odd and len(gaps) == len(call.gaps) and not is_unanswered:
         return call
@@ -164,9 +195,9 @@ def _is_whole(call: ModelCall) -> bool:
 
 def _checked_agent(agent: AgentRun) -> AgentRun:
     odd: list[Gap] = []
-    asked = _known(agent.input, "user", odd)
-    answered = _known(agent.output, "assistant", odd)
-    transcript = _known(agent.transcript, "user", odd)
+    asked = _known(agent.input, "user", agent.span, odd)
+    answered = _known(agent.output, "assistant", agent.span, odd)
+    transcript = _known(agent.transcript, "user", agent.span, odd)
     if not odd:
         return agent
     return replace(
@@ -178,29 +209,32 @@ def _checked_agent(agent: AgentRun) -> AgentRun:
     )
 
 
-def _known(messages: Sequence[Message], role: str, gaps: list[Gap]) -> tuple[Message, ...]:
+def _known(
+    messages: tuple[Message, ...], role: str, span: Span, gaps: list[Gap]
+) -> tuple[Message, ...]:
     """Return messages with known roles, noting roles and parts that are not known.
 
     Args:
         messages: The messages.
         role: The role of messages whose role is unknown; that is kept as the message's name.
+        span: The span that holds them.
         gaps: The list to which gaps are added.
     """
-    if all(message.role in ROLES and not message.parts for message in messages):
-        return tuple(messages)
+    if not facts_of(messages).has_odd:
+        return messages
     found: list[Message] = []
     for message in messages:
         for part in message.parts:
             if kind := unknown_kind(part):
                 reason = f"its kind {kind} is unknown; it is kept unchanged"
-                gaps.append(_unreadable("a part of a message", message, reason))
+                gaps.append(_unreadable("a part of a message", span, reason))
         if message.role not in ROLES:
             reason = f"its role {message.role!r} is unknown; it is shown as {role}"
-            gaps.append(_unreadable("a message", message, reason))
+            gaps.append(_unreadable("a message", span, reason))
             message = replace(message, role=role, name=message.name or message.role)
         found.append(message)
     return tuple(found)
 
 
-def _unreadable(key: str, message: Message, reason: str) -> Gap:
-    return gap("content_unreadable", message.span_id, key=key, reason=reason)
+def _unreadable(key: str, span: Span, reason: str) -> Gap:
+    return gap("content_unreadable", span.span_id, key=key, reason=reason)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from ..jsontext import canonical
 from ..model import ERROR_WORDS, Gap, Message, ToolCall
+from .entries import Entry, key_of
 from .gaps import gap
-from .message_thread import Entry, key_of
 from .operations import ToolRun
 
 __all__ = ["Completed", "complete", "made_result"]

@@ -13,8 +13,9 @@ from functools import cached_property
 
 from ..jsontext import canonical
 from ..model import Gap, Message, Rewrite, ToolCall, Trajectory
+from .entries import Entry, Sent, key_of
 from .gaps import gap
-from .message_thread import Entry, Overlap, Thread, answered, key_of, spoken, with_dropped_calls
+from .message_thread import Overlap, Thread, answered, with_dropped_calls
 from .operations import AgentRun, ModelCall, ToolRun
 from .readers.message_forms import SYSTEM_ROLES
 from .runs import TracedRun
@@ -112,7 +113,7 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     return known
 
 
-def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sequence[Entry]]) -> None:
+def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> None:
     """Work a run into its trajectory.
 
     Args:
@@ -121,7 +122,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sequence[E
         inputs: The input of each of its model calls.
     """
     for call, sent in zip(run.model_calls, inputs, strict=True):
-        _show_system(builder, run, call)
+        _show_system(builder, run, call, sent)
         _add_input(builder, call, sent)
         _add_inner(builder, run, call)
         _add_output(builder, call)
@@ -205,9 +206,9 @@ def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     builder.rewrites[place] = builder.choices = changed
 
 
-def _show_system(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> None:
+def _show_system(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall, sent: Sent) -> None:
     """Show a system prompt once: at the beginning, and when another agent takes over."""
-    prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
+    prompts = sent.prompts
     texts = [message.content for message in prompts]
     if not prompts or texts == builder.system:
         return
@@ -222,8 +223,7 @@ def _show_system(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) ->
         builder.system = history.system or texts
         return
     builder.system = texts
-    shown = [Entry(message, key_of(message), call.span.start_ns) for message in prompts]
-    builder.thread.put(builder.start, [*shown, *builder.tail])
+    builder.thread.put(builder.start, [*sent.shown_prompts(), *builder.tail])
 
 
 def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
@@ -335,7 +335,7 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take the agent's own account in place of calls whose content is missing."""
     thread, time_ns = builder.thread, agent.span.start_ns
     thread.cut(builder.start)
-    transcript = spoken(agent.transcript, time_ns)
+    transcript = Sent(agent.transcript, agent.span, time_ns)
     size = len(thread.spoken)
     found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(transcript)
     if found.kept < size:

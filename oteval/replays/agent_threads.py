@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..model import Message, RecordedModelCall, RecordedRequest, Recording
-from ..reconstruct.message_thread import key_of
+from ..reconstruct.entries import key_of
 from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 
 __all__ = ["LEAD", "AgentThreads", "threads_of"]

@@ -15,7 +15,8 @@ from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import choices, from_messages, tool_definitions
+from ..readers.message_facts import facts_of
+from ..readers.messages import choices, from_messages, repeated_message, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     is_whole,
@@ -147,7 +148,9 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
     """Return the input with the system prompt first, unless the input holds it already."""
-    known = {message.content for message in sent if message.role in ("system", "developer")}
+    if not system:
+        return sent
+    known = {message.content for message in facts_of(sent).prompts}
     return [message for message in system if message.content not in known] + sent
 
 
@@ -158,7 +161,7 @@ def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
         return []
     value = parse(parts).value
     message = {"role": "system", "parts": value if isinstance(value, list) else [value]}
-    return from_messages([message], span)
+    return repeated_message(message, span)
 
 
 def read_tool(span: Span, switch: str) -> ToolRun:

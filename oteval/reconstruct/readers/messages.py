@@ -8,28 +8,23 @@ before it, or of a new message; it never becomes a role.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...jsontext import canonical
 from ...model import Message, Span, ToolCall
+from .message_body import MessageBody, as_list, distinct
 from .message_forms import forms_of
 from .parts import (
-    Part,
     Result,
-    is_explicit,
-    is_fragment,
     is_reasoning,
     is_written_by_model,
-    read_call,
     read_parts,
-    read_result,
     unknown_kind,
 )
-from .python_reprs import object_of
-from .usual_messages import may_spell_parts, usual_message
-from .values import parse, text_of
+from .read_cache import active
+from .usual_messages import usual_message
+from .values import parse
 
 __all__ = [
     "EVENT_ROLES",
@@ -37,6 +32,7 @@ __all__ = [
     "from_event",
     "from_messages",
     "join_neighbours",
+    "repeated_message",
     "tool_definitions",
 ]
 
@@ -47,6 +43,9 @@ EVENT_ROLES = {
     "gen_ai.tool.message": "tool",
     "gen_ai.choice": "assistant",
 }
+
+
+_LEAST_REPEATED = 3
 
 
 def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
@@ -63,35 +62,89 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if isinstance(value, str):
         value = [value] if value.strip() else []
     items = value if isinstance(value, list) else [value]
-    usual = _usual_messages(items, span)
-    if len(usual) == len(items):
-        return join_neighbours(usual)
-    collector = _MessageCollector(span, role, usual)
-    for item in items[len(usual) :]:
-        collector.add(item)
-    return collector.finish()
+
+    def extend(known: _MessageCollector | None, further: Sequence[Any]) -> _MessageCollector:
+        collector = _MessageCollector(span, role) if known is None else known.copy(span)
+        collector.add_all(further)
+        return collector
+
+    # Histories are repeated; answers and the like are short.
+    cache = active() if len(items) >= _LEAST_REPEATED else None
+    if cache is None:
+        return extend(None, items).finish()
+    return cache.fold(("messages", role), items, extend, by_value=True).finish()
 
 
-def _usual_messages(items: Sequence[Any], span: Span) -> list[Message]:
-    """Return the first messages of a list, up to one that is not in a usual form."""
-    found: list[Message] = []
-    for item in items:
-        message = usual_message(item, span) if isinstance(item, dict) else None
-        if message is None:
-            break
-        found.append(message)
-    return found
+def repeated_message(message: Mapping[str, Any], span: Span) -> list[Message]:
+    """Return the messages that a message gives which other spans hold as well: a system prompt."""
+
+    def extend(_: list[Message] | None, items: Sequence[Any]) -> list[Message]:
+        return from_messages(list(items), span)
+
+    cache = active()
+    if cache is None:
+        return extend(None, [message])
+    return cache.fold("repeated message", [message], extend, by_value=True)
 
 
 class _MessageCollector:
-    """Makes messages of the items of one list; neighbouring loose parts share a message."""
+    """Makes messages of the items of one list; neighbouring loose parts share a message.
 
-    def __init__(self, span: Span, role: str, messages: list[Message]) -> None:
+    Attributes:
+        span: The span that holds the items.
+        role: The role of messages that name none.
+        messages: The messages, all but the last.
+        last: The last message, as several where neighbours are joined to one.
+        loose: The parts after it that are not in a message.
+        loose_messages: The messages that these give, if that is known.
+        knows_any: Whether any item is of a known form.
+        is_usual: Whether all items are messages in a usual form.
+    """
+
+    def __init__(self, span: Span, role: str) -> None:
         self.span = span
         self.role = role
-        self.messages = messages
-        self.loose: _MessageBody | None = None
-        self.knows_any = bool(messages)
+        self.messages: list[Message] = []
+        self.last: list[Message] = []
+        self.loose: MessageBody | None = None
+        self.loose_messages: list[Message] | None = None
+        self.knows_any = False
+        self.is_usual = True
+
+    def copy(self, span: Span) -> _MessageCollector:
+        """Return a collector that goes on after the same items, with those of another span."""
+        other = _MessageCollector(span, self.role)
+        other.messages = self.messages.copy()
+        other.last = self.last.copy()
+        other.loose = self.loose.copy() if self.loose else None
+        other.loose_messages = self.loose_messages
+        other.knows_any = self.knows_any
+        other.is_usual = self.is_usual
+        return other
+
+    def add_all(self, items: Sequence[Any]) -> None:
+        """Add items; the usual forms are read faster, up to the first message in another form."""
+        place = 0
+        while self.is_usual and place < len(items):
+            item = items[place]
+            message = usual_message(item, self.span) if isinstance(item, dict) else None
+            if message is None:
+                self.is_usual = False
+                break
+            self.knows_any = True
+            self._append(message)
+            place += 1
+        for item in items[place:]:
+            self.add(item)
+
+    def _append(self, message: Message) -> None:
+        """Add a message; see `join_neighbours`."""
+        if message.role == "assistant" and _continues(self.last, message):
+            self.last.append(message)
+            return
+        if self.last:
+            self.messages.append(_joined(self.last))
+        self.last = [message]
 
     def add(self, item: Any) -> None:
         if item is None or item == {} or item == []:
@@ -102,7 +155,8 @@ class _MessageCollector:
             self.knows_any = True
             for form in forms:
                 message = usual_message(form, self.span)
-                self.messages += [message] if message else _from_form(form, self.span)
+                for made in [message] if message else _from_form(form, self.span):
+                    self._append(made)
         elif isinstance(item, list):
             for inner in item:
                 self.add(inner)
@@ -119,8 +173,9 @@ class _MessageCollector:
         self.knows_any = True
         if self.loose is None or self.loose.role != role:
             self._flush()
-            self.loose = _MessageBody(role, "", self.span)
+            self.loose = MessageBody(role, "", self.span)
         self.loose.add(item)
+        self.loose_messages = None
 
     def _role_of(self, item: str | Mapping[str, Any]) -> str:
         """Return who says a part that stands alone, or "" for one of an unknown kind."""
@@ -137,21 +192,29 @@ class _MessageCollector:
     def _add_unknown(self, part: Mapping[str, Any]) -> None:
         """Keep an item of an unknown form with the message before it."""
         self._flush()
-        if self.messages:
-            last = self.messages[-1]
-            self.messages[-1] = replace(last, parts=(*last.parts, part))
+        if self.last:
+            last = self.last[-1]
+            self.last[-1] = replace(last, parts=(*last.parts, part))
         else:
-            self.loose = _MessageBody(self.role, "", self.span)
+            self.loose = MessageBody(self.role, "", self.span)
             self.loose.parts.append(part)
 
     def _flush(self) -> None:
         if self.loose is not None:
-            self.messages += self.loose.messages()
-            self.loose = None
+            for message in self.loose_messages or self.loose.messages():
+                self._append(message)
+            self.loose = self.loose_messages = None
 
     def finish(self) -> list[Message]:
-        self._flush()
-        return join_neighbours(self.messages) if self.knows_any else []
+        """Return the messages. Further items may be added to a copy."""
+        if not self.knows_any:
+            return []
+        if self.loose is not None:
+            self.loose_messages = self.loose_messages or self.loose.messages()
+            whole = self.copy(self.span)
+            whole._flush()
+            return whole.finish()
+        return [*self.messages, _joined(self.last)] if self.last else []
 
 
 def choices(value: Any) -> tuple[Any, list[Any]]:
@@ -182,7 +245,7 @@ def _ends_with_calls(item: Mapping[str, Any]) -> bool:
 
 def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
     role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
-    body = _MessageBody(role, name if isinstance(name, str) else "", span)
+    body = MessageBody(role, name if isinstance(name, str) else "", span)
     if item.get("tool_calls"):
         body.add_calls(item["tool_calls"])
     if isinstance(parts, str):
@@ -192,190 +255,12 @@ def _from_form(item: Mapping[str, Any], span: Span) -> list[Message]:
             body.add(part)
     else:
         body.add_content(item.get("content"))
-    for invocation in _as_list(item.get("toolInvocations")):
+    for invocation in as_list(item.get("toolInvocations")):
         body.add({"toolInvocation": invocation})
     body.add_aside(item)
     if role == "tool" and not body.results and not body.only_approves:
         body.take_as_result(item)
     return body.messages()
-
-
-class _MessageBody:
-    """Collects the content of one emitted message; a message of results becomes several."""
-
-    __slots__ = (
-        "_before",
-        "_has_own_calls",
-        "calls",
-        "name",
-        "parts",
-        "results",
-        "role",
-        "span",
-        "texts",
-    )
-
-    def __init__(self, role: str, name: str, span: Span) -> None:
-        self.role = role
-        self.name = name
-        self.span = span
-        self.texts: list[str] = []
-        self.calls: list[ToolCall] = []
-        self.results: list[Message] = []
-        self.parts: list[Mapping[str, Any]] = []
-        self._before: list[Message] = []
-        self._has_own_calls = False
-
-    @property
-    def only_approves(self) -> bool:
-        """Whether it holds only approvals of calls, which are not results."""
-        kinds = [str(part.get("type")) for part in self.parts]
-        return bool(kinds) and not self.texts and all("approval" in kind for kind in kinds)
-
-    def add_calls(self, value: Any) -> None:
-        """Add a message's list of calls; parts that repeat them are then left out."""
-        calls = value
-        if isinstance(value, str):
-            calls = parse(value).value
-            calls = object_of(value) if isinstance(calls, str) else calls
-        for item in _as_list(calls):
-            item = (object_of(item) or parse(item).value) if isinstance(item, str) else item
-            call = read_call(item)
-            if call is not None:
-                self._add_part(call)
-            elif isinstance(item, dict):
-                self.parts.append({"type": "tool_call", **item})
-        self._has_own_calls = bool(self.calls)
-
-    def add_content(self, content: Any) -> None:
-        """Add a message's content: a text, a list of parts, or one part."""
-        if isinstance(content, list) and all(isinstance(part, (Mapping, str)) for part in content):
-            for part in content:
-                self.add(part)
-        elif isinstance(content, str) or is_explicit(content):
-            self.add(content)
-        elif content is not None:
-            self.texts.append(text_of(content) or "")
-
-    def add(self, item: Any) -> None:
-        """Add a text, or a part in any form."""
-        inner = item.get("parts") if isinstance(item, dict) else None
-        if isinstance(inner, list):
-            for part in inner:
-                self.add(part)
-            return
-        for part in read_parts(item):
-            blocks = self._blocks_of(part) if isinstance(part, str) else None
-            if blocks is None:
-                self._add_part(part)
-            else:
-                for fields in (inner for block in blocks for inner in read_parts(block)):
-                    self._add_part(fields)
-
-    def _blocks_of(self, text: str) -> list[Any] | None:
-        """Return the parts that a text of JSON or of Python objects spells out, or None."""
-        if self.role == "tool" or not may_spell_parts(text, self.role):
-            return None
-        found = object_of(text) if self.role == "assistant" else None
-        if found is None and may_spell_parts(text, ""):
-            parsed = parse(text)
-            found = None if parsed.truncated else parsed.value
-        blocks = found if isinstance(found, list) else [found]
-        return blocks if blocks and all(map(is_explicit, blocks)) else None
-
-    def _add_part(self, part: Part) -> None:
-        if self.results and self.role == "assistant" and isinstance(part, (str, ToolCall)):
-            self._before += self._rest()
-            self.texts, self.calls, self.results, self.parts = [], [], [], []
-        if isinstance(part, str):
-            self.texts.append(part)
-        elif isinstance(part, ToolCall):
-            if not self._has_own_calls:
-                self.calls.append(part)
-        elif isinstance(part, Result):
-            self._add_result(part)
-        elif not (self._has_own_calls and is_fragment(part)):
-            self.parts.append(part)
-
-    def _add_result(self, result: Result) -> None:
-        self.results.append(
-            Message(
-                "tool",
-                result.content,
-                tool_call_id=result.call_id,
-                name=result.name,
-                is_error=result.is_error,
-                parts=result.parts,
-                span_id=self.span.span_id,
-                trace_id=self.span.trace_id,
-            )
-        )
-
-    def add_aside(self, item: Mapping[str, Any]) -> None:
-        """Add the reasoning and the refusal that a message holds beside its content."""
-        for key, kind in (("reasoning_content", "reasoning"), ("refusal", "refusal")):
-            if key in item and isinstance(item[key], str) and item[key]:
-                self.parts.append({"type": kind, "content": item[key]})
-
-    def take_as_result(self, item: Mapping[str, Any]) -> None:
-        """Take the whole message as the result of a tool."""
-        fields = {key: value for key, value in item.items() if key not in ("response", "output")}
-        result = read_result({**fields, "result": "\n".join(self.texts)})
-        self.texts = []
-        self._add_result(result)
-
-    def messages(self) -> list[Message]:
-        """Return the messages that it holds, in their order."""
-        return [*self._before, *self._rest()]
-
-    def _rest(self) -> list[Message]:
-        if self.role == "tool" and self.only_approves and not self.results:
-            return []
-        if self.results and not (self.texts or self.calls or self.parts):
-            return self.results
-        if self.role == "tool":
-            self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
-        if self.role == "tool" and self.results and not (self.texts or self.calls):
-            # Such as an image beside a tool's result: it belongs to it.
-            last = self.results[-1]
-            return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
-        texts = [text for text in self.texts if not _repeats(text, self.calls)]
-        content = "\n".join(texts) if texts else None
-        if self.calls:
-            content = content or None  # some clients write an empty text beside calls
-        own = Message(
-            self.role,
-            content,
-            tool_calls=_distinct(self.calls),
-            name=self.name,
-            parts=tuple(self.parts),
-            span_id=self.span.span_id,
-            trace_id=self.span.trace_id,
-        )
-        if self.role == "assistant":
-            return [own, *self.results]  # of tools that the provider itself ran
-        return [*self.results, own]
-
-
-def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
-    """Return whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
-    if not calls or not text.lstrip().startswith("{"):
-        return False
-    found = parse(text).value
-    call = read_call(found) if is_explicit(found) else None
-    return call is not None and call.id != "" and any(call.id == other.id for other in calls)
-
-
-def _distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return calls without those that some emitters write again, with the same id."""
-    calls = tuple(calls)
-    if len(calls) < 2:
-        return calls
-    found: dict[tuple[str, ...], ToolCall] = {}
-    for number, call in enumerate(calls):
-        key = (call.id, call.name, canonical(call.arguments)) if call.id else (str(number),)
-        found.setdefault(key, call)
-    return tuple(found.values())
 
 
 def from_event(name: str, body: Any, span: Span) -> list[Message]:
@@ -412,13 +297,18 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
         return messages
     groups: list[list[Message]] = []
     for message in messages:
-        before = groups[-1] if groups else []
-        is_said = message.role == "assistant" and bool(before) and before[0].role == "assistant"
-        if is_said and (message.tool_calls or all(map(_only_reasons, before))):
-            before.append(message)
+        if groups and message.role == "assistant" and _continues(groups[-1], message):
+            groups[-1].append(message)
         else:
             groups.append([message])
     return [_joined(group) for group in groups]
+
+
+def _continues(before: Sequence[Message], message: Message) -> bool:
+    """Return whether an assistant's message belongs to those right before it."""
+    if not before or before[0].role != "assistant":
+        return False
+    return bool(message.tool_calls) or all(map(_only_reasons, before))
 
 
 def _only_reasons(message: Message) -> bool:
@@ -433,7 +323,7 @@ def _joined(group: list[Message]) -> Message:
     return replace(
         group[0],
         content="\n".join(message.content for message in group if message.content) or None,
-        tool_calls=_distinct(call for message in group for call in message.tool_calls),
+        tool_calls=distinct(call for message in group for call in message.tool_calls),
         parts=tuple(part for message in group for part in message.parts),
     )
 
@@ -441,10 +331,4 @@ def _joined(group: list[Message]) -> Message:
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the tool definitions of a parsed list; other items are left out."""
     found = parse(value).value
-    return tuple(item for item in _as_list(found) if isinstance(item, dict))
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
+    return tuple(item for item in as_list(found) if isinstance(item, dict))

@@ -9,6 +9,7 @@ from typing import Any
 from ... import semconv
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, Usage
 from ..gaps import gap
+from .message_facts import facts_of
 from .values import hidden, parse, text_of
 
 __all__ = [
@@ -104,8 +105,9 @@ def without_placeholders(
         switch: The setting that makes the emitter write the content.
         gaps: The list to which the gap is added.
     """
-    if not any(hidden(message.content) for message in messages):
-        return tuple(messages)
+    messages = tuple(messages)
+    if not facts_of(messages).has_placeholder:
+        return messages
     gaps.append(gap("redacted", span.span_id, key="the content of messages", switch=switch))
     return tuple(replace(m, content=None) if hidden(m.content) else m for m in messages)
 

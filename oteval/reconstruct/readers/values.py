@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from ...jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
+from .read_cache import active
 
 __all__ = [
     "Parsed",
@@ -30,6 +31,9 @@ __all__ = [
 _PLACEHOLDERS = frozenset(
     {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
 )
+_LONGEST = max(map(len, _PLACEHOLDERS))
+# Lists from this length on are looked for among those read before.
+_LONG = 512
 
 
 class Parsed(NamedTuple):
@@ -47,12 +51,40 @@ class Parsed(NamedTuple):
 
 def hidden(value: Any) -> bool:
     """Return whether a value is a placeholder for content that was not captured."""
-    return isinstance(value, str) and value in _PLACEHOLDERS
+    # Looking up a long text would read all of it.
+    return isinstance(value, str) and len(value) <= _LONGEST and value in _PLACEHOLDERS
 
 
 def parse(value: Any) -> Parsed:
     """Return the value that an attribute means, unwrapping text that holds JSON."""
-    return _parse_text(value) if isinstance(value, str) else Parsed(value)
+    if not isinstance(value, str):
+        return Parsed(value)
+    cache = active() if len(value) >= _LONG and value.startswith("[") else None
+    if cache is None:
+        return _parse_text(value)
+    return cache.parsed(value, _parse_list)
+
+
+def _parse_list(text: str, items: list[Any], rest: str) -> tuple[Parsed, list[Any]]:
+    """Return the value of a text that begins with a bracket, and the items if that is valid JSON.
+
+    Args:
+        text: The text.
+        items: The first items, as far as they are known.
+        rest: The text after them.
+    """
+    rest = rest.lstrip(" \t\r\n")
+    more = _items(f"[{rest[1:]}") if items and rest.startswith(",") else []
+    found = [*items, *more] if more else _items(text)
+    return (Parsed(found) if found else _parsed(text)), found
+
+
+def _items(text: str) -> list[Any]:
+    """Return the items of a list in JSON text; none where it is not valid."""
+    try:
+        return list_of(_loads(text.strip()))
+    except (ValueError, RecursionError):
+        return []
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
@@ -68,7 +100,11 @@ def list_of(value: Any) -> list[Any]:
 
 # A span's content is asked for twice in a row: for its messages, and for whether it is whole.
 @lru_cache(maxsize=8)
-def _parse_text(value: Any) -> Parsed:
+def _parse_text(text: str) -> Parsed:
+    return _parsed(text)
+
+
+def _parsed(value: Any) -> Parsed:
     for _ in range(3):
         if not isinstance(value, str):
             return Parsed(value)

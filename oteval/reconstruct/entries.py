@@ -1,0 +1,185 @@
+"""Messages of a conversation as they are compared: with the key that they share with their echoes.
+
+Messages that a model call repeats are recognised by role, text, tool names and canonical arguments;
+ids and finish reasons differ between a call and its echo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, overload
+
+from ..jsontext import canonical, dumps
+from ..model import Message, Span
+from .readers.message_facts import of_span, stamped
+from .readers.message_forms import SYSTEM_ROLES
+from .readers.read_cache import active
+from .readers.values import parse
+
+__all__ = ["Entry", "Sent", "key_of", "keys_of"]
+
+
+def key_of(message: Message, *, by_ids: bool = False) -> str:
+    """Return the key by which a message is recognised when it is repeated.
+
+    Args:
+        message: The message.
+        by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
+            history.
+    """
+    ids = [call.id for call in message.tool_calls if call.id] if by_ids else []
+    if ids and len(ids) == len(message.tool_calls):
+        return hashlib.blake2b(f"ids\0{sorted(ids)}".encode(), digest_size=12).hexdigest()
+    content, calls, parts = message.content or "", message.tool_calls, message.parts
+    if message.role == "tool":
+        content = canonical(parse(content).value)
+    asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
+    shown = [dumps(part) for part in parts if part.get("type") != "reasoning"] if parts else []
+    text = f"{message.role}\0{content.strip()}\0{asked}\0{shown}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+@dataclass(slots=True)
+class Entry:
+    """One message of a thread, or of the input of a model call.
+
+    Attributes:
+        message: The message.
+        key: The key that `key_of` gives; "" where only its role is known.
+        time_ns: When it was sent or received.
+        is_open: Whether the answer was not wholly captured, and may have asked for more calls.
+        is_guess: Whether only a call without its answer says that there was this message.
+        is_inner: Whether it was said inside of a model call's span, so that later inputs may lack
+            it.
+    """
+
+    message: Message
+    key: str
+    time_ns: int
+    is_open: bool = False
+    is_guess: bool = False
+    is_inner: bool = False
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether it is anything but a system prompt."""
+        return self.message.role not in SYSTEM_ROLES
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether an echo may complete it: all of it, or the ids and arguments of its calls."""
+        return not self.key or any(
+            not call.id or call.arguments in ({}, None) for call in self.message.tool_calls
+        )
+
+    def is_same(self, other: Entry) -> bool:
+        """Return whether another message, wholly known, is this one."""
+        if not self.key:
+            return self.message.role == other.message.role
+        return self.key == other.key or _asks_the_same(self.message, other.message)
+
+
+def keys_of(messages: Sequence[Message]) -> list[str]:
+    """Return the keys that `key_of` gives for messages."""
+    return [key_of(message) for message in messages]
+
+
+class _Spoken(NamedTuple):
+    """The messages of an input, taken apart.
+
+    Attributes:
+        prompts: The system prompts.
+        messages: The others.
+        keys: The keys of the others.
+        has_loose_result: Whether any result of a tool names no call.
+    """
+
+    prompts: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
+    keys: tuple[str, ...] = ()
+    has_loose_result: bool = False
+
+
+def _spoken(by_ids: bool, known: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
+    """Return the messages of an input so far, and further ones, taken apart."""
+    known = known or _Spoken()
+    new = [message for message in messages if message.role not in SYSTEM_ROLES]
+    prompts = [message for message in messages if message.role in SYSTEM_ROLES]
+    is_loose = known.has_loose_result or any(m.role == "tool" and not m.tool_call_id for m in new)
+    keys = (key_of(message, by_ids=by_ids) for message in new)
+    return _Spoken(
+        (*known.prompts, *prompts), known.messages + tuple(new), (*known.keys, *keys), is_loose
+    )
+
+
+_SPOKEN = {by_ids: partial(_spoken, by_ids) for by_ids in (False, True)}
+
+
+class Sent(Sequence[Entry]):
+    """The messages of an input, without system prompts, as entries that are made when asked for.
+
+    Most of an input is only compared, by its keys.
+
+    Args:
+        messages: The messages of the input.
+        span: The span that they count as read from.
+        time_ns: When they were sent.
+        by_ids: Whether calls are known by their ids alone.
+
+    Attributes:
+        prompts: The system prompts, which may have another span's ids.
+        keys: The keys of the entries.
+        has_loose_result: Whether any result of a tool names no call.
+    """
+
+    def __init__(
+        self, messages: Sequence[Message], span: Span, time_ns: int, *, by_ids: bool = False
+    ) -> None:
+        cache = active()
+        extend: Callable[[_Spoken | None, Sequence[Message]], _Spoken] = _SPOKEN[by_ids]
+        found = cache.fold(extend, messages, extend) if cache else extend(None, messages)
+        self.prompts = found.prompts
+        self.keys = found.keys
+        self.has_loose_result = found.has_loose_result
+        self._messages = found.messages
+        self._span, self._time_ns = span, time_ns
+
+    def shown_prompts(self) -> list[Entry]:
+        """Return the system prompts as entries."""
+        prompts = stamped(self.prompts, self._span)
+        return [Entry(message, key_of(message), self._time_ns) for message in prompts]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Entry]: ...
+
+    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        message = of_span(self._messages[at], self._span)
+        return Entry(message, self.keys[at], self._time_ns)
+
+
+def _asks_the_same(one: Message, other: Message) -> bool:
+    """Return whether two messages ask for the same, but that one has not got the arguments.
+
+    Streamed calls may be recorded before their arguments are there.
+    """
+    if not one.tool_calls or len(one.tool_calls) != len(other.tool_calls):
+        return False
+    if (one.role, one.content or "") != (other.role, other.content or ""):
+        return False
+    pairs = list(zip(one.tool_calls, other.tool_calls, strict=True))
+    return all(a.name == b.name and _may_be_equal(a.arguments, b.arguments) for a, b in pairs)
+
+
+def _may_be_equal(one: Any, other: Any) -> bool:
+    return one in ({}, None) or other in ({}, None) or canonical(one) == canonical(other)

@@ -1,0 +1,69 @@
+"""Facts about the messages of a list: system prompts, placeholders, and odd messages.
+
+The facts of a history that a later model call repeats are found once (`read_cache`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ...model import Message, Span
+from .message_forms import ROLES, SYSTEM_ROLES
+from .parts import unknown_kind
+from .read_cache import active
+from .values import hidden
+
+__all__ = ["MessageFacts", "facts_of", "of_span", "stamped"]
+
+
+class MessageFacts(NamedTuple):
+    """Facts about the messages of a list.
+
+    Attributes:
+        prompts: The system prompts.
+        has_placeholder: Whether the content of any message is a placeholder.
+        has_odd: Whether any message has an unknown role, or a part of an unknown kind.
+    """
+
+    prompts: tuple[Message, ...] = ()
+    has_placeholder: bool = False
+    has_odd: bool = False
+
+
+def facts_of(messages: Sequence[Message]) -> MessageFacts:
+    """Return the facts about some messages, which are never changed."""
+    cache = active() if len(messages) >= _LEAST else None
+    return _extended(None, messages) if cache is None else cache.fold(_KIND, messages, _extended)
+
+
+_KIND = "facts"
+# Fewer messages are read in less time than it takes to find them.
+_LEAST = 6
+
+
+def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
+    """Return the facts about the messages of a list so far, and further ones."""
+    prompts, has_placeholder, has_odd = known or MessageFacts()
+    return MessageFacts(
+        (*prompts, *(message for message in messages if message.role in SYSTEM_ROLES)),
+        has_placeholder or any(hidden(message.content) for message in messages),
+        has_odd or any(map(_is_odd, messages)),
+    )
+
+
+def _is_odd(message: Message) -> bool:
+    return message.role not in ROLES or any(map(unknown_kind, message.parts))
+
+
+def stamped(messages: Sequence[Message], span: Span) -> tuple[Message, ...]:
+    """Return messages with the ids of the span that holds them; an earlier one may hold them."""
+    return tuple([of_span(message, span) for message in messages])
+
+
+def of_span(message: Message, span: Span) -> Message:
+    """Return a message with the ids of the span that holds it."""
+    if message.span_id == span.span_id and message.trace_id == span.trace_id:
+        return message
+    return replace(message, span_id=span.span_id, trace_id=span.trace_id)

@@ -1,0 +1,221 @@
+"""Content that spans repeat is read once: histories, system prompts, tool definitions.
+
+Each model call of a run repeats the messages before it. While a `ReadCache` is active, the readers
+go on from the longest known beginning of a value, and read only the rest:
+
+- A JSON text that begins with a list that was parsed before gives a list that begins with the same
+  objects. An equal text gives the same value.
+- Work on the items of a list (`ReadCache.fold`) goes on from an earlier list with which it begins:
+  one of the same objects, or of values that are exactly equal.
+
+Beginnings are compared in full, and only whole items are shared, so that a reading is always the
+one that the value alone would give. Values and states are never changed once they are kept.
+
+Messages are shared as well. Those of an earlier span keep its ids; `stamped` and
+`message_thread.Sent` give them the ids of the span that repeats them.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from operator import is_
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+__all__ = ["ReadCache", "active", "reading_once"]
+
+_T = TypeVar("_T")
+_S = TypeVar("_S")
+
+# Recent texts and lists that are compared. Calls of several agents take turns in a trace.
+_RECENT = 16
+_MAX_CHARACTERS = 32 << 20
+_TAIL = 64
+
+
+@dataclass(slots=True, eq=False)
+class _ReadText(Generic[_T]):
+    """A text, and the value it was parsed to.
+
+    Attributes:
+        text: The text.
+        parsed: The result of parsing it.
+        items: The items, if it is a list that a longer text may begin with.
+        stem: The text up to the end of the last item.
+    """
+
+    text: str
+    parsed: _T
+    items: list[Any]
+    stem: str
+
+    def is_prefix_of(self, text: str) -> bool:
+        """Return whether a text begins with the items."""
+        end = len(self.stem)
+        if not self.items or len(text) <= end:
+            return False
+        # Most texts that differ do so here, where little is compared.
+        if text[max(0, end - _TAIL) : end] != self.stem[-_TAIL:]:
+            return False
+        return text.startswith(self.stem)
+
+
+@dataclass(slots=True, eq=False)
+class _Reached(Generic[_S]):
+    """The state after the items of a list.
+
+    Attributes:
+        items: The list.
+        data: The exact value of its items, or b"" where only the same objects are compared.
+        state: The state.
+    """
+
+    items: Sequence[Any]
+    data: bytes
+    state: _S
+
+
+class ReadCache:
+    """The readings of recent values; see the module."""
+
+    def __init__(self) -> None:
+        self._texts: list[_ReadText[Any]] = []
+        self._characters = 0
+        self._reached: dict[Hashable, list[_Reached[Any]]] = {}
+
+    def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
+        """Return the result of parsing a list's text, from an equal one if there was any.
+
+        Args:
+            text: The text, which begins with a bracket.
+            parse: Parses a text, given the items of a known list that it begins with, and the text
+                after these. It returns the result, and the items if the text is valid JSON.
+        """
+        for known in self._texts:
+            if known.text is text or known.text == text:
+                self._move_up(known)
+                found: _T = known.parsed
+                return found
+        base = next((one for one in self._texts if one.is_prefix_of(text)), None)
+        if base is None:
+            parsed, items = parse(text, [], text)
+        else:
+            self._move_up(base)
+            parsed, items = parse(text, base.items, text[len(base.stem) :])
+        stem = text.rstrip()[:-1].rstrip() if items else ""
+        self._keep(_ReadText(text, parsed, items, stem))
+        return parsed
+
+    def _move_up(self, known: _ReadText[Any]) -> None:
+        if self._texts[0] is not known:
+            self._texts.remove(known)
+            self._texts.insert(0, known)
+
+    def _keep(self, read: _ReadText[Any]) -> None:
+        self._texts.insert(0, read)
+        self._characters += len(read.text)
+        while len(self._texts) > _RECENT or (
+            self._characters > _MAX_CHARACTERS and len(self._texts) > 1
+        ):
+            self._characters -= len(self._texts.pop().text)
+
+    def fold(
+        self,
+        kind: Hashable,
+        items: Sequence[_T],
+        extend: Callable[[_S | None, Sequence[_T]], _S],
+        *,
+        by_value: bool = False,
+    ) -> _S:
+        """Return the state after all items of a list.
+
+        Args:
+            kind: Which work it is; states of different kinds are not mixed.
+            items: The list.
+            extend: Returns a new state after further items, given the state before them, or None
+                at the beginning.
+            by_value: Whether lists of other objects share items if their values are equal.
+        """
+        recent: list[_Reached[_S]] = self._reached.setdefault(kind, [])
+        data = b""
+        known = next((one for one in recent if _begins_with(items, one.items)), None)
+        if known is None and by_value and not any(one.items is items for one in self._texts):
+            data = _exact(items)
+            known = next((one for one in recent if _continues(data, one.data)), None)
+        if known is None:
+            state = extend(None, items)
+        elif len(known.items) == len(items):
+            recent.remove(known)
+            recent.insert(0, known)
+            return known.state
+        else:
+            state = extend(known.state, items[len(known.items) :])
+        recent.insert(0, _Reached(items, data, state))
+        del recent[_RECENT:]
+        return state
+
+
+def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:
+    """Return whether a list begins with the very objects of a known one."""
+    if items is known:
+        return True
+    count = len(known)
+    if not count or count > len(items) or items[count - 1] is not known[-1]:
+        return False
+    return all(map(is_, known, items))
+
+
+def _exact(items: Sequence[Any]) -> bytes:
+    """Return bytes that are equal only for equal items: unlike with ``==``, 1 is not True.
+
+    See `_continues` for those of a longer list.
+
+    Returns:
+        The bytes; b"" for values that have none.
+    """
+    try:
+        data = orjson.dumps(items, None, orjson.OPT_PASSTHROUGH_SUBCLASS)
+        if b"null" not in data:
+            return data
+        # That may have been NaN; the slower format has both.
+        return b"m" + marshal.dumps(list(items), _NO_REFERENCES)[_HEAD:]
+    except (TypeError, ValueError):
+        return b""
+
+
+def _continues(data: bytes, known: bytes) -> bool:
+    """Return whether `_exact` gave the first bytes for the items of the second, or more."""
+    if not known or not data:
+        return False
+    if known.startswith(b"m"):
+        return data.startswith(known)
+    # In JSON, all but the last bracket, and then a comma or the bracket.
+    end = len(known) - 1
+    return data[end : end + 1] in (b",", b"]") and data.startswith(memoryview(known)[:end])
+
+
+_NO_REFERENCES = 0
+_HEAD = 5  # the type, and the number of items
+
+
+_ACTIVE: ContextVar[ReadCache | None] = ContextVar("oteval_read_cache", default=None)
+
+
+def active() -> ReadCache | None:
+    """Return the cache that readers use now, or None."""
+    return _ACTIVE.get()
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Read repeated content once inside the block."""
+    token = _ACTIVE.set(ReadCache())
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)

@@ -57,7 +57,8 @@ def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
             tokens.chmod(0o600)
             assert load_tokens(tokens)
         else:
-            assert parse_config(text).evaluators
+            config = parse_config(text)
+            assert config.evaluators or config.monitors
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

@@ -1,89 +1,162 @@
-"""Check a monitor with many groups over many stored scores.
+"""Checks of a monitor with many groups over many stored scores: time and peak memory.
 
-    python -m benchmarks.monitor_store [--scores N] [--groups N]
+Runs with one score each are written straight into the tables, in the order of their times, over 30
+days. Agents, which the monitor groups by, are not equally busy: the busiest of 1,000 has 3% of the
+runs, half of them less than 0.07% each. Three of ten agents talk in conversations of four runs that
+overlap with others. Pass rates differ between agents, and one agent in a hundred falls by 0.2 in
+the last third. Attributes differ from run to run, and versions change. Columns that a check does
+not read, such as messages, are empty.
 
-It writes N runs with one score each into a database, in the order of their times, and checks a
-monitor grouped by agent. It prints the time of the first check, which reads everything, that of a
-second check, which reads nothing new, and the peak memory of the process.
+A fresh process then opens the database and checks three times: everything, nothing new, and 1,000
+new scores, as a live monitor does every minute. The peak is the highest resident set of that
+process, DuckDB included. CPU seconds are of both of its busy threads.
+
+    python -m benchmarks.monitor_store              10 million scores, 1,000 groups
+    python -m benchmarks.monitor_store --quick      100,000 scores, 100 groups
 """
 
 from __future__ import annotations
 
-import argparse
-import resource
+import json
 import sys
 import tempfile
-import time
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from oteval.config import parse_config
-from oteval.monitor.check import check
-from oteval.store import Store
+from . import parts
+from .clock import module, run, spent
+from .report import Row, compared
 
-START = 1_790_000_000_000_000_000
-STEP = 260_000_000  # 10 million runs in 30 days
-CONFIG = """
+FULL = {"scores": 10_000_000, "groups": 1000}
+QUICK = {"scores": 100_000, "groups": 100}
+MOST_SECONDS, MOST_MEGABYTES, MOST_LIVE_SECONDS = 60.0, 500.0, 1.0
+
+_START = 1_790_000_000 * 10**9
+_DAYS = 30 * 86_400 * 10**9
+_TURNS = 4
+_BETWEEN_TURNS = 90 * 10**9
+_NEW = 1000
+_PART = 250_000
+_CONFIG = """
 evaluators: [{name: e, type: tool_errors}]
 monitors: [{evaluator: e, group_by: agent}]
 """
-RUNS = """
+# Each conversation has _TURNS runs, {apart} runs apart from each other.
+_TALKS = """
+SELECT i, (i // (4 * {apart})) * {apart} + i % {apart} AS talk,
+       floor({groups} * pow(hash(talk) % 1000000 / 1e6, 2))::INTEGER AS agent,
+       {start} + i * {step} AS at_ns
+FROM range({first}, {last}) r(i)
+"""
+_RUNS = """
 INSERT INTO trajectories BY NAME
-SELECT md5(i::VARCHAR)[:16] AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS trace_id,
-       md5(i::VARCHAR)[:16] AS span_id, 'agent ' || (hash(i) % {groups}) AS agent, 's' AS service,
-       {start} + i * {step} AS start_ns, {start} + i * {step} + 1000000000 AS end_ns,
-       ['gpt-5'] AS models, '{{"service.version":"1","env":"live"}}' AS attributes,
+SELECT left(md5(i::VARCHAR), 16) AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS trace_id,
+       trajectory_id AS span_id, 'agent ' || agent AS agent, 'service ' || agent % 7 AS service,
+       CASE WHEN agent % 10 < 3 THEN 'talk ' || talk END AS conversation_id,
+       at_ns AS start_ns, at_ns + 3000000000 AS end_ns, ['gpt-5'] AS models,
+       json_object('service.version', '1.' || at_ns // 500000000000000 % 1000, 'env', 'live',
+                   'session.id', md5((i + 1)::VARCHAR), 'tenant', hash(i + 2) % 500) AS attributes,
        ['user', 'assistant'] AS roles, ['look'] AS call_names, [1] AS call_hashes,
        ARRAY[]::VARCHAR[] AS gap_codes, 7 AS strict_names, i + 1 AS seq
-FROM range({first}, {last}) r(i)
+FROM ({talks}) ORDER BY i
 """
-SCORES = """
+_SCORES = """
 INSERT INTO scores BY NAME
-SELECT md5(i::VARCHAR)[:16] AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS trace_id,
-       'e' AS evaluator, 'v' AS version, 'ok' AS status, (hash(i + 7) % 100 < 95) AS passed,
-       (hash(i + 7) % 100 < 95)::DOUBLE AS score, '{{}}' AS metadata,
-       {start} + i * {step} AS time_ns, i + 1 AS seq
-FROM range({first}, {last}) r(i)
+SELECT left(md5(i::VARCHAR), 16) AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS trace_id,
+       'e' AS evaluator, 'version 1' AS version, 'ok' AS status,
+       hash(i + 7) % 1000 < 990 - hash(agent) % 90
+           - (CASE WHEN hash(agent + 1) % 100 = 0 AND at_ns > {worse} THEN 200 ELSE 0 END)
+           AS passed,
+       passed::DOUBLE AS score, '{{}}' AS metadata, at_ns + 3000000000 AS time_ns, i + 1 AS seq
+FROM ({talks}) ORDER BY i
 """
-PART = 500_000
 
 
-def fill(path: Path, scores: int, groups: int) -> None:
-    """Write the runs and their scores."""
-    with Store(path) as store:
-        for first in range(0, scores, PART):
-            values = {"first": first, "last": min(scores, first + PART), "groups": groups}
-            for statement in (RUNS, SCORES):
-                # There is no faster public way to store millions of runs.
-                store._connection.execute(
-                    statement.format(**values, start=START, step=STEP * 10_000_000 // scores)
-                )
+def fill(path: Path, scores: int, groups: int) -> int:
+    """Write the runs and their scores into a new database; return the time between two runs."""
+    from oteval.store import Store
+
+    step = _DAYS // scores
+    with Store(path) as store, store.reduced_memory():
+        for first in range(0, scores, _PART):
+            _add(store, first, min(scores, first + _PART), groups=groups, step=step)
+    return step
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the times and the peak memory."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scores", type=int, default=1_000_000)
-    parser.add_argument("--groups", type=int, default=1000)
-    parser.add_argument("--database", type=Path, help="Use this file if it exists, or write it.")
-    given = parser.parse_args(arguments)
+def _add(store: Any, first: int, last: int, *, groups: int, step: int) -> None:
+    apart = max(1, _BETWEEN_TURNS // step)
+    talks = _TALKS.format(
+        first=first, last=last, apart=apart, groups=groups, start=_START, step=step
+    )
+    for statement in (_RUNS, _SCORES):
+        # There is no faster public way to store millions of runs.
+        store._connection.execute(statement.format(talks=talks, worse=_START + _DAYS * 2 // 3))
+
+
+def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
+    """Check three times in this process; return the costs and the numbers of groups by state."""
+    from oteval.config import parse_config
+    from oteval.monitor.check import check as check_monitors
+    from oteval.store import Store
+
+    config, step = parse_config(_CONFIG), _DAYS // scores
+    now = _START + scores * step + 60 * 10**9
+    costs = []
+    with Store(path, create=False) as store, store.reduced_memory():
+        for number in range(3):
+            if number == 2:
+                _add(store, scores, scores + _NEW, groups=groups, step=step)
+                now += _NEW * step
+            with spent() as cost:
+                found = check_monitors(store, config, now)
+            costs.append(asdict(cost))
+    states = Counter(one.state for one in found)
+    return {"costs": costs, "states": states, "groups": len(found)}
+
+
+def measure(*, scores: int, groups: int) -> dict[str, Any]:
+    """Measure the checks.
+
+    Args:
+        scores: How many scores are stored.
+        groups: How many agents they are of.
+
+    Returns:
+        ``scores``, ``groups``, ``peak`` (bytes), the ``states`` of the groups at the end, and
+        ``costs``: of the first check, one of nothing new, and one of 1,000 new scores.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        path = given.database or Path(folder) / "b.duckdb"
-        if not path.exists():
-            fill(path, given.scores, given.groups)
-            if given.database:
-                return
-        now = START + 31 * 86_400 * 10**9
-        with Store(path) as store:
-            store.set_memory_limit("256MB")
-            for name in ("first check", "second check"):
-                began = time.perf_counter()
-                found = check(store, parse_config(CONFIG), now)
-                took = time.perf_counter() - began
-                sys.stdout.write(f"{name}: {took:.2f} s, {len(found)} groups\n")
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        states = sorted({one.state for one in found})
-        sys.stdout.write(f"states: {states}, peak memory: {peak:.0f} MB\n")
+        path = Path(folder) / "scores.duckdb"
+        fill(path, scores, groups)
+        done = run(module("benchmarks.monitor_store", "--do", path, scores, groups))
+    return {"scores": scores, "peak": done.peak, **json.loads(done.output)}
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    first, nothing, live = found["costs"]
+    title = f"{found['scores']:,} scores of {found['groups']:,} groups"
+    return [
+        _within(f"{title}: seconds", first["wall"], "{:.1f}", MOST_SECONDS),
+        Row("its CPU seconds", f"{first['cpu']:.1f}"),
+        _within("its peak MB", found["peak"] / 1e6, "{:,.0f}", MOST_MEGABYTES),
+        _within("nothing new: seconds", nothing["wall"], "{:.2f}", MOST_LIVE_SECONDS),
+        Row("its CPU seconds", f"{nothing['cpu']:.2f}"),
+        _within(f"{_NEW:,} new scores: seconds", live["wall"], "{:.2f}", MOST_LIVE_SECONDS),
+        Row("its CPU seconds", f"{live['cpu']:.2f}"),
+        Row("groups by state", ", ".join(f"{k} {v:,}" for k, v in found["states"].items())),
+    ]
+
+
+def _within(figure: str, ours: float, form: str, limit: float) -> Row:
+    return compared(figure, ours, limit, "limit", form, at_least=1, smaller_is_better=True)
 
 
 if __name__ == "__main__":
-    main()
+    if "--do" in sys.argv:
+        database, *sizes = sys.argv[2:]
+        sys.stdout.write(json.dumps(check(Path(database), *map(int, sizes))))
+    else:
+        parts.main("monitor_store")

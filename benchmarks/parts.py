@@ -42,6 +42,7 @@ PARTS = (
     "coverage",
     "replay_verify",
     "monitor",
+    "monitor_store",
     "serve",
 )
 MISSING_PEER = (

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+
 from ..config import Config, MonitorSettings
 from ..evaluators.judge.costs import make_prices
 from ..jsontext import canonical
@@ -27,14 +29,17 @@ from ..store import (
 )
 from .evidence import add_evidence
 from .notices import queue_events
+from .run_reader import RunReader
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
 __all__ = ["acceptance", "check", "source_of"]
 
 # Rows that are read at once, and in one transaction.
-_PART = 150_000
+_PART = 250_000
 _TRANSACTION = 4_000_000
+# Observations that go to the groups at once: each group costs time, however few it gets.
+_AT_ONCE = 1_000_000
 # The name under which the position in runs is kept, up to which versions are noted.
 _VERSIONS = ""
 
@@ -130,23 +135,26 @@ def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
         if stored is None or stored.definition != definition:
             watcher.start_over()
             stored = StoredMonitor(settings.title, definition)
-        at, newest = stored.at, store.observations.newest(source)
-        end = min(newest, at.position + _TRANSACTION)
+        reader = RunReader(store, source, stored.at, now_ns=now_ns, accepts=accepts)
+        newest = store.observations.newest(source)
+        end = min(newest, stored.at.position + _TRANSACTION)
+        is_last = end >= newest
+        waiting: list[pa.Table] = []
         while True:
-            upto = min(end, at.position + _PART)
-            is_last = upto >= newest
-            found, at = store.observations.read(
-                source, at, upto=upto, is_last=is_last, now_ns=now_ns, accepts=accepts
-            )
-            watcher.consume(found, at.reached_ns)
+            upto = min(end, reader.at.position + _PART)
+            waiting.append(reader.read(upto, is_last=upto >= newest))
+            if upto >= end or sum(map(len, waiting)) >= _AT_ONCE:
+                watcher.consume(pa.concat_tables(waiting), reader.at.reached_ns)
+                waiting = []
             if upto >= end:
                 break
+        reader.write()
         watcher.write()
         if is_last:
             watcher.end_check()
             add_evidence(store, settings, source, accepts)
             queue_events(store, settings, now_ns)
-        store.monitors.put_monitor(replace(stored, at=at))
+        store.monitors.put_monitor(replace(stored, at=reader.at))
     return is_last
 
 

@@ -22,7 +22,7 @@ from ..config import (
 from ..store import GroupRow
 from .baselines import Baseline, Learning, LearningRules, learn
 from .budget import AlarmBudget, spending
-from .detector import Alarm, Detector
+from .detector import Alarm, Detector, Floats
 from .e_detector import EDetector
 from .observations import Observations
 from .scales import Scale, Side, fit, threshold_scale
@@ -38,6 +38,7 @@ __all__ = [
     "learn_sides",
     "learning_rules",
     "make_detector",
+    "recent_mean",
     "restore",
     "update",
     "watch",
@@ -46,6 +47,9 @@ __all__ = [
 
 _GROWTH = 1.25
 _EXAMPLES = 3
+# How much less a value counts in the average of the newest than the one after it.
+_FADES = 0.5 ** (1 / 25)
+_NEWEST = 1000
 # The commonness of variants varies around 0.5, where a mean is known least precisely.
 _MARGINS = {"variant_shift": 0.05}
 
@@ -88,6 +92,11 @@ class WatchedSide:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {**self.learned.to_dict(), "state": self.detector.state()}
+
+    def share(self, allowance: float) -> None:
+        """Set the budget of false alarms per nanosecond, where the detector has one."""
+        if isinstance(self.detector, EDetector):
+            self.detector.spending = allowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,3 +316,18 @@ def after_silence(row: GroupRow, times: Any, now_ns: int) -> GroupRow:
         longest_gap_ns=max(row.longest_gap_ns, gap),
         observations=row.observations + len(times),
     )
+
+
+def recent_mean(before: float | None, count: int, values: Floats) -> float:
+    """Return an average of all values in which the weight halves every 25 values.
+
+    Args:
+        before: The average before.
+        count: The number of values before.
+        values: The new values.
+    """
+    newest = values[-_NEWEST:]
+    weights = _FADES ** np.arange(len(newest) - 1, -1, -1)
+    old = _FADES ** len(values) * (1 - _FADES**count)
+    total = (before or 0.0) * old + (1 - _FADES) * float(weights @ newest)
+    return total / (1 - _FADES ** (count + len(values)))

@@ -7,7 +7,7 @@ a value in [0, 1] that detectors compare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ import pyarrow as pa
 
 from .detector import Floats, Ints
 
-__all__ = ["Observations", "by_group"]
+__all__ = ["Observations", "by_group", "joined"]
+
+# Integers of 16 bits are sorted in linear time.
+_CODES = np.int16
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,33 @@ class Observations:
 
     def of_version(self, version: str) -> Observations:
         """Return the observations that a version of the evaluator scored."""
-        if len(self.version_names) == 1:
-            return self
-        return self.select(self.versions == self.version_names.index(version))
+        chosen = self.versions == self.version_names.index(version)
+        return self if chosen.all() else self.select(chosen)
 
     def first(self, size: int) -> Observations:
         """Return the first observations."""
-        return self.select(np.arange(min(size, len(self))))
+        return self.between(0, min(size, len(self)))
 
     def after(self, size: int) -> Observations:
         """Return the observations after the first ones."""
-        return self.select(np.arange(min(size, len(self)), len(self)))
+        return self.between(min(size, len(self)), len(self))
+
+    def between(self, start: int, end: int) -> Observations:
+        """Return the observations from one index up to another."""
+        part = slice(start, end)
+        variants = self.variants
+        if len(variants):
+            first = int(self.sizes[:start].sum())
+            variants = variants[first : first + int(self.sizes[part].sum())]
+        return Observations(
+            self.values[part],
+            self.times[part],
+            variants,
+            self.sizes[part],
+            self.versions[part],
+            self.version_names,
+            self.runs.slice(start, end - start),
+        )
 
     def variant_lists(self) -> pa.Array:
         """Return the variants of each observation as Arrow lists; nulls without variants."""
@@ -86,6 +105,22 @@ class Observations:
             return pa.nulls(len(self), pa.list_(pa.int64()))
         offsets = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.variants))
+
+
+def joined(parts: Sequence[Observations]) -> Observations:
+    """Return parts of the observations of a group, of one version of the evaluator, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    version = parts[-1].last_version
+    return Observations(
+        values=np.concatenate([one.values for one in parts]),
+        times=np.concatenate([one.times for one in parts]),
+        variants=np.concatenate([one.variants for one in parts]),
+        sizes=np.concatenate([one.sizes for one in parts]),
+        versions=np.zeros(sum(map(len, parts)), np.int64),
+        version_names=(version,),
+        runs=pa.concat_arrays([one.runs for one in parts]),
+    )
 
 
 def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
@@ -96,30 +131,41 @@ def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
     """
     if not table.num_rows:
         return
-    encoded = table["group"].combine_chunks().dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    groups = _dictionary(table["group"])
+    codes = groups.indices.to_numpy().astype(
+        _CODES if len(groups.dictionary) < 1 << 15 else np.int32
+    )
     order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-    sorted_table = table.take(pa.array(order))
-    for place, group in enumerate(encoded.dictionary.to_pylist()):
-        start, end = int(bounds[place]), int(bounds[place + 1])
-        yield group, _observations(sorted_table.slice(start, end - start))
+    bounds = np.searchsorted(codes[order], np.arange(len(groups.dictionary) + 1))
+    whole = _observations(table.take(pa.array(order)))
+    for place, group in enumerate(groups.dictionary.to_pylist()):
+        if bounds[place] < bounds[place + 1]:
+            yield group, whole.between(int(bounds[place]), int(bounds[place + 1]))
 
 
 def _observations(table: pa.Table) -> Observations:
     lists = table["variants"].combine_chunks()
     flat = lists.flatten()
-    versions = table["version"].fill_null("").combine_chunks().dictionary_encode()
+    versions = _dictionary(table["version"])
     sizes = lists.value_lengths().fill_null(0)
     return Observations(
         values=_array(table["value"], np.float64),
         times=_array(table["time_ns"], np.int64),
         variants=np.asarray(flat.to_numpy(zero_copy_only=False), np.int64),
         sizes=np.asarray(sizes.to_numpy(zero_copy_only=False), np.int64),
-        versions=np.asarray(versions.indices.to_numpy(zero_copy_only=False), np.int64),
+        versions=np.asarray(versions.indices.to_numpy(), np.int64),
         version_names=tuple(versions.dictionary.to_pylist()),
         runs=table["trajectory_id"].combine_chunks(),
     )
+
+
+def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column of texts as one dictionary."""
+    if pa.types.is_dictionary(column.type):
+        found = column.unify_dictionaries().combine_chunks()
+    else:
+        found = column.fill_null("").combine_chunks().dictionary_encode()
+    return found
 
 
 def _array(column: pa.ChunkedArray, kind: Any) -> npt.NDArray[Any]:

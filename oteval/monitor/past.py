@@ -15,6 +15,7 @@ from ..config import MonitorSettings
 from ..store import ObservationSource, ReadPosition, Store
 from .check import acceptance, source_of
 from .observations import Observations, by_group
+from .run_reader import RunReader
 
 __all__ = ["PastPeriod", "histories", "past_parts"]
 
@@ -63,17 +64,16 @@ def past_parts(
     store.monitors.forget(settings.title)
     newest = store.observations.newest(source)
     size = min(_MOST, max(_FEWEST, newest // _PARTS))
-    at, is_last = ReadPosition(), False
+    reader = RunReader(store, source, ReadPosition(), now_ns=now_ns, accepts=accepts)
+    is_last = False
     while not is_last:
-        before = at.reached_ns
-        upto = min(newest, at.position + size)
+        before = reader.at.reached_ns
+        upto = min(newest, reader.at.position + size)
         is_last = upto >= newest
-        found, at = store.observations.read(
-            source, at, upto=upto, is_last=is_last, now_ns=now_ns, accepts=accepts
-        )
+        found = reader.read(upto, is_last=is_last)
         if report is not None:
             report(upto, newest)
-        yield found, before, at.reached_ns
+        yield found, before, reader.at.reached_ns
 
 
 def histories(

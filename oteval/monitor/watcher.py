@@ -12,7 +12,7 @@ the baseline of the version before it, so that it is compared with that one.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,12 +30,13 @@ from .groups import (
     after_silence,
     allowance_of,
     learn_sides,
+    recent_mean,
     restore,
     update,
     watch,
     without_baseline,
 )
-from .observations import Observations, by_group
+from .observations import Observations, by_group, joined
 from .scales import Side
 
 __all__ = ["Watcher"]
@@ -45,7 +46,6 @@ _TRY_AGAIN = 1.1
 # Observations of learning groups that are read at once.
 _LEARNED_AT_ONCE = 200_000
 _GONE_NS = 30 * 86_400 * 10**9
-_RECENT = 50
 
 
 class Watcher:
@@ -81,7 +81,7 @@ class Watcher:
         for one in state.episodes(self._monitor, open_only=True):
             if one.ended_ns is None:
                 self._open[one.group, one.side] = one
-        self._allowance = allowance_of(self._settings, len(self._live()))
+        self._allowance = allowance_of(self._settings, len(self._rows))
 
     def start_over(self) -> None:
         """Forget all groups, because the monitor is new or its definition changed."""
@@ -92,7 +92,7 @@ class Watcher:
         self._load()
 
     def advance(self, now_ns: int) -> None:
-        """Set the time (ns) of the check; the shares of the budget stay as they are."""
+        """Set the time (ns) of the check."""
         self._now_ns = now_ns
 
     def consume(self, table: pa.Table, reached_ns: int) -> None:
@@ -102,28 +102,39 @@ class Watcher:
             table: The observations as the store returns them.
             reached_ns: The latest time of an observation of the monitor.
         """
-        learning: list[tuple[GroupRow, int, Observations]] = []
+        learning: dict[str, Observations] = {}
+        detected: list[tuple[str, Observations]] = []
         for group, found in by_group(table):
             row = self._with_version(group, found.last_version)
             new = found.of_version(row.version)
-            before = row.observations
             row = self._counted(row, new)
             self._changed.add(group)
             self._rows[group] = row
             if row.detectors is None and group not in self._sides:
-                learning.append((row, before, new))
+                learning[group] = new
             else:
-                self._detect(group, new)
+                detected.append((group, new))
+        if self._changed:
+            self._share_budget()
+        for group, new in detected:
+            self._detect(group, new)
+        self._learn_due(learning, reached_ns)
         self._add_learning(learning)
-        self._learn_due(reached_ns)
 
     def _counted(self, row: GroupRow, new: Observations) -> GroupRow:
-        row = after_silence(row, new.times, self._now_ns)
-        newest = new.values[-_RECENT:]
-        weight = 0.5 ** (len(new) / (_RECENT / 2)) if row.recent is not None else 0.0
         return replace(
-            row, recent=weight * (row.recent or 0.0) + (1 - weight) * float(newest.mean())
+            after_silence(row, new.times, self._now_ns),
+            recent=recent_mean(row.recent, row.observations, new.values),
         )
+
+    def _share_budget(self) -> None:
+        """Share the budget among the groups that are live at the latest observation."""
+        reached = max(row.last_ns for row in self._rows.values())
+        live = sum(not self._is_silent(row, reached) for row in self._rows.values())
+        self._allowance = allowance_of(self._settings, live)
+        for sides in self._sides.values():
+            for one in sides.values():
+                one.share(self._allowance)
 
     def _with_version(self, group: str, version: str) -> GroupRow:
         """Return the row of a group that is watched with a version of the evaluator."""
@@ -198,33 +209,42 @@ class Watcher:
             episodes.end(self._open.pop(key), reason, ended_ns=ended_ns, now_ns=self._now_ns)
         )
 
-    def _add_learning(self, found: Sequence[tuple[GroupRow, int, Observations]]) -> None:
+    def _add_learning(self, found: Mapping[str, Observations]) -> None:
+        """Keep new observations of learning groups in the store."""
         if not found:
             return
-        sizes = [len(new) for _, _, new in found]
-        owner = pa.array(np.repeat(np.arange(len(found)), sizes))
+        rows = [self._rows[group] for group in found]
+        sizes = [len(new) for new in found.values()]
+        owner = pa.array(np.repeat(np.arange(len(rows)), sizes))
         texts = {
-            name: pa.array([getattr(row, name) for row, _, _ in found], pa.string()).take(owner)
+            name: pa.array([getattr(row, name) for row in rows], pa.string()).take(owner)
             for name in ("monitor", "group", "version")
         }
-        variants = pa.concat_arrays([new.variant_lists() for _, _, new in found])
+        numbers = [
+            np.arange(row.observations - size, row.observations)
+            for row, size in zip(rows, sizes, strict=True)
+        ]
         self._store.monitors.add_learning(
             learning_rows(
                 {
                     **texts,
-                    "value": np.concatenate([new.values for _, _, new in found]),
-                    "variants": variants,
-                    "time_ns": np.concatenate([new.times for _, _, new in found]),
-                    "trajectory_id": pa.concat_arrays([new.runs for _, _, new in found]),
-                    "number": np.concatenate(
-                        [np.arange(before, before + len(new)) for _, before, new in found]
-                    ),
+                    "value": np.concatenate([new.values for new in found.values()]),
+                    "variants": pa.concat_arrays([new.variant_lists() for new in found.values()]),
+                    "time_ns": np.concatenate([new.times for new in found.values()]),
+                    "trajectory_id": pa.concat_arrays([new.runs for new in found.values()]),
+                    "number": np.concatenate(numbers),
                 }
             )
         )
 
-    def _learn_due(self, reached_ns: int) -> None:
-        """Let the groups learn that have enough observations for an attempt."""
+    def _learn_due(self, new: dict[str, Observations], reached_ns: int) -> None:
+        """Let the groups learn that have enough observations for an attempt.
+
+        Args:
+            new: The new observations of learning groups, which are not in the store yet. Those of
+                groups that learned are removed.
+            reached_ns: The latest time of an observation of the monitor.
+        """
         # The oldest last, which is taken first: later versions take over its baseline.
         due = sorted(
             (row for row in self._rows.values() if self._is_due(row, reached_ns)),
@@ -233,17 +253,25 @@ class Watcher:
         while due:
             part: list[GroupRow] = []
             size = 0
-            while due and (not part or size + due[-1].observations <= _LEARNED_AT_ONCE):
+            while due and (not part or size + self._stored(due[-1], new) <= _LEARNED_AT_ONCE):
                 part.append(due.pop())
-                size += part[-1].observations
-            found = dict(by_group(self._store.monitors.learning(part)))
+                size += self._stored(part[-1], new)
+            stored = [row for row in part if self._stored(row, new)]
+            before = dict(by_group(self._store.monitors.learning(stored))) if stored else {}
             for row in part:
-                self._learn(row.group, found[row.group], reached_ns)
+                parts = [one[row.group] for one in (before, new) if row.group in one]
+                self._learn(row.group, joined(parts), reached_ns)
             learned = [row for row in part if row.group in self._sides]
-            if learned:
+            for row in learned:
+                new.pop(row.group, None)
+            if stored and learned:
                 self._store.monitors.end_learning(learned)
             if learned and not due and "version" in self._settings.group_by:
-                self._learn_due(reached_ns)
+                self._learn_due(new, reached_ns)
+
+    def _stored(self, row: GroupRow, new: Mapping[str, Observations]) -> int:
+        """Return how many observations of a learning group are in the store."""
+        return row.observations - len(new.get(row.group, ()))
 
     def _is_due(self, row: GroupRow, reached_ns: int) -> bool:
         rules = self._settings.baseline
@@ -288,7 +316,7 @@ class Watcher:
         self._rows[group] = replace(row, progress="")
         self._detect(group, found.after(taken))
 
-    def _is_silent(self, row: GroupRow) -> bool:
+    def _is_silent(self, row: GroupRow, at_ns: int) -> bool:
         after = self._settings.no_data.after
         is_learning = row.detectors is None and row.group not in self._sides
         limit = episodes.no_data_after(
@@ -296,10 +324,7 @@ class Watcher:
             row.longest_gap_ns,
             is_learning=is_learning,
         )
-        return self._now_ns - row.last_ns > limit
-
-    def _live(self) -> list[GroupRow]:
-        return [row for row in self._rows.values() if not self._is_silent(row)]
+        return at_ns - row.last_ns > limit
 
     def end_check(self) -> None:
         """Note silent groups, when everything stored has been read."""
@@ -309,7 +334,7 @@ class Watcher:
             families[family] = max(families.get(family, 0), row.first_ns)
         gone = []
         for row in self._rows.values():
-            if not self._is_silent(row):
+            if not self._is_silent(row, self._now_ns):
                 continue
             is_replaced = families[self._family(row.group)] > row.first_ns
             if is_replaced or self._now_ns - row.last_ns > _GONE_NS:

@@ -1,12 +1,10 @@
-"""New observations of monitors, read from scores and trajectories in the order of storage.
+"""New scores and runs for monitors, in parts of their storage order.
 
-An observation is one conversation of one group: the mean over its runs. A run without a
-conversation is one. A conversation's runs stay open until it was idle for a while or is old; then
-it is closed, and later runs, scores and revisions of it are ignored.
-
-Reading goes in parts of a range of `seq`, so that memory stays bounded. Each part is joined with
-its runs, then with the open runs of earlier parts, all in DuckDB; only closed observations are
-returned. The caller has begun a transaction, in which it also notes the new position.
+A monitor reads the rows of a range of `seq`, joined with their runs; `oteval.monitor.conversations`
+makes observations of them, one for each conversation. Kept here is which conversations are
+observations already, so that later runs, scores and revisions of them are ignored, and which runs
+belong to conversations that are still open. The caller has begun a transaction, in which it also
+notes the new position.
 
 Tables: ``monitor_open_runs``, ``monitor_conversations``; ``scores`` and ``trajectories`` are read.
 """
@@ -21,6 +19,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow import compute
 
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, number, registered, wanted
@@ -39,17 +38,12 @@ __all__ = [
     "text_of",
 ]
 
-_IDLE_NS = 600 * 10**9
-_OLDEST_NS = 3600 * 10**9
-_DAY_NS = 86_400 * 10**9
-# Conversations are remembered for so many days; runs that are older than that are ignored.
-_REMEMBERED_DAYS = 30
 # Rows before the position are read again, because concurrent writers may commit out of order.
 _OVERLAP = 1000
-# The most open runs of a monitor; beyond it, the oldest conversations are closed early.
-_MAX_OPEN = 100_000
-# How many more runs than new scores are looked through before all are.
-_SLACK = 4
+# The runs of new scores are looked for this near to those of the scores before; then in a range so
+# many times as long; then everywhere.
+_NEAR = 20_000
+_WIDER = 8
 _DEFERRED = """coalesce(contains(metadata, '"oteval.deferred"'), FALSE)"""
 
 # The value of a score, and which scores have one.
@@ -78,7 +72,6 @@ COST = (
     ", (SELECT max(per_input * t.input_tokens + per_output * t.output_tokens) FROM prices "
     "WHERE list_contains(t.models, model)) AS cost"
 )
-_ERROR_MEASURES = ("error_rate", "not_evaluated_rate")
 _VARIANTS = ("new_variants", "variant_shift")
 _GROUP_COLUMNS = {
     "agent": "coalesce(agent, '')",
@@ -86,7 +79,10 @@ _GROUP_COLUMNS = {
     "model": "coalesce(models[1], '')",
 }
 _VERSION_KEYS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
-_RUN_COLUMNS = "nullif(conversation_id, '') AS conversation_id, start_ns, end_ns"
+_RUN_COLUMNS = (
+    "trajectory_id, nullif(conversation_id, '') AS conversation_id, "
+    "coalesce(start_ns, end_ns) AS start_ns, end_ns"
+)
 _ATTRIBUTE = "json_extract_string(attributes, ?)"
 # An attribute equals a text; numbers equal as numbers.
 _EQUAL = (
@@ -94,10 +90,28 @@ _EQUAL = (
     f"AND try_cast({_ATTRIBUTE} AS DOUBLE) = try_cast(? AS DOUBLE))"
 )
 _UNLIMITED = 1 << 62
-_OPEN_COLUMNS = (
-    'conversation, "group", is_single, trajectory_id, version, '
-    "value, variant, start_ns, end_ns, seq"
+# The columns of new runs.
+_NEW = pa.schema(
+    [
+        ("trajectory_id", pa.string()),
+        ("conversation_id", pa.string()),
+        ("group", pa.string()),
+        ("version", pa.string()),
+        ("value", pa.float64()),
+        ("variant", pa.int64()),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("seq", pa.int64()),
+    ]
 )
+# The columns of runs of open conversations.
+_OPEN = pa.schema(
+    [
+        ("conversation", pa.uint64()),
+        *[field for field in _NEW if field.name != "conversation_id"],
+    ]
+)
+_OPEN_COLUMNS = ", ".join(f'"{name}"' for name in _OPEN.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,62 +194,65 @@ class ObservationReader:
                 found.setdefault(dimension, {})[name] = value
         return found
 
-    def read(
+    def new_runs(
         self,
         source: ObservationSource,
         at: ReadPosition,
-        *,
         upto: int,
-        is_last: bool,
-        now_ns: int,
         accepts: Callable[[Collection[str]], Collection[str]] | None = None,
-    ) -> tuple[pa.Table, ReadPosition]:
-        """Return the observations that are closed by the next rows, in the order of storage.
+    ) -> tuple[pa.Table, int]:
+        """Return the next runs with their values, in no order.
+
+        Some are returned a second time, because the last rows before the position are read again.
 
         Args:
             source: The observations to read.
             at: How far it was read.
             upto: The last number to read.
-            is_last: Whether no later rows are stored, so that idle conversations are closed by the
-                clock instead of by the times of later runs.
-            now_ns: The time (ns).
             accepts: Returns those of some trajectories that match conditions which SQL cannot
                 check; None without such conditions.
 
         Returns:
-            A table with ``group``, ``version``, ``value``, ``variants``, ``time_ns``, ``seq`` and
-            ``trajectory_id``, and the new position.
+            A table with ``trajectory_id``, ``conversation_id`` (may be null), ``group``,
+            ``version``, ``value``, ``variant``, ``start_ns``, ``end_ns`` and ``seq``, and the new
+            `ReadPosition.run_seq`.
         """
-        run_seq = self._collect(source, at, upto)
-        if accepts is not None:
-            self._reject(accepts)
-        return self._close(source, at, upto, run_seq, is_last=is_last, now_ns=now_ns)
+        found, run_seq = (
+            (self._runs(source, at, upto), upto)
+            if source.evaluator is None
+            else self._scored_runs(source, at, upto)
+        )
+        if accepts is not None and found.num_rows:
+            accepted = accepts(found["trajectory_id"].unique().to_pylist())
+            wanted_ids = pa.array(list(accepted), pa.string())
+            found = found.filter(compute.is_in(found["trajectory_id"], value_set=wanted_ids))
+        return found.select(_NEW.names).cast(_NEW), run_seq
 
-    def _collect(self, source: ObservationSource, at: ReadPosition, upto: int) -> int:
-        """Fill ``temp.fresh`` with new runs and their values; return the last run's number."""
+    def _runs(self, source: ObservationSource, at: ReadPosition, upto: int) -> pa.Table:
         first = max(0, at.position - _OVERLAP)
         group, group_values = group_of(source.group_by)
         clause, values = matching(source.selection)
-        if source.evaluator is None:
-            value = RUN_VALUES[source.measure]
-            with prices_of(self._connection, source, "seq > ? AND seq <= ?", [first, upto]):
-                self._connection.execute(
-                    f"""
-                    CREATE OR REPLACE TEMP TABLE fresh AS
-                    SELECT trajectory_id, rev, '' AS version, {value} AS value,
-                           strict_names AS variant, seq, {_RUN_COLUMNS}, {group} AS "group"
-                    FROM (SELECT t.*{COST if source.measure == "cost" else ""} FROM trajectories t
-                          WHERE seq > ? AND seq <= ?)
-                    WHERE isfinite({value}) AND ({clause})
-                    AND NOT list_has_any(gap_codes, ['internal_error', 'too_large'])
-                    """,  # noqa: S608
-                    [*group_values, first, upto, *values],
-                )
-                self._connection.execute(
-                    "DELETE FROM fresh WHERE (trajectory_id, rev) IN (SELECT trajectory_id, rev "
-                    "FROM superseded)"
-                )
-            return upto
+        value = RUN_VALUES[source.measure]
+        variant = "strict_names" if source.measure in _VARIANTS else "NULL::BIGINT"
+        with prices_of(self._connection, source, "seq > ? AND seq <= ?", [first, upto]):
+            return self._connection.sql(
+                f"""
+                SELECT {_RUN_COLUMNS}, {group} AS "group", '' AS version, {value} AS value,
+                       {variant} AS variant, seq
+                FROM (SELECT t.*{COST if source.measure == "cost" else ""} FROM trajectories t
+                      WHERE seq > ? AND seq <= ?)
+                     ANTI JOIN superseded USING (trajectory_id, rev)
+                WHERE isfinite({value}) AND end_ns IS NOT NULL AND ({clause})
+                AND NOT list_has_any(gap_codes, ['internal_error', 'too_large'])
+                """,  # noqa: S608
+                params=[*group_values, first, upto, *values],
+            ).to_arrow_table()
+
+    def _scored_runs(
+        self, source: ObservationSource, at: ReadPosition, upto: int
+    ) -> tuple[pa.Table, int]:
+        """Return the runs of new scores, and the number of the last run."""
+        first = max(0, at.position - _OVERLAP)
         value, status = SCORE_VALUES[source.measure]
         self._connection.execute(
             f"""
@@ -245,122 +262,92 @@ class ObservationReader:
             """,  # noqa: S608
             [source.evaluator, first, upto],
         )
-        join = f"""
-            SELECT s.trajectory_id, s.rev, version, value, NULL::BIGINT AS variant, s.seq,
-                   {_RUN_COLUMNS}, {group} AS "group", ({clause}) AS matches, run_seq
-            FROM fresh_scores s JOIN (
-                SELECT * EXCLUDE (seq), seq AS run_seq FROM trajectories
-                WHERE seq > ? AND seq <= ?
-            ) t ON s.trajectory_id = t.trajectory_id AND s.rev = t.rev
-            """  # noqa: S608
-        low = max(0, at.run_seq - _OVERLAP - (upto - first))
-        near = [*group_values, *values, low, low + _SLACK * (upto - first) + _OVERLAP]
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE found_runs AS {join}", near)
         missing = number(
-            self._connection,
-            "SELECT count(*) FROM fresh_scores ANTI JOIN found_runs USING (trajectory_id, rev) "
-            "WHERE seq > ?",
-            [at.position],
+            self._connection, "SELECT count(*) FROM fresh_scores WHERE seq > ?", [at.position]
         )
-        if missing:
-            everywhere = [*group_values, *values, -1, _UNLIMITED]
-            self._connection.execute(
-                f"CREATE OR REPLACE TEMP TABLE found_runs AS {join}", everywhere
-            )
-        self._connection.execute(
-            "CREATE OR REPLACE TEMP TABLE fresh AS SELECT * EXCLUDE (matches, run_seq) "
-            "FROM found_runs WHERE matches"
-        )
-        last = number(self._connection, "SELECT coalesce(max(run_seq), 0) FROM found_runs")
-        for name in ("fresh_scores", "found_runs"):
-            self._connection.execute(f"DROP TABLE temp.{name}")
-        return max(at.run_seq, last)
+        size = upto - at.position
+        first_run = at.run_seq - _OVERLAP - min(size, _NEAR)
+        parts: list[pa.Table] = []
+        for low, high in (
+            (first_run, at.run_seq + size + _OVERLAP),
+            (first_run - size, at.run_seq + _WIDER * size + _OVERLAP),
+            (-1, _UNLIMITED),
+        ):
+            found = self._joined(source, low, high, parts)
+            missing -= compute.sum(compute.greater(found["seq"], at.position)).as_py() or 0
+            parts.append(found)
+            if missing <= 0:
+                break
+        self._connection.execute("DROP TABLE temp.fresh_scores")
+        whole = pa.concat_tables(parts)
+        run_seq = compute.max(whole["run_seq"]).as_py() or 0
+        return whole.filter(whole["matches"]), max(at.run_seq, run_seq)
 
-    def _reject(self, accepts: Callable[[Collection[str]], Collection[str]]) -> None:
-        """Delete the new runs that conditions in Python do not accept."""
-        rows = self._connection.execute("SELECT DISTINCT trajectory_id FROM fresh").fetchall()
-        accepted = accepts([name for (name,) in rows])
-        with wanted(self._connection, "trajectory_id", accepted):
+    def _joined(
+        self, source: ObservationSource, low: int, high: int, before: Sequence[pa.Table]
+    ) -> pa.Table:
+        """Return the runs in a range of numbers of the new scores that were not found before."""
+        group, group_values = group_of(source.group_by)
+        clause, values = matching(source.selection)
+        chunks = [chunk for table in before for chunk in table["seq"].chunks]
+        known = pa.table({"seq": pa.chunked_array(chunks, pa.int64())})
+        with registered(self._connection, "known_scores", known):
+            return self._connection.sql(
+                f"""
+                SELECT {_RUN_COLUMNS}, {group} AS "group", version, value,
+                       NULL::BIGINT AS variant, s.seq, run_seq,
+                       end_ns IS NOT NULL AND coalesce({clause}, FALSE) AS matches
+                FROM (SELECT * EXCLUDE (seq), seq AS run_seq FROM trajectories
+                      WHERE seq > ? AND seq <= ?)
+                     JOIN (FROM fresh_scores ANTI JOIN known_scores USING (seq)) s
+                     USING (trajectory_id, rev)
+                """,  # noqa: S608
+                params=[*group_values, *values, low, high],
+            ).to_arrow_table()
+
+    def observed(self, monitor: str, conversations: pa.Array) -> pa.Array:
+        """Return those of some conversations, by their hashes, that are observations already."""
+        keys = pa.table({"conversation": conversations})
+        with registered(self._connection, "wanted_conversations", keys):
+            found = self._connection.sql(
+                "SELECT conversation FROM monitor_conversations "
+                "SEMI JOIN wanted_conversations USING (conversation) WHERE monitor = ?",
+                params=[monitor],
+            ).to_arrow_table()
+        return found["conversation"].combine_chunks()
+
+    def note_observed(self, monitor: str, conversations: pa.Table) -> None:
+        """Note conversations as observed: the columns ``conversation``, a hash, and ``day``."""
+        with registered(self._connection, "closed", conversations):
             self._connection.execute(
-                "DELETE FROM fresh WHERE trajectory_id NOT IN (SELECT trajectory_id FROM wanted)"
+                "INSERT INTO monitor_conversations SELECT ?, conversation, day FROM closed",
+                [monitor],
             )
 
-    def _close(
-        self,
-        source: ObservationSource,
-        at: ReadPosition,
-        upto: int,
-        run_seq: int,
-        *,
-        is_last: bool,
-        now_ns: int,
-    ) -> tuple[pa.Table, ReadPosition]:
-        """Return the closed observations, and keep the open runs."""
-        newest = number(self._connection, "SELECT coalesce(max(end_ns), 0) FROM fresh")
-        reached = max(at.reached_ns, min(newest, now_ns))
-        horizon = now_ns if is_last else reached
-        forgotten = reached // _DAY_NS - _REMEMBERED_DAYS
-        # A failed evaluation is tried again, and the last attempt counts.
-        waits = "TRUE" if source.measure in _ERROR_MEASURES else "conversation_id IS NOT NULL"
+    def forget_observed(self, monitor: str, before: int) -> None:
+        """Forget the conversations of the days before a day."""
         self._connection.execute(
-            f"""
-            CREATE OR REPLACE TEMP TABLE monitor_runs AS
-            WITH incoming AS (
-                SELECT md5_number_lower(concat("group", chr(0), coalesce(conversation_id,
-                       trajectory_id))) AS conversation, "group", NOT ({waits}) AS is_single,
-                       trajectory_id, version, value, variant, start_ns, end_ns, seq
-                FROM fresh WHERE end_ns >= ?
-            ), known AS (
-                SELECT * FROM incoming ANTI JOIN (
-                    SELECT conversation FROM monitor_conversations WHERE monitor = ?
-                ) USING (conversation)
-                UNION ALL BY NAME
-                SELECT {_OPEN_COLUMNS} FROM monitor_open_runs WHERE monitor = ?
-            )
-            SELECT * FROM known QUALIFY row_number() OVER (
-                PARTITION BY conversation, trajectory_id ORDER BY seq DESC) = 1
-            """,  # noqa: S608
-            [forgotten * _DAY_NS, source.monitor, source.monitor],
+            "DELETE FROM monitor_conversations WHERE monitor = ? AND day < ?", [monitor, before]
         )
-        self._connection.execute(
-            f"""
-            CREATE OR REPLACE TEMP TABLE closed AS
-            SELECT conversation, any_value("group") AS "group", arg_max(version, seq) AS version,
-                   avg(value) AS value, {_variants_of(source.measure)} AS variants,
-                   max(end_ns) AS time_ns, max(seq) AS seq,
-                   arg_min(trajectory_id, value) AS trajectory_id
-            FROM monitor_runs GROUP BY conversation
-            HAVING bool_and(is_single) OR max(end_ns) <= $horizon - {_IDLE_NS}
-            OR min(start_ns) <= $horizon - {_OLDEST_NS}
-            OR min(end_ns) <= coalesce((SELECT end_ns FROM monitor_runs ORDER BY end_ns DESC
-                                        LIMIT 1 OFFSET {_MAX_OPEN}), {-_UNLIMITED})
-            """,  # noqa: S608
-            {"horizon": horizon},
-        )
-        self._note_closed(source.monitor, forgotten)
+
+    def open_runs(self, monitor: str) -> pa.Table:
+        """Return the runs of conversations that are not observations yet, in their order."""
         found = self._connection.sql(
-            'SELECT * EXCLUDE (conversation) FROM closed ORDER BY seq, "group"'
+            f"SELECT {_OPEN_COLUMNS} FROM monitor_open_runs WHERE monitor = ? ORDER BY seq",  # noqa: S608
+            params=[monitor],
         ).to_arrow_table()
-        for name in ("fresh", "monitor_runs", "closed"):
-            self._connection.execute(f"DROP TABLE temp.{name}")
-        return found, ReadPosition(upto, run_seq, reached)
+        return found.cast(_OPEN)
 
-    def _note_closed(self, monitor: str, forgotten: int) -> None:
-        """Note the conversations of ``temp.closed`` as observed, and the other runs as open."""
-        self._connection.execute(
-            f"INSERT INTO monitor_conversations SELECT ?, conversation, "  # noqa: S608
-            f"least(greatest(time_ns // {_DAY_NS}, 0), 1000000)::INTEGER FROM closed",
-            [monitor],
-        )
-        self._connection.execute(
-            "DELETE FROM monitor_conversations WHERE monitor = ? AND day < ?", [monitor, forgotten]
-        )
+    def put_open_runs(self, monitor: str, runs: pa.Table) -> None:
+        """Replace the runs of conversations that are not observations yet."""
         self._connection.execute("DELETE FROM monitor_open_runs WHERE monitor = ?", [monitor])
-        self._connection.execute(
-            f"INSERT INTO monitor_open_runs SELECT ?, {_OPEN_COLUMNS} FROM monitor_runs "  # noqa: S608
-            "WHERE conversation NOT IN (SELECT conversation FROM closed)",
-            [monitor],
-        )
+        if runs.num_rows:
+            with registered(self._connection, "open_runs", runs):
+                self._connection.execute(
+                    "INSERT INTO monitor_open_runs BY NAME "
+                    "SELECT ? AS monitor, FALSE AS is_single, * FROM open_runs",
+                    [monitor],
+                )
 
 
 @contextmanager
@@ -388,11 +375,6 @@ def prices_of(
     )
     with registered(connection, "prices", table):
         yield
-
-
-def _variants_of(measure: str) -> str:
-    # Only these measures look at variants, and lists take much memory.
-    return "list(variant ORDER BY seq)" if measure in _VARIANTS else "NULL::BIGINT[]"
 
 
 def group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import monitor
+from benchmarks import monitor, monitor_store
 
 
 def test_the_conditions_are_all_combinations():
@@ -44,3 +44,12 @@ def test_a_condition_gives_its_rows():
     assert rows[2].target == ""
     assert "threshold" in rows[0].other
     assert rows[-1].figure.startswith("beyond the targets: 1/min, incidents")
+
+
+def test_the_benchmark_of_many_groups_reads_all_of_them():
+    """A small store is filled and checked: every agent has a state, and new scores are read."""
+    found = monitor_store.measure(scores=4_000, groups=5)
+
+    assert (found["groups"], sum(found["states"].values())) == (5, 5)
+    assert len(found["costs"]) == 3
+    assert [row.figure for row in monitor_store.rows(found)][0].startswith("4,000 scores")

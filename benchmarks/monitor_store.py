@@ -60,7 +60,7 @@ SELECT left(md5(i::VARCHAR), 16) AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS 
                    'session.id', md5((i + 1)::VARCHAR), 'tenant', hash(i + 2) % 500) AS attributes,
        ['user', 'assistant'] AS roles, ['look'] AS call_names, [1] AS call_hashes,
        ARRAY[]::VARCHAR[] AS gap_codes, 7 AS strict_names, i + 1 AS seq
-FROM ({talks}) ORDER BY i
+FROM ({talks})
 """
 _SCORES = """
 INSERT INTO scores BY NAME
@@ -70,7 +70,7 @@ SELECT left(md5(i::VARCHAR), 16) AS trajectory_id, 1 AS rev, md5(i::VARCHAR) AS 
            - (CASE WHEN hash(agent + 1) % 100 = 0 AND at_ns > {worse} THEN 200 ELSE 0 END)
            AS passed,
        passed::DOUBLE AS score, '{{}}' AS metadata, at_ns + 3000000000 AS time_ns, i + 1 AS seq
-FROM ({talks}) ORDER BY i
+FROM ({talks})
 """
 
 
@@ -79,7 +79,7 @@ def fill(path: Path, scores: int, groups: int) -> int:
     from oteval.store import Store
 
     step = _DAYS // scores
-    with Store(path) as store, store.reduced_memory():
+    with Store(path) as store:
         for first in range(0, scores, _PART):
             _add(store, first, min(scores, first + _PART), groups=groups, step=step)
     return step

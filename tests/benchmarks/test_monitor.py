@@ -52,4 +52,4 @@ def test_the_benchmark_of_many_groups_reads_all_of_them():
 
     assert (found["groups"], sum(found["states"].values())) == (5, 5)
     assert len(found["costs"]) == 3
-    assert [row.figure for row in monitor_store.rows(found)][0].startswith("4,000 scores")
+    assert next(row.figure for row in monitor_store.rows(found)).startswith("4,000 scores")

@@ -65,7 +65,8 @@ class TraceTracker:
         self._completion = completion
         self._open: dict[str, OpenTrace] = {}
         self._ended: dict[str, OpenTrace] = {}
-        self._heap: list[tuple[int, str]] = []
+        # By time, and those of a time in the order in which they were stored.
+        self._heap: list[tuple[int, int, str]] = []
 
     def __len__(self) -> int:
         """Return the number of open traces."""
@@ -134,7 +135,7 @@ class TraceTracker:
         """Return up to `limit` traces that have ended, the earliest first, and close them."""
         taken: list[CompletedTrace] = []
         while self._heap and self._heap[0][0] <= now and len(taken) < limit:
-            _, name = heapq.heappop(self._heap)
+            _, _, name = heapq.heappop(self._heap)
             state = self._open.get(name)
             if state is None:
                 continue
@@ -199,13 +200,13 @@ class TraceTracker:
 
     def _schedule_check(self, name: str, state: OpenTrace, time_ns: int) -> None:
         state.check_ns = time_ns
-        heapq.heappush(self._heap, (time_ns, name))
+        heapq.heappush(self._heap, (time_ns, state.first, name))
 
     def _rebuild_heap(self) -> None:
         """Give each open trace exactly one entry, at the time at which it ends."""
         for state in self._open.values():
             state.check_ns = self._end_of(state)[0]
-        self._heap = [(state.check_ns, name) for name, state in self._open.items()]
+        self._heap = [(state.check_ns, state.first, name) for name, state in self._open.items()]
         heapq.heapify(self._heap)
 
     def _end_of(self, state: OpenTrace) -> tuple[int, str]:

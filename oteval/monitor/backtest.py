@@ -102,7 +102,6 @@ def backtest(
     tested = settings.model_copy(update={"no_data": quiet})
     state = store.monitors
     with state.rehearsal():
-        state.forget_episodes(settings.title)
         parts = past_parts(store, tested, period or PastPeriod(), now_ns, report)
         for table, before_ns, reached_ns in parts:
             if not table.num_rows:

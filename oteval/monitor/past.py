@@ -1,7 +1,7 @@
 """The stored past of a monitor, read from its beginning without a change of the store.
 
-The observations are those that checks would have seen, in the order of storage and in parts. They
-are read in a transaction that is rolled back, so that neither positions nor states change.
+The observations are those that checks would have seen, in the order of storage and in parts.
+Positions and states are those of a `MonitorStore.rehearsal`, which are forgotten.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def past_parts(
 ) -> Iterator[tuple[pa.Table, int, int]]:
     """Yield the observations of a monitor in parts, as its first checks would have read them.
 
-    The caller has begun a transaction, which it rolls back at the end.
+    The caller has begun a `MonitorStore.rehearsal`.
 
     Args:
         store: The store.
@@ -61,7 +61,6 @@ def past_parts(
     """
     source = _within(source_of(settings), period)
     accepts = acceptance(store, source)
-    store.monitors.forget(settings.title)
     newest = store.observations.newest(source)
     size = min(_MOST, max(_FEWEST, newest // _PARTS))
     reader = RunReader(store, source, ReadPosition(), now_ns=now_ns, accepts=accepts)

@@ -18,6 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from ..errors import StoreError
 from .monitor_rows import (
     EPISODES,
     GROUP_KEYS,
@@ -69,14 +70,21 @@ class MonitorStore:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Begin a transaction that is rolled back at the end of the block."""
-        self._connection.begin()
+        """Read and write empty tables of monitors in this block, which are dropped at its end.
+
+        Nothing is locked meanwhile, so a server that uses the database goes on checking.
+        """
+        tables = (*_OF_MONITOR, "monitor_episodes")
         try:
+            for table in tables:
+                # DuckDB finds a temporary table before another one of the same name.
+                self._connection.execute(f"CREATE TEMP TABLE {table} AS FROM store.{table} LIMIT 0")
             yield
         finally:
-            # A failed query may have ended it.
-            with suppress(duckdb.Error):
-                self._connection.rollback()
+            # A failed query may have ended the connection.
+            with suppress(duckdb.Error, StoreError):
+                for table in tables:
+                    self._connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
 
     def last_check_ns(self) -> int:
         """Return the time (ns) of the last check, or 0."""
@@ -105,10 +113,6 @@ class MonitorStore:
         """Delete the state of a monitor, except its episodes."""
         for table in _OF_MONITOR:
             self._connection.execute(f"DELETE FROM {table} WHERE monitor = ?", [monitor])  # noqa: S608
-
-    def forget_episodes(self, monitor: str) -> None:
-        """Delete the episodes of a monitor."""
-        self._connection.execute("DELETE FROM monitor_episodes WHERE monitor = ?", [monitor])
 
     def groups(self, monitor: str) -> list[GroupRow]:
         """Return the groups of a monitor, the latest last."""

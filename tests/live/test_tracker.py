@@ -54,6 +54,15 @@ def test_a_trace_that_never_rests_is_complete_when_it_is_old() -> None:
     assert ended(tracker, 20) == [("t", "max_age")]
 
 
+def test_traces_that_end_at_once_are_taken_in_the_order_of_storage() -> None:
+    """After a pause, scores follow the order in which runs arrived, whatever their ids are."""
+    tracker = TraceTracker(DEFAULT)
+    names = ["m", "z", "a"]
+    tracker.add([arrival(name, root=True, number=n) for n, name in enumerate(names, 1)], 0)
+
+    assert ended(tracker, 9) == [(name, "quiet") for name in names]
+
+
 def test_a_late_span_opens_it_again_for_a_quiet_time() -> None:
     """What comes after completion is waited out as if the root were among it."""
     tracker = TraceTracker(DEFAULT)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +21,7 @@ from oteval.monitor.notification.outbox import retry_delay
 from oteval.store import Store, StoredEpisode
 
 from ..commands import Run, oteval
+from ..make import ROOT
 from ..otlp_endpoint import Downstream, listening
 from .histories import HOUR, MINUTE, SECOND, History
 from .notices import NOW, notification
@@ -61,6 +65,61 @@ def test_a_notification_is_delivered_once(store: Store, there: Downstream):
     assert kinds(there) == ["monitor.alert"]
     assert store.outbox.waiting() == []
     assert store.monitors.notifications()[0].sent_ns == NOW
+
+
+def test_two_programs_deliver_a_notification_once(store: Store, there: Downstream):
+    """While one program sends a notification, another one that delivers leaves it alone."""
+    store.monitors.queue([notification(), notification("resolved", created_ns=NOW + 1)])
+    other = outbox(store.sibling(), hook={"webhook": f"{there.url}/x"})
+    seen = []
+
+    def send(body: Any, to: NotifyDestination, key: str, now_ns: int) -> DeliveryResult:
+        seen.append(other.pump(NOW + 1))
+        return DeliveryResult(True)
+
+    destinations = {"hook": NotifyDestination.model_validate({"webhook": f"{there.url}/x"})}
+    done = Outbox(store.outbox, destinations, send=send).pump(NOW + 1)
+
+    assert [result.is_delivered for _, result in done] == [True, True]
+    assert (seen, kinds(there)) == ([[], []], [])
+
+
+KILLED = """
+import os, signal, sys
+from oteval.config.monitors import NotifyDestination
+from oteval.monitor.notification import Outbox
+from oteval.store import Store
+path, url, now = sys.argv[1:]
+store = Store(path, create=False)
+store.outbox.sent = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+hook = NotifyDestination.model_validate({"webhook": url})
+Outbox(store.outbox, {"hook": hook}).pump(int(now))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_after_a_delivery_repeats_it_with_its_id(there: Downstream, tmp_path: Path):
+    """SIGKILL between a delivery and its note: a minute later, the same id and body come again."""
+    path, url = tmp_path / "x.duckdb", f"{there.url}/x"
+    with Store(path) as store:
+        store.monitors.queue([notification()])
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), url, str(NOW)],
+        cwd=ROOT,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+    with Store(path) as store:
+        sender = outbox(store, hook={"webhook": url})
+        early = sender.pump(NOW + 59 * SECOND)
+        late = [sender.pump(NOW + seconds * SECOND) for seconds in (61, 200)]
+
+    assert (early, [len(one) for one in late]) == ([], [1, 0])
+    first, second = there.bodies("/x")
+    assert first == second
+    assert len({headers["webhook-id"] for _, headers, _ in there.requests}) == 1
 
 
 def test_failures_are_retried_later_and_in_order(store: Store, there: Downstream):
@@ -233,3 +292,11 @@ def test_commands_deliver_and_show_failures(oteval: Run, there: Downstream):
     assert "hook: 3a9aebce01234567-alert was refused" in shown.err
     assert "401" in shown.err
     assert kinds(there) == ["monitor.resolved"]
+
+    there.answers = [(403, {})]
+    again = [oteval("monitor", "resend") for _ in range(2)]
+
+    assert [one.status for one in again] == [2, 0]
+    assert "was refused" in again[0].err
+    assert "1 refused notification sent again" in again[1].err + again[1].out
+    assert kinds(there) == ["monitor.resolved", "monitor.alert"]

@@ -49,6 +49,26 @@ def test_a_backtest_gives_the_episodes_of_the_live_checks():
         assert store.monitors.groups("e") == groups
 
 
+def test_a_backtest_and_a_check_do_not_meet():
+    """A check during a backtest goes through, and its writes stay."""
+    with Store() as store:
+        history, watched = History(store), config("{evaluator: e, group_by: agent}")
+        history.scored(400, 0.95)
+        check(store, watched, history.now)
+        history.scored(60, 0.3)
+        other = store.sibling()
+        seen = []
+
+        def report(done: int, total: int) -> None:
+            seen.append(check(other, watched, history.now)[0].state)
+
+        found = backtest(store, watched.monitors[0], now_ns=history.now, report=report)
+
+        assert seen == ["alert"]
+        assert len(found.episodes) == len(store.monitors.episodes()) == 1
+        other.close()
+
+
 def test_a_backtest_of_a_period_knows_nothing_else():
     """Runs after the period raise no alert, and a short one leaves groups without a baseline."""
     with Store() as store:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import random
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from oteval.errors import StoreError, StoreLocked
+from oteval.monitor.check import check
 from oteval.store import Store
 
+from ..monitor.histories import History, config
 from .test_archive import DAY, fill, whole
 
 
@@ -57,6 +61,32 @@ def test_a_backup_is_a_complete_store(path: Path, tmp_path: Path):
     with Store(tmp_path / "backup.duckdb") as copy:
         assert copy.trajectories.count() == done.rows["trajectories"]
         assert whole(copy)[0] & before[0] == before[0]
+
+
+@pytest.mark.slow
+def test_monitors_go_on_in_a_backup_and_after_compaction(tmp_path: Path):
+    """Neither a copy nor a compacted database alerts again, and both see the recovery."""
+    path, copy = tmp_path / "m.duckdb", tmp_path / "copy.duckdb"
+    watched = config("{evaluator: e, group_by: agent, notify: [ops]}")
+    with Store(path) as store:
+        history = History(store)
+        history.scored(400, 0.95)
+        history.scored(60, 0.3)
+        check(store, watched, history.now)
+        (alert,) = store.monitors.episodes()
+        store.backup(copy)
+    Store(path).compact()
+
+    events = []
+    for file in (path, copy):
+        with Store(file) as store:
+            assert check(store, watched, history.now)[0].state == "alert"
+            again = replace(history, store=store, chance=random.Random(2))
+            again.scored(120, 1.0)
+            check(store, watched, again.now)
+            notices = store.monitors.notifications()
+            events.append([(one.episode_id, one.event) for one in notices])
+    assert events == [[(alert.episode_id, event) for event in ("alert", "resolved")]] * 2
 
 
 def test_a_backup_overwrites_nothing(path: Path, tmp_path: Path):

@@ -1,0 +1,130 @@
+"""What monitors cost a server, as a share of the CPU time of scoring.
+
+    python -m benchmarks.monitor_live [--seconds 60] [--rate 20] [--interval 60]
+
+First, a server without monitors scores runs by a check of their tools, and the CPU time of all its
+processes (user and system) is divided by the runs. Then a monitor of one group, and one of 100
+groups, with 100,000 scored runs of the last 30 days behind them, are checked each time after as
+many further runs as come in the time between two checks. The share is the CPU time of a check
+divided by that of scoring these runs. Both are CPU times, so that other load counts little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.clock import spent
+from benchmarks.monitor_store import RUNS, SCORES, START
+from benchmarks.otlp_load import requests, send
+from benchmarks.served import Served
+from oteval.config import parse_config
+from oteval.monitor.check import check
+from oteval.store import Store
+
+__all__ = ["check_cost", "run_cost"]
+
+RULES = """
+evaluators: [{name: e, type: tool_errors}]
+completion: {quiet: 1s}
+"""
+MONITORS = "monitors: [{evaluator: e, group_by: agent}]\n"
+HISTORY, DAYS, CHECKS = 100_000, 30, 7
+_SPANS = 8
+_WARM_UP = 10.0  # seconds
+
+
+def run_cost(folder: Path, *, seconds: float, rate: float) -> float:
+    """Return the CPU seconds in which a server stores and scores a run.
+
+    Args:
+        folder: An empty folder.
+        seconds: For how long it is measured.
+        rate: Runs a second.
+    """
+    (folder / "oteval.yaml").write_text(RULES)
+    server, stop = Served(folder), threading.Event()
+    loads = list(requests(round((seconds + 6 * _WARM_UP) * rate), _SPANS, batch=64, seed=1))
+    options = {"rate": rate * _SPANS, "stop": stop}
+    loader = threading.Thread(target=lambda: send(server.http, loads, **options))
+    try:
+        loader.start()
+        time.sleep(_WARM_UP)
+        pids = [pid for part in server.pids() for pid in part]
+        cpu, runs = _cpu(pids), _scored(server)
+        time.sleep(seconds)
+        return (_cpu(pids) - cpu) / (_scored(server) - runs)
+    finally:
+        stop.set()
+        loader.join()
+        server.stop()
+
+
+def check_cost(path: Path, groups: int, runs: int) -> float:
+    """Return the CPU seconds of a check of a monitor, the median of some.
+
+    Args:
+        path: Where to write the database.
+        groups: The number of groups.
+        runs: The number of new runs before each check.
+    """
+    config = parse_config(RULES + MONITORS)
+    step = DAYS * 86_400 * 10**9 // HISTORY
+    found = []
+    with Store(path) as store:
+        last = 0
+        for number in range(CHECKS + 1):
+            first, last = last, last + (runs if number else HISTORY)
+            values = {"first": first, "last": last, "groups": groups, "step": step}
+            for statement in (RUNS, SCORES):
+                # There is no faster public way to store many runs.
+                store._connection.execute(statement.format(**values, start=START))
+            with spent() as cost:
+                check(store, config, START + last * step)
+            if number:
+                found.append(cost.cpu)
+    return statistics.median(found)
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    """Return the CPU seconds of processes so far."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / 100
+
+
+def _scored(server: Served) -> float:
+    text = server.get("/metrics")[1].decode()
+    return sum(map(float, re.findall(r"^oteval_scores_total\{.*\} (\S+)", text, re.MULTILINE)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the costs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=20.0, help="runs a second")
+    parser.add_argument("--interval", type=float, default=60.0, help="seconds between checks")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        each = run_cost(Path(name), seconds=given.seconds, rate=given.rate)
+    runs = round(given.rate * given.interval)
+    sys.stdout.write(f"a run: {1000 * each:.2f} ms of CPU; {runs} runs: {each * runs:.1f} s\n")
+    for groups in (1, 100):
+        with tempfile.TemporaryDirectory() as name:
+            cost = check_cost(Path(name) / "x.duckdb", groups, runs)
+        share = cost / (each * runs)
+        sys.stdout.write(f"a check of {groups} groups: {1000 * cost:.0f} ms of CPU, {share:.1%}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

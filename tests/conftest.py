@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from oteval.store import Store
 
 from .commands import oteval
+from .prepared_schema import prepared_schema
 from .reconstruct.summary import pytest_terminal_summary
 
 __all__ = [
@@ -95,6 +96,13 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """Let the interpreter free everything at its end, or extension modules report leaks."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prepared_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Copy the schema of new databases instead of migrating them."""
+    with prepared_schema(lambda: tmp_path_factory.mktemp("schema")):
+        yield
 
 
 @pytest.fixture

@@ -29,16 +29,13 @@ def declare_compression(connection: duckdb.DuckDBPyConnection, database: str) ->
         database: The database's name in queries.
     """
     for table, compressed in _COLUMNS.items():
-        columns = connection.execute(
-            "SELECT column_name, data_type, is_nullable FROM duckdb_columns() "
-            "WHERE database_name = ? AND table_name = ? ORDER BY column_index",
-            [database, table],
-        ).fetchall()
+        # Asking `duckdb_columns()` would bind all views, for ten times as long.
+        columns = connection.execute(f"DESCRIBE {database}.main.{table}").fetchall()
         definitions = [
             f'"{name}" {kind}'
             + (" USING COMPRESSION zstd" if name in compressed else "")
-            + ("" if is_nullable else " NOT NULL")
-            for name, kind, is_nullable in columns
+            + (" NOT NULL" if is_nullable == "NO" else "")
+            for name, kind, is_nullable, *_ in columns
         ]
         connection.execute(
             f"CREATE OR REPLACE TABLE {database}.main.{table} ({', '.join(definitions)})"

@@ -15,6 +15,14 @@ from oteval.store import Store
 from oteval.store.migrations import migrate
 
 from ..make import chat
+from ..prepared_schema import MIGRATE
+
+
+@pytest.fixture(autouse=True)
+def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate new databases, as in use, instead of copying a prepared schema."""
+    monkeypatch.setattr(MIGRATE, migrate)
+
 
 LONG = {
     "spans": {"input", "output", "attributes", "events", "links", "resource", "rest"},

@@ -9,9 +9,16 @@ import pytest
 
 from oteval.errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from oteval.store import Store
-from oteval.store.migrations import newest
+from oteval.store.migrations import migrate, newest
 
 from ..make import ROOT, span
+from ..prepared_schema import MIGRATE, prepared_schema
+
+
+@pytest.fixture(autouse=True)
+def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate the databases of this module, as in use, instead of copying a prepared schema."""
+    monkeypatch.setattr(MIGRATE, migrate)
 
 
 def foreign(path: Path, *statements: str) -> Path:
@@ -40,6 +47,49 @@ def test_a_new_file_has_the_newest_schema(tmp_path: Path):
     with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
         numbers = connection.execute("SELECT number FROM migrations").fetchall()
     assert numbers == [(number,) for number in range(1, newest() + 1)]
+
+
+def schema(path: Path) -> list[object]:
+    """Return all that a database file has: tables, views, indexes, and the rows."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = [
+            connection.execute(f"SELECT {columns} FROM {kind}() ORDER BY ALL").fetchall()
+            for kind, columns in {
+                "duckdb_tables": "table_name, sql",
+                "duckdb_views": "view_name, sql",
+                "duckdb_indexes": "index_name, table_name, expressions, sql",
+                "duckdb_columns": "* EXCLUDE (database_name, database_oid, table_oid, schema_oid)",
+            }.items()
+        ]
+        tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        rows = {
+            table: connection.execute(f'SELECT * FROM "{table}"').fetchall()
+            for (table,) in tables
+            if table != "migrations"
+        }
+        numbers = connection.execute("SELECT number FROM migrations").fetchall()
+    return [*found, rows, numbers]
+
+
+def without_compression(schema: list[object]) -> str:
+    """Return a schema as text, without the compression of columns."""
+    return repr(schema).replace(" USING COMPRESSION ZSTD", "")
+
+
+def test_a_new_file_has_the_schema_of_one_that_was_migrated_step_by_step(tmp_path: Path):
+    """One transaction with all migrations gives the schema of a transaction for each.
+
+    Only the compression of texts is declared for new databases alone. The schema that other tests
+    copy is that of new databases.
+    """
+    Store(tmp_path / "new.duckdb").close()
+    Store(foreign(tmp_path / "old.duckdb", "SELECT 1")).close()
+    with prepared_schema(lambda: tmp_path):
+        Store(tmp_path / "copied.duckdb").close()
+
+    new = schema(tmp_path / "new.duckdb")
+    assert schema(tmp_path / "copied.duckdb") == new
+    assert without_compression(new) == without_compression(schema(tmp_path / "old.duckdb"))
 
 
 def test_a_reopened_store_has_its_rows(tmp_path: Path):

@@ -36,14 +36,21 @@ asyncio_default_fixture_loop_scope = function
 """
 
 
+# Plugins of other packages that take longer to import than pytest and oteval together.
+SLOW_PLUGINS = ("langsmith_plugin", "hypothesispytest", "anyio")
+
+
 class Project:
     """A folder of tests.
 
     Attributes:
         path: The folder.
         site: Where the plugin is found.
+        blocked: The installed plugins that pytest does not import.
         status: The exit status of the last run.
     """
+
+    blocked: tuple[str, ...] = SLOW_PLUGINS
 
     def __init__(self, path: Path, site: Path) -> None:
         self.path, self.site = path, site
@@ -58,8 +65,9 @@ class Project:
         """Run pytest with the plugin, and return what it prints."""
         places = [str(self.site), str(ROOT)]
         quiet = {"LANGSMITH_TRACING": "false", "COLUMNS": "200", "PY_COLORS": "0"}
+        without = [f"-pno:{name}" for name in ("cacheprovider", *self.blocked)]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", *args],
+            [sys.executable, "-m", "pytest", *without, "-W", "error", *args],
             cwd=self.path,
             env={**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(places), **(env or {})},
             capture_output=True,

@@ -165,6 +165,13 @@ def test_results_reach_langsmith(client: Any, server: LangSmithServer):
     ]
 
 
+@pytest.fixture
+def project(project: Project) -> Project:
+    """A project whose pytest has all plugins that are installed."""
+    project.blocked = ()
+    return project
+
+
 MARKED = """
 import pytest
 from langsmith import testing

@@ -5,6 +5,7 @@ A migration that was released never changes. To add a column, add a file with th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
 
 import duckdb
@@ -40,7 +41,9 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = False) -> None:
-    """Apply the missing migrations to a database, each in a separate transaction.
+    """Apply the missing migrations to a database.
+
+    A new database gets all of them in one transaction, another one each in a separate one.
 
     Args:
         connection: A connection with the database as its current one.
@@ -56,14 +59,22 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = 
             f"{path}: its schema is number {done}, and this oteval knows {newest()}; "
             "upgrade oteval (pip install -U oteval) or give another --db"
         )
-    for position, script in _scripts().items():
-        if position <= done:
-            continue
-        connection.begin()
+    missing = [(position, text) for position, text in _scripts().items() if position > done]
+    if is_new:
+        # A transaction is a write to the disk, and nobody needs one of the states between.
+        _apply(connection, missing)
+        declare_compression(connection, "store")
+        return
+    for one in missing:
+        _apply(connection, [one])
+
+
+def _apply(connection: duckdb.DuckDBPyConnection, scripts: Sequence[tuple[int, str]]) -> None:
+    """Apply some migrations in one transaction."""
+    connection.begin()
+    for position, script in scripts:
         if position == 1:
             connection.execute("CREATE TABLE migrations (number INTEGER, applied_at TIMESTAMP)")
         connection.execute(script)
         connection.execute("INSERT INTO migrations VALUES (?, now()::TIMESTAMP)", [position])
-        connection.commit()
-    if is_new:
-        declare_compression(connection, "store")
+    connection.commit()

@@ -14,7 +14,7 @@ from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import ConfigError, NotFound
 from ..jsontext import dumps, loads
 from ..monitor import require_packages
-from ..store import Store, StoredMark
+from ..store import Store, StoredMark, is_short_of_memory
 from ..text import counted, seconds
 from . import common
 from .common import db_option, json_option, open_store, out, print_json, say, time_of, warn
@@ -61,19 +61,19 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     config = configured(config_path)
     pause = _duration(interval, "--interval")
     require_packages(config)
-    from ..monitor.check import check, exit_status
+    from ..monitor.check import exit_status
     from ..monitor.notification import Outbox
 
-    with open_store(db) as store:
+    with open_store(db) as store, store.reduced_memory():
         outbox = Outbox(store.outbox, config.notify, version=__version__)
         if once:
-            found = check(store, config, common.now_ns())
+            found = _check(store, config)
             _deliver(outbox)
             _print(found, as_json)
             return exit_status(found)
         known: dict[str, str] = {}
         while True:
-            _print_changes(check(store, config, common.now_ns()), known, as_json)
+            _print_changes(_check(store, config), known, as_json)
             _deliver(outbox)
             time.sleep(pause)
 
@@ -206,6 +206,18 @@ def configured(path: str) -> Config:
     if not config.monitors:
         raise ConfigError(f"{path}: no monitors; add for instance monitors: [{{measure: latency}}]")
     return config
+
+
+def _check(store: Store, config: Config) -> list[MonitorStatus]:
+    """Check once, with more memory if it takes more."""
+    from ..monitor.check import check
+
+    while True:
+        try:
+            return check(store, config, common.now_ns())
+        except Exception as error:
+            if not is_short_of_memory(error) or not store.raise_memory_limit(2):
+                raise
 
 
 def _duration(text: str, option: str) -> float:

@@ -36,10 +36,10 @@ from .watcher import Watcher
 __all__ = ["acceptance", "check", "source_of"]
 
 # Rows that are read at once, and in one transaction.
-_PART = 250_000
+_PART = 150_000
 _TRANSACTION = 4_000_000
 # Observations that go to the groups at once: each group costs time, however few it gets.
-_AT_ONCE = 1_000_000
+_AT_ONCE = 600_000
 # The name under which the position in runs is kept, up to which versions are noted.
 _VERSIONS = ""
 
@@ -146,6 +146,8 @@ def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
             if upto >= end or sum(map(len, waiting)) >= _AT_ONCE:
                 watcher.consume(pa.concat_tables(waiting), reader.at.reached_ns)
                 waiting = []
+                # Arrow keeps freed memory otherwise.
+                pa.default_memory_pool().release_unused()
             if upto >= end:
                 break
         reader.write()

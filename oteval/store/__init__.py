@@ -324,10 +324,18 @@ class Store:
         if self.path != MEMORY and not self.is_served:
             self._connection.execute("SET memory_limit = ?", [limit])
 
-    def raise_memory_limit(self, times: int) -> None:
-        """Multiply DuckDB's memory limit, up to a share of the machine's memory."""
-        if self.path != MEMORY and not self.is_served:
-            give_memory(self._connection, times)
+    def raise_memory_limit(self, times: int) -> bool:
+        """Multiply DuckDB's memory limit, up to a share of the machine's memory.
+
+        Args:
+            times: The factor.
+
+        Returns:
+            Whether the limit is higher now.
+        """
+        if self.path == MEMORY or self.is_served:
+            return False
+        return give_memory(self._connection, times)
 
     def close(self) -> None:
         """Close the database."""

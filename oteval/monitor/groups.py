@@ -25,6 +25,7 @@ from .budget import AlarmBudget, spending
 from .detector import Alarm, Detector, Floats
 from .e_detector import EDetector
 from .observations import Observations
+from .reviews import ReviewedDetector
 from .scales import Scale, Side, fit, threshold_scale
 from .threshold import Threshold
 from .two_windows import TwoWindows
@@ -91,7 +92,10 @@ class WatchedSide:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {**self.learned.to_dict(), "state": self.detector.state()}
+        learned = self.learned
+        if isinstance(self.detector, ReviewedDetector):
+            learned = replace(learned, baseline=self.detector.baseline)
+        return {**learned.to_dict(), "state": self.detector.state()}
 
     def share(self, allowance: float) -> None:
         """Set the budget of false alarms per nanosecond, where the detector has one."""
@@ -138,7 +142,8 @@ def make_detector(settings: MonitorSettings, learned: LearnedSide, *, allowance:
             baseline = replace(
                 baseline, block=settings.detector.block, block_reason="set in oteval.yaml"
             )
-        return EDetector(baseline, spending=allowance)
+            return EDetector(baseline, spending=allowance)
+        return ReviewedDetector(baseline, spending=allowance)
     rule = settings.detector
     if isinstance(rule, ThresholdSettings):
         _, below = threshold_scale(

@@ -92,6 +92,7 @@ def _baseline(learned: LearnedSide) -> dict[str, Any]:
             "mean": learned.scale.shown(baseline.mean),
             "floor": learned.scale.shown(baseline.floor),
             "block": baseline.block,
+            "block_reason": baseline.block_reason,
             "autocorrelation_time": baseline.autocorrelation_time,
             "observations": baseline.size,
             "start_ns": baseline.start_ns,

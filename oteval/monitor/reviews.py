@@ -1,0 +1,126 @@
+"""Reviews of a baseline: once a week, the length of blocks is chosen anew from later observations.
+
+`ReviewedDetector` keeps the newest observations of the state ok beside an e-detector. A week after
+the baseline, and every week from then on, `review` gets at least 1,000 of them. An alert discards
+them, and evidence for one postpones the review by a day. When reviews take place depends only on
+the observations in order, not on how checks divided them.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .baselines import Baseline, review
+from .detector import Alarm, Floats, Ints
+from .e_detector import EDetector
+
+__all__ = ["ReviewedDetector"]
+
+_DAY_NS = 86_400 * 10**9
+_WEEK_NS = 7 * _DAY_NS
+_LEAST, _MOST = 1000, 5000
+_CALM = 0.5
+# Values are kept in such steps, and times in seconds: precise enough, and small.
+_STEPS = 255
+_SECOND_NS = 10**9
+
+
+class ReviewedDetector(EDetector):
+    """An e-detector whose length of blocks follows later observations."""
+
+    def __init__(self, baseline: Baseline, *, spending: float) -> None:
+        super().__init__(baseline, spending=spending)
+        self._due_ns = baseline.end_ns + _WEEK_NS
+        self._is_due = False
+        self._seen = 0
+        self._values = np.empty(0, np.uint8)
+        self._seconds = np.empty(0, np.int64)
+
+    def update(self, values: Any, times_ns: Any) -> list[Alarm]:
+        """Add observations, and review the baseline where that is due."""
+        new, times = np.asarray(values, np.float64), np.asarray(times_ns, np.int64)
+        alarms: list[Alarm] = []
+        while True:
+            count = self._until_review(times)
+            found = super().update(new[:count], times[:count])
+            self._keep(new[:count], times[:count], found)
+            alarms += found
+            self._review(times[:count])
+            new, times = new[count:], times[count:]
+            if not len(new):
+                return alarms
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the detector, and the observations for the next review."""
+        return {
+            **super().state(),
+            "review": {
+                "due_ns": self._due_ns,
+                "is_due": self._is_due,
+                "seen": self._seen,
+                "values": _packed(self._values),
+                "seconds": _packed(np.diff(self._seconds, prepend=0)),
+            },
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state that `state` returned."""
+        super().restore(state)
+        known: Mapping[str, Any] = state["review"]
+        self._due_ns, self._is_due = known["due_ns"], known["is_due"]
+        self._seen = known["seen"]
+        self._values = np.frombuffer(_unpacked(known["values"]), np.uint8)
+        self._seconds = np.cumsum(np.frombuffer(_unpacked(known["seconds"]), np.int64))
+
+    def _until_review(self, times: Ints) -> int:
+        """Return how many of the next observations come up to and including the next review."""
+        if self.alerting:
+            # Not more, since after a recovery the next review is at least so many away.
+            return min(len(times), _LEAST)
+        late = np.flatnonzero(times >= self._due_ns)
+        if not late.size and not self._is_due:
+            return len(times)
+        first = 0 if self._is_due else int(late[0])
+        return min(len(times), max(first + 1, _LEAST - len(self._values)))
+
+    def _keep(self, values: Floats, times: Ints, alarms: Sequence[Alarm]) -> None:
+        """Keep the newest observations since the last recovery."""
+        first = self._seen
+        self._seen += len(values)
+        if alarms:
+            after = max(0, alarms[-1].index + 1 - first)
+            values, times = values[after:], times[after:]
+            self._discard()
+        if not self.alerting:
+            steps = np.round(values * _STEPS).astype(np.uint8)
+            self._values = np.concatenate([self._values, steps])[-_MOST:]
+            self._seconds = np.concatenate([self._seconds, times // _SECOND_NS])[-_MOST:]
+
+    def _review(self, times: Ints) -> None:
+        """Review the baseline if the last observation makes that due."""
+        self._is_due |= bool((times >= self._due_ns).any())
+        if self.alerting or len(self._values) < _LEAST or not self._is_due:
+            return
+        self._is_due = False
+        if self.evidence >= _CALM:
+            self._due_ns += _DAY_NS
+            return
+        self.baseline = review(self.baseline, self._values / _STEPS, self._seconds * _SECOND_NS)
+        self._due_ns += _WEEK_NS
+        self._discard()
+
+    def _discard(self) -> None:
+        self._values, self._seconds = np.empty(0, np.uint8), np.empty(0, np.int64)
+
+
+def _packed(values: Any) -> str:
+    return base64.b64encode(zlib.compress(values.tobytes(), 1)).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

@@ -86,6 +86,39 @@ def test_a_backtest_of_a_period_knows_nothing_else():
         assert since.learning[0][0] == {"agent": "a"}
 
 
+@pytest.mark.slow
+def test_a_backtest_of_several_groups_gives_the_episodes_of_live_checks():
+    """Groups that come, change and recover at different times have the same episodes."""
+    with Store() as store:
+        watched = config("{evaluator: e, group_by: agent}")
+        ends: dict[str, list[tuple[int, float]]] = {
+            "a": [(400, 0.95), (60, 0.3), (120, 0.98)],
+            "b": [(500, 0.9), (80, 0.9)],
+            "c": [(450, 0.97), (130, 0.5)],
+        }
+        agents = [History(store, name, first=1 + 1000 * i) for i, name in enumerate(ends)]
+        for number in range(58):
+            for history in agents:
+                left = 10 * number
+                for size, rate in ends[history.agent]:
+                    if left < size:
+                        history.scored(10, rate)
+                        break
+                    left -= size
+            if number % 9 == 3:
+                check(store, watched, agents[0].now)
+        check(store, watched, agents[0].now)
+        live = {(one.episode_id, one.change_ns, one.ended_ns) for one in store.monitors.episodes()}
+
+        found = backtest(store, watched.monitors[0], now_ns=agents[0].now)
+
+        assert len(live) >= 2
+        assert {
+            (one.episode.episode_id, one.episode.change_ns, one.episode.ended_ns)
+            for one in found.episodes
+        } == live
+
+
 @pytest.fixture
 def dropped(
     oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

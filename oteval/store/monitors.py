@@ -230,10 +230,10 @@ class MonitorStore:
         if len(found) != 1:
             return None
         name = found[0].episode_id
-        # One statement, because a check may be ending the episode.
+        # One statement, because a check may be ending the episode; `runs` makes that a conflict.
         repeated(
             lambda: self._connection.execute(
-                "UPDATE monitor_episodes SET acknowledged_ns = ?, acknowledged_by = ? "
+                "UPDATE monitor_episodes SET runs = runs, acknowledged_ns = ?, acknowledged_by = ? "
                 "WHERE episode_id = ?",
                 [now_ns, person, name],
             )

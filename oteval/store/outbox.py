@@ -20,6 +20,9 @@ __all__ = ["NEVER_NS", "NotificationOutbox"]
 NEVER_NS = 2**63 - 1
 _COLUMNS = ", ".join(f"n.{one.name}" for one in fields(Notification))
 _ROW = "notification_id = ? AND destination = ?"
+# DuckDB replaces a row in which a list is set. Only so is it a conflict if another transaction
+# replaces the row as well, as a deletion does; otherwise that one would undo the change.
+_UPDATE = "UPDATE notifications SET runs = runs"
 
 
 class NotificationOutbox:
@@ -74,8 +77,7 @@ class NotificationOutbox:
         """
         try:
             ((count,),) = self._connection.execute(
-                f"UPDATE notifications SET next_ns = ? "  # noqa: S608
-                f"WHERE {_ROW} AND sent_ns IS NULL AND next_ns = ?",
+                f"{_UPDATE}, next_ns = ? WHERE {_ROW} AND sent_ns IS NULL AND next_ns = ?",
                 [
                     until_ns,
                     notification.notification_id,
@@ -93,7 +95,7 @@ class NotificationOutbox:
         """Make the refused notifications due at a time (ns), and return their number."""
         rows = repeated(
             lambda: self._connection.execute(
-                "UPDATE notifications SET next_ns = ? WHERE sent_ns IS NULL AND next_ns = ?",
+                f"{_UPDATE}, next_ns = ? WHERE sent_ns IS NULL AND next_ns = ?",
                 [now_ns, NEVER_NS],
             ).fetchall()
         )
@@ -102,8 +104,7 @@ class NotificationOutbox:
     def sent(self, notification: Notification, now_ns: int) -> None:
         """Note that a notification was delivered at a time (ns)."""
         self._update(
-            f"UPDATE notifications SET sent_ns = ?, error = NULL, attempts = attempts + 1 "  # noqa: S608
-            f"WHERE {_ROW}",
+            f"{_UPDATE}, sent_ns = ?, error = NULL, attempts = attempts + 1 WHERE {_ROW}",
             [now_ns, notification.notification_id, notification.destination],
         )
 
@@ -117,8 +118,7 @@ class NotificationOutbox:
         """
         due = NEVER_NS if next_ns is None else next_ns
         self._update(
-            f"UPDATE notifications SET next_ns = ?, error = ?, attempts = attempts + 1 "  # noqa: S608
-            f"WHERE {_ROW}",
+            f"{_UPDATE}, next_ns = ?, error = ?, attempts = attempts + 1 WHERE {_ROW}",
             [due, error, notification.notification_id, notification.destination],
         )
 

@@ -33,6 +33,10 @@ __all__ = [
 
 # The longest time between a model call and a tool run that it asked for in a separate trace.
 _TOOL_WAIT_NS = 60 * 10**9
+# Traces on the first page, how much larger a page may be than the one before, and the bytes of rows
+# that further pages have about: reconstructing them takes some three times as much.
+_FIRST_PAGE, _GROWTH = 16, 4
+_PAGE_BYTES = 48 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -73,12 +77,30 @@ class RefreshResult(NamedTuple):
         times: The times (ns) in which their spans begin.
         changed: The ids of new trajectories and of those with a new revision.
         without_agent: The traces without any agent: nothing but requests and database calls.
+        read_bytes: The bytes of the rows that were read.
     """
 
     trace_ids: list[str]
     times: list[Range]
     changed: list[str]
     without_agent: Sequence[str] = ()
+    read_bytes: int = 0
+
+
+class _PageSize:
+    """How many traces are reconstructed together, by the bytes of those before."""
+
+    def __init__(self) -> None:
+        self._size = _FIRST_PAGE
+
+    def __call__(self) -> int:
+        """Return the size of the next page."""
+        return self._size
+
+    def note(self, result: RefreshResult) -> None:
+        """Note the size of a page."""
+        width = 1 + result.read_bytes // max(1, len(result.trace_ids))
+        self._size = max(1, min(_GROWTH * self._size, _PAGE_BYTES // width))
 
 
 def refresh(
@@ -100,8 +122,10 @@ def refresh(
     changed, done = 0, 0
     total = store.pending.count() if on_progress else 0
     with infrequent_gc():
-        for page in store.pending.pages():
+        size = _PageSize()
+        for page in store.pending.pages(limit=size):
             result = _refresh_page(store, page, page, _StoreSearch(store))
+            size.note(result)
             changed += len(result.changed)
             if on_without_agent and result.without_agent:
                 on_without_agent(result.without_agent)
@@ -190,11 +214,12 @@ def _refresh_page(
             times=merge_ranges(time for part in parts for time in part.times),
             changed=[name for part in parts for name in part.changed],
             without_agent=[name for part in parts for name in part.without_agent],
+            read_bytes=sum(part.read_bytes for part in parts),
         )
     changed = store.trajectories.write(trajectories, loaded.trace_ids, loaded.times)
     with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
     others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
-    return RefreshResult(loaded.trace_ids, loaded.times, changed, list(others))
+    return RefreshResult(loaded.trace_ids, loaded.times, changed, list(others), loaded.read_bytes)
 
 
 def _by_conversation(page: Sequence[str], locator: TraceLocator) -> list[list[str]]:
@@ -247,6 +272,11 @@ class _LoadedTraces:
         self.spans: list[Span] = []
         self.logs: list[LogRecord] = []
         self.times: list[Range] = []
+
+    @property
+    def read_bytes(self) -> int:
+        """The bytes of the rows that were read."""
+        return self._limit.taken
 
     def add(self, traces: Iterable[str]) -> bool:
         """Read those of some traces that are new and reachable; return whether there are any."""

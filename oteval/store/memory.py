@@ -56,6 +56,11 @@ class ReadLimit:
     def __init__(self, max_bytes: int) -> None:
         self._max = self._left = max_bytes
 
+    @property
+    def taken(self) -> int:
+        """The bytes that the queries have returned."""
+        return self._max - self._left
+
     def take(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Count batches of rows, and return them.
 

@@ -11,7 +11,7 @@ page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import duckdb
@@ -89,13 +89,16 @@ class PendingTraces:
             [done, done],
         )
 
-    def pages(self, size: int = 1000) -> Iterator[list[str]]:
+    def pages(
+        self, size: int = 1000, limit: Callable[[], int] | None = None
+    ) -> Iterator[list[str]]:
         """Yield the ids of pending traces page by page.
 
         Exhausting the iterator marks all of them as reconstructed.
 
         Args:
             size: Approximate number of traces per page. A conversation is never split.
+            limit: Returns a smaller size for the next page.
         """
         newest = newest_seq(self._connection)
         done = done_by_stage(self._connection, "reconstruct")
@@ -103,7 +106,7 @@ class PendingTraces:
             return
         self._collect(done)
         self._group()
-        yield from self._pages(size)
+        yield from self._pages(lambda: min(size, limit()) if limit else size)
         for table in ("todo", "grouped", "ordered"):
             self._connection.execute(f"DROP TABLE temp.{table}")
         note_done(self._connection, "reconstruct", newest)
@@ -173,7 +176,7 @@ class PendingTraces:
         while number(self._connection, change):
             pass
 
-    def _pages(self, size: int) -> Iterator[list[str]]:
+    def _pages(self, size: Callable[[], int]) -> Iterator[list[str]]:
         self._connection.execute(
             """
             CREATE OR REPLACE TEMP TABLE ordered AS
@@ -183,10 +186,11 @@ class PendingTraces:
         )
         page: list[str] = []
         last = None
+        limit = size()
         for trace_id, key in self._ordered():
-            if len(page) >= size and key != last:
+            if len(page) >= limit and key != last:
                 yield page
-                page = []
+                page, limit = [], size()
             page.append(trace_id)
             last = key
         if page:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -177,6 +179,29 @@ def test_pages_that_were_not_exhausted_stay_pending(store: Store):
 
     assert store.pending.count() == 5
     assert [len(page) for page in store.pending.pages(size=2)] == [2, 2, 1]
+
+
+def test_the_size_of_each_page_may_be_limited(store: Store):
+    """The limit is asked for before each page, and the size stays the most."""
+    store.spans.write([span(number, number) for number in range(1, 8)])
+    limits = iter([1, 2, 9, 9])
+
+    pages = [len(page) for page in store.pending.pages(size=3, limit=lambda: next(limits))]
+
+    assert pages == [1, 2, 3, 1]
+
+
+def test_large_traces_are_reconstructed_a_few_at_a_time(store: Store):
+    """After a first page, a page has as many traces as its bytes allow."""
+    text = "long " * 200_000
+    store.spans.write([replace(span(n, n), attributes={"x": f"{n}{text}"}) for n in range(1, 31)])
+    done: list[int] = []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oteval.pipeline.reconstruction._PAGE_BYTES", 4 << 20)
+        refresh(store, lambda count, _: done.append(count))
+
+    assert [after - before for before, after in pairwise([0, *done])] == [16, 4, 4, 4, 2]
 
 
 def test_conversations_are_never_split(store: Store):

@@ -22,10 +22,10 @@ The rules:
 
 The baseline chooses floor and length of blocks; nothing is set for a condition. The targets are 1
 false alarm per 10,000 scores everywhere, and a delay to .85 of at most 1.3 times 156 scores where
-scores are independent. ``coverage`` is the share of the first alerts
-after a drop whose stated interval contains the true time of the change.
+scores are independent. ``coverage`` is the share of the first alerts after a drop whose stated
+interval contains the true time of the change.
 
-    python -m benchmarks.monitor              200 streams for each condition
+    python -m benchmarks.monitor              200 streams for each condition: 8 minutes of CPU time
     python -m benchmarks.monitor --quick      10 streams
 """
 

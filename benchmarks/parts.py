@@ -33,6 +33,7 @@ PARTS = (
     "memory",
     "reconstruct",
     "conversations",
+    "histories",
     "imports",
     "instrument",
     "cli",

@@ -13,6 +13,7 @@ from benchmarks import (
     cli,
     clock,
     conversations,
+    histories,
     imports,
     ingest,
     instrument,
@@ -324,6 +325,18 @@ def test_conversations_hold_time_against_bytes():
         assert small["peak"] > small["spans_peak"] * 0.5 > 0
     assert len(conversations.rows(found)) == 10
     assert [row.target for row in conversations.rows(found)][4] == "at most 1.15"
+
+
+@pytest.mark.slow
+def test_histories_are_measured_beside_parsing_and_beside_new_messages():
+    """A file of runs becomes trajectories; a run is read in each encoding."""
+    found = histories.measure(runs=2, calls=4, repeating=10, repeats=1)
+
+    assert 0 < found["parse_s"] < found["cpu_s"]
+    assert found["peak"] > 10_000_000
+    assert all(found[encoding]["new"] > 0 for encoding in histories.ENCODINGS)
+    targets = [row.target for row in histories.rows(found)]
+    assert targets[2:] == ["at most 10.0", "at most 400", *["at most 3.0"] * 3]
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])

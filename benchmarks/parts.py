@@ -28,6 +28,7 @@ from . import report
 PARTS = (
     "match",
     "stored_matching",
+    "stored_scoring",
     "variants",
     "ingest",
     "memory",

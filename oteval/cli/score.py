@@ -160,6 +160,7 @@ def _run(
                 *(store, config, base, selection, run),
                 lambda done: update(done, total, judge_summary(run)),
                 again=again,
+                yields_passes=as_json or keep,
             )
         ) as scores_found,
     ):

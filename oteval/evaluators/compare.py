@@ -26,7 +26,7 @@ from .spec import MatchSpec
 from .strict import match_strict
 from .views import select
 
-__all__ = ["Verdict", "acompare", "compare"]
+__all__ = ["Verdict", "acompare", "compare", "compare_calls"]
 
 
 class Verdict(NamedTuple):
@@ -100,13 +100,27 @@ def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     """
     out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
     if spec.view == "all":
-        if identical(out, ref, spec) and (
-            spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
-        ):
-            count = len(out.names)
-            return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
-        return _judge(out, ref, spec, range(len(out.names)), range(len(ref.names)))
+        return compare_calls(out, ref, spec)
     return _judge(out, ref, spec, *select(spec, out, ref, outputs, reference))
+
+
+def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
+    """Compare all calls of an output with all of a reference.
+
+    Args:
+        out: The output's calls.
+        ref: The reference's calls.
+        spec: The configuration, with the view ``all``.
+
+    Returns:
+        The verdict.
+    """
+    if identical(out, ref, spec) and (
+        spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
+    ):
+        count = len(out.names)
+        return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
+    return _judge(out, ref, spec, range(len(out.names)), range(len(ref.names)))
 
 
 async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:

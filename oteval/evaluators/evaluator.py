@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from ..model import CONTENT_GAPS, EvaluationResult, Gap, Message, Reference, ToolCall, Trajectory
+from ..model import (
+    CONTENT_GAPS,
+    EvaluationResult,
+    Gap,
+    Message,
+    Outline,
+    OutlineRequest,
+    Reference,
+    ToolCall,
+    Trajectory,
+)
 from .messages import field as item
 from .messages import to_messages
 from .observed import observed
@@ -50,8 +60,9 @@ def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
         NotEvaluated: Calls may be missing.
     """
     lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
-    seen = any(call.span_id for message in messages for call in message.tool_calls)
-    if lost is not None and not seen:
+    if lost is None:
+        return
+    if not any(call.span_id for message in messages for call in message.tool_calls):
         raise NotEvaluated(f"{lost.code}: {lost.detail}")
 
 
@@ -100,6 +111,7 @@ class EvaluationContext:
             in a direct call.
         scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
         given_tools: Definitions of tools that came with the messages.
+        outline: The columns of a run of which only an outline is known; otherwise empty.
     """
 
     messages: tuple[Message, ...]
@@ -108,6 +120,7 @@ class EvaluationContext:
     reference: Reference | None = None
     scope: Scope = "turn"
     given_tools: tuple[Mapping[str, Any], ...] = ()
+    outline: Outline = field(default_factory=dict)
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
@@ -287,6 +300,28 @@ class Evaluator(ABC):
             NotEvaluated: The trace lacks data for a verdict.
             Exception: The evaluator failed.
         """
+
+    def outline_request(
+        self,
+        references: Sequence[Reference],  # noqa: ARG002
+    ) -> OutlineRequest | None:
+        """Return the columns that decide most stored runs, or None if a run is always read.
+
+        Args:
+            references: The references that runs may have.
+        """
+        return None
+
+    def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
+        """Evaluate a run of which only the columns of `outline_request` are known.
+
+        The result equals that of `evaluate`. By default `evaluate` itself is called: reading data
+        that is not known raises `oteval.evaluators.outline.Unread`, and the run is read.
+
+        Raises:
+            NotEvaluated: The trace lacks data for a verdict.
+        """
+        return self.evaluate(context)
 
     def __call__(
         self,

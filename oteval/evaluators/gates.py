@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from ..model import Score
+from ..model import EvaluationResult, Score
 
 __all__ = ["GateResult", "Tally", "check_gate", "tally", "worst_first"]
 
@@ -38,21 +38,21 @@ class Tally:
     total: float = 0.0
     scored: int = 0
 
-    def add(self, score: Score) -> None:
-        """Count a score."""
-        if score.status == "error":
-            self.errors += 1
-        elif score.status == "not_evaluated":
-            self.not_evaluated += 1
-        elif score.passed is None:
-            self.unjudged += 1
-        elif score.passed:
-            self.passed += 1
+    def add(self, result: EvaluationResult, runs: int = 1) -> None:
+        """Count a score, or the same result of some runs."""
+        if result.status == "error":
+            self.errors += runs
+        elif result.status == "not_evaluated":
+            self.not_evaluated += runs
+        elif result.passed is None:
+            self.unjudged += runs
+        elif result.passed:
+            self.passed += runs
         else:
-            self.failed += 1
-        if score.score is not None:
-            self.total += score.score
-            self.scored += 1
+            self.failed += runs
+        if result.score is not None:
+            self.total += result.score * runs
+            self.scored += runs
 
     def merge(self, other: Tally) -> None:
         """Add the counts of another tally."""

@@ -17,9 +17,18 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from ..errors import ConfigError
-from ..model import CONTENT_GAPS, EvaluationResult, Message, ToolCall, Trajectory
+from ..model import (
+    CONTENT_GAPS,
+    EvaluationResult,
+    Fact,
+    Message,
+    OutlineRequest,
+    Reference,
+    ToolCall,
+    Trajectory,
+)
 from .args import ArgsMatch
-from .compare import Verdict, acompare, compare
+from .compare import Verdict, acompare, compare, compare_calls
 from .evaluator import (
     EvaluationContext,
     Evaluator,
@@ -31,6 +40,8 @@ from .factories import AsyncEvaluator, as_async, async_variant, with_options_of
 from .messages import to_messages
 from .observed import observed
 from .options import InConfig, Share
+from .outline import Unread
+from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
 from .rules import Custom, Rule
 from .spec import MatchSpec, Mode, View, make_spec
 
@@ -52,6 +63,9 @@ __all__ = [
 
 ScoreType = Literal["bool", "f1", "recall", "precision"]
 SCORE_TYPES: tuple[ScoreType, ...] = ("bool", "f1", "recall", "precision")
+
+# The most calls of references that outlines tell apart: each is looked for in every call.
+_TOLD_APART = 64
 
 _ArgsInConfig = Literal["exact", "ignore", "subset", "superset", "tolerant"] | dict[str, Any]
 
@@ -181,12 +195,44 @@ class TrajectoryMatch(Evaluator):
         wanted: Sequence[Message],
         spec: MatchSpec,
     ) -> EvaluationResult:
-        # The tool definitions go along: they may say which tools change something.
-        outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
-        verdict = compare(outputs, wanted, spec)
+        outputs: Any = messages
+        if spec.view != "all":
+            # The tool definitions go along: they may say which tools change something.
+            outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
+        return self._result_of(compare(outputs, wanted, spec))
+
+    def _result_of(self, verdict: Verdict) -> EvaluationResult:
         return result_of_figure(
             score_of(verdict, self.score_type), self.threshold, verdict, verdict.metadata()
         )
+
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:
+        """Return the columns of the calls, unless arguments are compared by more than equality."""
+        rules = [self.spec.args, *self.spec.overrides.values()]
+        if self.spec.view != "all" or not all(map(compares_hashes, rules)):
+            return None
+        facts: set[Fact] = set() if all(rule.blind for rule in rules) else {"call_hashes"}
+        if self.spec.mode == "strict":
+            facts.add("overlapping")
+        wanted = [to_messages(list(one.messages), "reference_outputs") for one in references]
+        known = {one for messages in wanted for one in call_hashes(messages) if one is not None}
+        calls = tuple(sorted(known)) if len(known) <= _TOLD_APART else None
+        return OutlineRequest(frozenset(facts), calls)
+
+    def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare the calls of an outline with the reference, by their hashes."""
+        run, expected = context.trajectory, context.reference_outputs
+        if run is None or expected is None:
+            raise NotEvaluated("there is no reference")
+        refuse_unseen(run, context.messages)
+        out = OutlinedCalls(context.messages)
+        ref = HashedCalls(to_messages(expected, "reference_outputs"))
+        if self.spec.mode == "strict" and context.outline["overlapping"]:
+            raise Unread("times")
+        found = self._result_of(compare_calls(out, ref, self.spec))
+        if not found.passed and None in (*out.raw, *ref.raw):
+            raise Unread("arguments")  # unknown ones might have matched
+        return found
 
     def _refuse_unknown(
         self, run: Trajectory, messages: Sequence[Message], wanted: Sequence[Message]

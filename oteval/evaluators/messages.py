@@ -129,6 +129,8 @@ def convert(item: Any, place: str) -> list[Message]:
     """
     if item is None:
         raise InputError(f"{place} is None; a message was expected")
+    if type(item) is Message and item.role in ROLES:
+        return [item]
     role = _role(item, place)
     if isinstance(item, Message):
         return [item]

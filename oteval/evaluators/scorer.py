@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..jsontext import canonical
-from ..model import FAILURE_GAPS, EvaluationResult, Message, Reference, Score, Trajectory
+from ..model import FAILURE_GAPS, EvaluationResult, Outline, Reference, Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated
+from .outline import Unread
 
 __all__ = ["Scorer", "is_drawn", "version_of"]
 
@@ -77,10 +78,8 @@ class Scorer:
             problem: Why its reference is missing, or "".
             time_ns: Now.
         """
-        own = self.scope == "turn"
-        messages = tuple(trajectory.own_messages if own else trajectory.messages)
         root = trajectory.root_span
-        result = self._result(trajectory, messages, reference, problem)
+        result = self._result(trajectory, reference, problem)
         return Score(
             trajectory_id=trajectory.id,
             trace_id=root.trace_id,
@@ -98,23 +97,52 @@ class Scorer:
             metadata=dict(result.metadata),
         )
 
-    def _result(
-        self,
-        trajectory: Trajectory,
-        messages: tuple[Message, ...],
-        reference: Reference | None,
-        problem: str,
-    ) -> EvaluationResult:
-        wanted = list(reference.messages) if reference else None
-        context = EvaluationContext(messages, trajectory, wanted, reference, self.scope)
+    def outlined_result(
+        self, run: Trajectory, outline: Outline, reference: Reference | None, problem: str
+    ) -> EvaluationResult | None:
+        """Return the result of a run of which only an outline is known.
+
+        Args:
+            run: The run as `oteval.evaluators.outline.run_of` returns it.
+            outline: Its outline.
+            reference: Its reference, or None.
+            problem: Why its reference is missing, or "".
+
+        Returns:
+            The result that `score` would store, or None if the run must be read.
+        """
         try:
-            if problem:
-                raise NotEvaluated(problem)
-            failed = any(gap.code in FAILURE_GAPS for gap in trajectory.gaps)
-            if not messages and (failed or self.evaluator.needs_messages):
-                reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
-                raise NotEvaluated(reasons or "the run has no messages")
-            return self.evaluator.evaluate(context)
+            context = self._context(run, reference, problem)
+            return self.evaluator.evaluate_outline(replace(context, outline=outline))
+        except NotEvaluated as reason:
+            return EvaluationResult(status="not_evaluated", comment=str(reason))
+        except (Exception, Unread):
+            return None  # if the evaluator fails, the whole run gives the error
+
+    def _context(
+        self, trajectory: Trajectory, reference: Reference | None, problem: str
+    ) -> EvaluationContext:
+        """Return what the evaluator sees.
+
+        Raises:
+            NotEvaluated: The reference or the messages are missing.
+        """
+        if problem:
+            raise NotEvaluated(problem)
+        own = self.scope == "turn"
+        messages = tuple(trajectory.own_messages if own else trajectory.messages)
+        failed = any(gap.code in FAILURE_GAPS for gap in trajectory.gaps)
+        if not messages and (failed or self.evaluator.needs_messages):
+            reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
+            raise NotEvaluated(reasons or "the run has no messages")
+        wanted = list(reference.messages) if reference else None
+        return EvaluationContext(messages, trajectory, wanted, reference, self.scope)
+
+    def _result(
+        self, trajectory: Trajectory, reference: Reference | None, problem: str
+    ) -> EvaluationResult:
+        try:
+            return self.evaluator.evaluate(self._context(trajectory, reference, problem))
         except NotEvaluated as reason:
             return EvaluationResult(status="not_evaluated", comment=str(reason))
         except KeyboardInterrupt:

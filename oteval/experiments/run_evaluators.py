@@ -27,7 +27,7 @@ from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
 from ..model import Example, Reference, Run, SpanRef, Trajectory
 from ..pipeline import prepare
-from ..pipeline.evaluation import PreparedEvaluator
+from ..pipeline.prepared import PreparedEvaluator
 from ..runner.async_runner import AsyncRunner
 from ..store import Store
 from .datasets import CASE_KEY

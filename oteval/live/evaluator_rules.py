@@ -24,7 +24,7 @@ from ..evaluators.functions import FunctionEvaluator
 from ..evaluators.scorer import Scorer
 from ..files import file_stamp
 from ..pipeline import prepare
-from ..pipeline.evaluation import PreparedEvaluator
+from ..pipeline.prepared import PreparedEvaluator
 from ..pipeline.references import References
 from ..store import Store
 from ..text import counted

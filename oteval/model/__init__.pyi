@@ -24,6 +24,15 @@ from .experiment import (
 from .experiment import (
     question_of as question_of,
 )
+from .outline import (
+    Fact as Fact,
+)
+from .outline import (
+    Outline as Outline,
+)
+from .outline import (
+    OutlineRequest as OutlineRequest,
+)
 from .recording import (
     Chunk as Chunk,
 )

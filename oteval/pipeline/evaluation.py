@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from ..config import Config, EvaluatorSettings, Gate, Limits
-from ..errors import ConfigError, OtevalError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..config import Config, Gate
 from ..evaluators.alignment import AlignedPair, align, first_divergence
-from ..evaluators.evaluator import Evaluator
 from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
-from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from ..runner import Runner
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .references import References, read_json, references_of
-from .resources import resources_of
+from .outlined_runs import DecidedRuns, Given, OutlinedEvaluator
+from .prepared import PreparedEvaluator, prepare
+from .score_batch import ScoreBatch
+from .score_counts import ScoreRun
 
 __all__ = [
     "AlignedPair",
@@ -36,165 +38,13 @@ __all__ = [
     "worst_first",
 ]
 
+# The most scores of runs that were read in one write, and the runs that are looked at together.
 _PAGE = 1000
-_GIVEN_PAGE = 200
-_SECONDS = 5.0
+_RUNS = 16_384
+# DuckDB's memory while scoring: rows are read once.
+_MEMORY_LIMIT = "192MB"
 
-Given = dict[tuple[str, str, str], Score]
 _ScoreRunner = Runner[str, Score]
-
-
-@dataclass(frozen=True)
-class PreparedEvaluator:
-    """A scorer and where its references come from."""
-
-    scorer: Scorer
-    references: References
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """The evaluator."""
-        return self.scorer.evaluator
-
-    @property
-    def concurrency(self) -> int:
-        """How many trajectories may be evaluated at once."""
-        return self.evaluator.concurrency
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether it asks language models, whose verdicts cost money and are reused."""
-        return self.evaluator.asks_models
-
-    def close(self) -> None:
-        """Close the connections that the evaluator opened."""
-        self.evaluator.close()
-
-
-def prepare(
-    config: Config, store: Store, base: Path, *, again: bool = False, is_budgeted: bool = True
-) -> list[PreparedEvaluator]:
-    """Return the scorers of a configuration, their references read.
-
-    Args:
-        config: The configuration.
-        store: Where references by name or trajectory are.
-        base: The folder that paths of the configuration are relative to.
-        again: Whether to ask language models again, ignoring cached answers.
-        is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
-
-    Raises:
-        ConfigError: A reference or function cannot be loaded, or an option is wrong.
-    """
-    prepared = []
-    for settings in config.evaluators:
-        try:
-            references = references_of(settings, store, base)
-            resources = resources_of(settings, base, store, again=again, is_budgeted=is_budgeted)
-            evaluator = _with_files(settings, base).prepare(resources)
-            evaluator.check_prices(_cost_limits(settings, config.budgets.get(settings.name)))
-        except OtevalError as error:
-            raise ConfigError(f"evaluator {settings.name!r}: {error}") from error
-        described = {
-            **evaluator.describe(),
-            **evaluator.describe_verdict(),
-            "reference": references.fingerprint,
-            "scope": settings.scope,
-        }
-        scorer = Scorer(
-            name=settings.name,
-            version=version_of(described),
-            evaluator=evaluator,
-            where=settings.where.selection(),
-            sample=settings.sample,
-            scope=settings.scope,
-        )
-        prepared.append(PreparedEvaluator(scorer, references))
-    return prepared
-
-
-def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
-    """Return an evaluator with the options that JSON files hold."""
-    evaluator = settings.evaluator
-    for option, path in settings.files.items():
-        value = read_json(base / path)
-        try:
-            evaluator = replace(evaluator, **{option: value})
-        except ConfigError as error:
-            raise ConfigError(f"{base / path}: {error}") from None
-    return evaluator
-
-
-def _cost_limits(settings: EvaluatorSettings, limits: Limits | None) -> list[str]:
-    """Return the settings that limit an evaluator's cost, besides its own options."""
-    if limits is None or limits.max_cost_per_day is None:
-        return []
-    return [f"budgets.{settings.name}.max_cost_per_day"]
-
-
-@dataclass
-class ListOrder:
-    """Runs that failed a match with calls that differ only in the order of a list.
-
-    Attributes:
-        runs: How many.
-        lists: The dotted paths of the lists.
-    """
-
-    runs: int = 0
-    lists: set[str] = field(default_factory=set)
-
-
-@dataclass
-class ScoreRun:
-    """The counts of a scoring, updated while it runs.
-
-    Attributes:
-        tallies: The counts by evaluator, in the configuration's order.
-        trajectories: The number of trajectories.
-        asked: The number of scores by language models, including cached answers.
-        reused: The number of scores that the store had already.
-        cache_hits: The number of scores from cached answers.
-        cost: The cost of the answers in US dollars, as far as prices are known.
-        list_order: The failed matches with calls that differ only in the order of a list.
-        versions: The versions of the evaluators, by name.
-    """
-
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    trajectories: int = 0
-    asked: int = 0
-    reused: int = 0
-    cache_hits: int = 0
-    cost: float = 0.0
-    list_order: dict[str, ListOrder] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def evaluated(self) -> int:
-        """How many scores have a verdict."""
-        return sum(counted.evaluated for counted in self.tallies.values())
-
-    @property
-    def errors(self) -> int:
-        """How many evaluations failed."""
-        return sum(counted.errors for counted in self.tallies.values())
-
-    def add(self, score: Score, *, reused: bool = False) -> None:
-        """Count a score."""
-        self.tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
-        self._count_list_order(score)
-        self.reused += reused
-        if not reused:
-            self.asked += "asked_as" in score.metadata
-            self.cache_hits += score.metadata.get("cached") is True
-            self.cost += score.cost or 0.0
-
-    def _count_list_order(self, score: Score) -> None:
-        lists = score.metadata.get("reordered")
-        if score.passed is False and isinstance(lists, dict) and lists:
-            found = self.list_order.setdefault(score.evaluator, ListOrder())
-            found.runs += 1
-            found.lists.update(path for paths in lists.values() for path in paths)
 
 
 def score(
@@ -207,6 +57,7 @@ def score(
     *,
     again: bool = False,
     reuse_all: bool = False,
+    yields_passes: bool = True,
 ) -> Generator[Score, None, None]:
     """Score trajectories, keep the scores in the store, and yield them.
 
@@ -222,6 +73,8 @@ def score(
         on_progress: Called with the number of trajectories done.
         again: Whether to ask language models again, ignoring earlier verdicts.
         reuse_all: Whether stored verdicts of evaluators that ask no model are used again too.
+        yields_passes: Whether to yield passes of runs that were not read. They are stored and
+            counted in any case.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
@@ -229,33 +82,170 @@ def score(
     prepared = prepare(config, store, base, again=again)
     run = ScoreRun() if run is None else run
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
-    found_now = store.trajectories.read(selection)
-    used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
-    trajectories = _with_verdicts(store, [] if again else used_again, found_now)
     run.versions.update({one.scorer.name: one.scorer.version for one in prepared})
-    writer, runner = _ScoreWriter(store), _runner_of(prepared)
-
-    def counted(found: Score, *, reused: bool = False) -> Score:
-        run.add(found if reused else writer.add(found), reused=reused)
-        return found
-
+    used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
+    runner, batch = _runner_of(prepared), ScoreBatch(store, _PAGE)
+    scoring = _Scoring(
+        store=store,
+        prepared=prepared,
+        outlined=[OutlinedEvaluator.of(one, config.salt) for one in prepared],
+        salt=config.salt,
+        used_again=[] if again else used_again,
+        run=run,
+        batch=batch,
+        runner=runner,
+        yields_passes=yields_passes,
+        on_progress=on_progress or (lambda _: None),
+    )
     try:
-        for trajectory, given in trajectories:
-            run.trajectories += 1
-            for found, reused in _finished_scores(prepared, trajectory, given, config.salt, runner):
-                yield counted(found, reused=reused)
-            if on_progress:
-                on_progress(run.trajectories - runner.pending)
-        for outcome in runner.completed(max_pending=0):
-            yield counted(outcome.result())
-            if on_progress:
-                on_progress(run.trajectories - runner.pending)
+        with store.reduced_memory(_MEMORY_LIMIT):
+            for keys in store.trajectories.keys(selection, _RUNS):
+                yield from scoring.page(keys)
+            yield from scoring.rest()
     finally:
         # Finished scores are written after Ctrl-C as well.
         runner.close()
-        writer.flush()
+        batch.flush()
         store.judge_calls.flush()
         _close(prepared, runner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scoring:
+    """Scores the runs of a store page by page; the fields are those of `score`."""
+
+    store: Store
+    prepared: Sequence[PreparedEvaluator]
+    outlined: Sequence[OutlinedEvaluator | None]
+    salt: str
+    used_again: Sequence[str]
+    run: ScoreRun
+    batch: ScoreBatch
+    runner: _ScoreRunner
+    yields_passes: bool
+    on_progress: Callable[[int], None]
+
+    def page(self, keys: pa.Table) -> Iterator[Score]:
+        """Score the runs of a page, and yield the scores.
+
+        Args:
+            keys: The page, of `Trajectories.keys`.
+        """
+        before, now = self.run.trajectories, time.time_ns()
+        first = before * len(self.prepared)
+        given = self._given(keys)
+        decided = [
+            None if one is None else one.decide(self.store, keys, now, given)
+            for one in self.outlined
+        ]
+        shown = [{} if d is None else d.scores(passes=self.yields_passes) for d in decided]
+        for order, d in enumerate(decided):
+            if d is not None:
+                self.batch.add_rows(_positioned(d.rows, first + order, len(self.prepared)))
+        runs = self._runs(keys, decided)
+        for place in _busy_places(keys, decided, shown):
+            trajectory = runs(place)
+            self.run.trajectories = before + place + 1
+            for order, one in enumerate(self.prepared):
+                position, d = first + place * len(self.prepared) + order, decided[order]
+                if place in shown[order]:
+                    self.batch.reached = position
+                    self.run.add(shown[order][place])
+                    yield shown[order][place]
+                elif d is not None and place in d.given:
+                    self.run.add(d.given[place], reused=True)
+                    yield d.given[place]
+                elif trajectory is not None and (d is None or place in d.undecided):
+                    yield from self._evaluated(one, trajectory, given, position, now if d else None)
+            self.on_progress(self.run.trajectories - self.runner.pending)
+        self.run.trajectories = before + len(keys)
+        self.batch.reached = self.run.trajectories * len(self.prepared) - 1
+        for one, d in zip(self.prepared, decided, strict=True):
+            for result, count in d.counts(passes=self.yields_passes) if d else ():
+                self.run.add_results(one.scorer.name, result, count)
+        if any(decided):
+            self.batch.flush()
+        self.on_progress(self.run.trajectories - self.runner.pending)
+
+    def rest(self) -> Iterator[Score]:
+        """Yield the scores of the evaluations that still run in threads."""
+        for outcome in self.runner.completed(max_pending=0):
+            yield self._added(outcome.result(), self.batch.reached)
+            self.on_progress(self.run.trajectories - self.runner.pending)
+
+    def _given(self, keys: pa.Table) -> Given:
+        """Return the stored verdicts on the runs of a page that are used again."""
+        if not self.used_again:
+            return {}
+        found = self.store.scores.of_versions(keys["trajectory_id"].to_pylist(), self.used_again)
+        return {key: score for key, score in found.items() if score.status == "ok"}
+
+    def _runs(
+        self, keys: pa.Table, decided: Sequence[DecidedRuns | None]
+    ) -> Callable[[int], Trajectory | None]:
+        """Return a function that returns the run at a place, read if an evaluator needs it."""
+        needed = _needed_places(keys, decided)
+        names = keys["trajectory_id"].to_pylist()
+        found = self.store.trajectories.at(keys.take(pa.array(needed, pa.int64())))
+        waiting: list[Trajectory] = []
+
+        def run_at(place: int) -> Trajectory | None:
+            if not waiting:
+                waiting.extend(islice(found, 1))
+            is_next = bool(waiting) and waiting[0].id == names[place]
+            return waiting.pop() if is_next else None
+
+        return run_at
+
+    def _evaluated(
+        self,
+        one: PreparedEvaluator,
+        trajectory: Trajectory,
+        given: Given,
+        position: int,
+        time_ns: int | None,
+    ) -> Iterator[Score]:
+        """Yield the finished scores of an evaluator on a run; those in threads come later."""
+        if not one.scorer.wants(trajectory, self.salt):
+            return
+        had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
+        if had is not None and had.rev == trajectory.rev:
+            self.run.add(had, reused=True)
+            yield had
+        elif time_ns is not None:
+            yield self._added(one.score(trajectory, time_ns), position)
+        else:
+            for found in _evaluated(one, trajectory, self.runner):
+                yield self._added(found, position)
+
+    def _added(self, score: Score, position: int) -> Score:
+        self.batch.add(score, position)
+        self.run.add(score)
+        return score
+
+
+def _positioned(rows: pa.Table, first: int, step: int) -> pa.Table:
+    """Return rows with the position of their scores instead of the place of their runs."""
+    places = rows["place"].cast(pa.int64())
+    positions = pc.add(pc.multiply(places, pa.scalar(step, pa.int64())), first)
+    return rows.drop_columns(["place"]).append_column("position", positions)
+
+
+def _needed_places(keys: pa.Table, decided: Sequence[DecidedRuns | None]) -> list[int]:
+    """Return the places of the runs that must be read."""
+    if None in decided:
+        return list(range(len(keys)))
+    return sorted(set().union(*(one.undecided for one in decided if one is not None)))
+
+
+def _busy_places(
+    keys: pa.Table,
+    decided: Sequence[DecidedRuns | None],
+    shown: Sequence[Mapping[int, Score]],
+) -> list[int]:
+    """Return the places of the runs that are read or whose scores are yielded."""
+    given = (one.given.keys() for one in decided if one is not None)
+    return sorted({*_needed_places(keys, decided)}.union(*given, *shown))
 
 
 def _runner_of(prepared: Iterable[PreparedEvaluator]) -> _ScoreRunner:
@@ -266,24 +256,6 @@ def _close(prepared: Iterable[PreparedEvaluator], runner: _ScoreRunner) -> None:
     """Close the evaluators' connections, unless one is still in use."""
     for one in () if runner.pending else prepared:
         one.close()
-
-
-def _finished_scores(
-    prepared: Iterable[PreparedEvaluator],
-    trajectory: Trajectory,
-    given: Given,
-    salt: str,
-    runner: _ScoreRunner,
-) -> Iterator[tuple[Score, bool]]:
-    """Yield the finished scores of a trajectory, and whether the store had each already."""
-    for one in prepared:
-        if not one.scorer.wants(trajectory, salt):
-            continue
-        had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
-        if had is not None:
-            yield had, True
-        else:
-            yield from ((found, False) for found in _evaluated(one, trajectory, runner))
 
 
 def _evaluated(
@@ -298,58 +270,8 @@ def _evaluated(
         yield _score_one(one, trajectory)
 
 
-class _ScoreWriter:
-    """Writes scores to the store in batches."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._fresh, self._time = store, list[Score](), time.monotonic()
-
-    def add(self, score: Score) -> Score:
-        """Add a score, and return it."""
-        self._fresh.append(score)
-        if len(self._fresh) >= _PAGE or time.monotonic() - self._time > _SECONDS:
-            self.flush()
-        return score
-
-    def flush(self) -> None:
-        """Write the batch."""
-        self._store.scores.write(self._fresh)
-        self._fresh, self._time = [], time.monotonic()
-
-
-def _with_verdicts(
-    store: Store, versions: Sequence[str], trajectories: Iterable[Trajectory]
-) -> Iterator[tuple[Trajectory, Given]]:
-    """Yield trajectories with the stored verdicts that are used again.
-
-    Args:
-        store: The store.
-        versions: The versions of the evaluators whose verdicts are used again.
-        trajectories: The trajectories.
-    """
-    if not versions:
-        yield from ((trajectory, {}) for trajectory in trajectories)
-        return
-    for page in _pages(trajectories, _GIVEN_PAGE):
-        found = store.scores.of_versions([trajectory.id for trajectory in page], versions)
-        revs = {trajectory.id: trajectory.rev for trajectory in page}
-        verdicts = {
-            key: score
-            for key, score in found.items()
-            if score.status == "ok" and score.rev == revs[score.trajectory_id]
-        }
-        yield from ((trajectory, verdicts) for trajectory in page)
-
-
-def _pages(items: Iterable[Trajectory], size: int) -> Iterator[list[Trajectory]]:
-    iterator = iter(items)
-    while page := list(islice(iterator, size)):
-        yield page
-
-
 def _score_one(one: PreparedEvaluator, trajectory: Trajectory) -> Score:
-    reference, problem = one.references.of(trajectory)
-    return one.scorer.score(trajectory, reference, problem, time.time_ns())
+    return one.score(trajectory, time.time_ns())
 
 
 def score_trajectories(

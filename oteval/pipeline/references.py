@@ -29,9 +29,15 @@ class References:
 
     Attributes:
         fingerprint: A hash of all of them, part of the evaluator's version.
+        known: The references that runs may have.
+        attribute: The attribute of a run that names its reference, or "".
+        needs_messages: Whether only a run's messages tell its reference.
     """
 
     fingerprint = ""
+    known: tuple[Reference, ...] = ()
+    attribute = ""
+    needs_messages = False
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
         """Return the reference, or None and the reason why it is missing."""
@@ -42,6 +48,7 @@ class References:
 class _One(References):
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
+        self.known = (reference,)
         self.fingerprint = reference.fingerprint
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
@@ -64,6 +71,8 @@ class _Dataset(References):
     def __init__(self, path: Path, key: str, kind: _Kind) -> None:
         self.key, self.path = key, path
         self.by_case = _read_dataset(path, key, kind)
+        self.known = tuple(self.by_case.values())
+        self.attribute, self.needs_messages = key, key == QUESTION
         prints = "".join(self.by_case[case].fingerprint for case in sorted(self.by_case))
         self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
 

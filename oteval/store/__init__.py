@@ -5,7 +5,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `spans`: ``spans``, ``logs``, ``spool_position``. `archive`: ``archived_files``,
   ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
-- `trajectories`: ``trajectories``, ``superseded``. `matching` and `variants` only read.
+- `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines` and `variants` only read.
 - `scores`, `labels`: ``scores``, ``human_labels``.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
@@ -90,15 +90,16 @@ from .monitor_rows import (
 from .monitors import MonitorStore
 from .observations import ObservationReader, ObservationSource, ReadPosition, needs_python
 from .outbox import NotificationOutbox
+from .outlines import Outlines
 from .progress import PendingTraces
-from .query import is_conflict, new_cursor, repeated, transaction
+from .query import is_conflict, is_exact, new_cursor, repeated, transaction
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, ROW_GROUP, Range, merge_ranges
 from .reference_data import Datasets, StoredReferences
 from .related_traces import LooseRun, RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
 from .run_windows import DIMENSIONS, RunWindow, RunWindows
-from .scores import HumanLabels, Scores
+from .scores import SCORE_ROWS, HumanLabels, Scores, score_rows
 from .sessions import Sessions, StoredSession
 from .spans import SpanBatch, Spans, WriteResult
 from .trajectories import Trajectories
@@ -110,6 +111,7 @@ __all__ = [
     "MAX_WIDE_RANGES",
     "MEMORY",
     "ROW_GROUP",
+    "SCORE_ROWS",
     "ArchiveReport",
     "AuditEntry",
     "CompletedTrace",
@@ -142,12 +144,14 @@ __all__ = [
     "VariantCounts",
     "WriteResult",
     "is_conflict",
+    "is_exact",
     "is_short_of_memory",
     "is_store_failure",
     "learning_rows",
     "merge_ranges",
     "needs_python",
     "repeated",
+    "score_rows",
 ]
 
 
@@ -162,6 +166,7 @@ class Store:
         trajectories: Trajectories.
         sessions: Finds the trajectories of a trace, of a conversation, or below another one.
         matching: Matches trajectories with a reference in SQL.
+        outlines: Reads the columns by which evaluators decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -212,6 +217,7 @@ class Store:
         self.trajectories = Trajectories(connection)
         self.sessions = Sessions(connection)
         self.matching = TrajectoryMatcher(connection)
+        self.outlines = Outlines(connection)
         self.variants = Variants(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)
@@ -308,12 +314,16 @@ class Store:
         return replace_by_copy(self._connection, self.path)
 
     @contextmanager
-    def reduced_memory(self) -> Iterator[None]:
-        """Lower DuckDB's memory limit for a block that writes much and reads little of it."""
+    def reduced_memory(self, limit: str = LOADING_MEMORY_LIMIT) -> Iterator[None]:
+        """Lower DuckDB's memory limit for a block that reads most rows once.
+
+        Args:
+            limit: The limit; by default that of a block that writes much and reads little of it.
+        """
         if self.path == MEMORY or self.is_served:
             yield
             return
-        self._connection.execute(f"SET memory_limit = '{LOADING_MEMORY_LIMIT}'")
+        self._connection.execute("SET memory_limit = ?", [limit])
         try:
             yield
         finally:

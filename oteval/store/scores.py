@@ -17,10 +17,10 @@ from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, insert, next_number, reader, rows_of, table_of, wanted
 
-__all__ = ["HumanLabels", "Scores", "score_of"]
+__all__ = ["SCORE_ROWS", "HumanLabels", "Scores", "score_of", "score_rows"]
 
 _TEXT = pa.string()
-_SCHEMA = pa.schema(
+SCORE_ROWS = pa.schema(
     [
         ("trajectory_id", _TEXT),
         ("rev", pa.int32()),
@@ -32,7 +32,6 @@ _SCHEMA = pa.schema(
         ("metadata", _TEXT),
         ("sample_p", pa.float64()),
         ("time_ns", pa.int64()),
-        ("seq", pa.int64()),
     ]
 )
 # The score of a version of an evaluator on each run, beside the newest one of other versions.
@@ -58,13 +57,25 @@ _COMPARED = (
     "list(DISTINCT before.version ORDER BY before.version) "
     "FROM now JOIN before USING (trajectory_id)"
 )
-_COLUMNS = [name for name in _SCHEMA.names if name not in ("seq", "metadata")]
+_COLUMNS = [name for name in SCORE_ROWS.names if name != "metadata"]
 
 
 def score_of(row: Mapping[str, Any]) -> Score:
     """Return the score of a row of ``scores``."""
     found = {name: row[name] for name in _COLUMNS}
     return Score(**found, metadata=restore(row["metadata"]))
+
+
+def score_rows(scores: Sequence[Score]) -> pa.Table:
+    """Return scores as rows of ``scores``, without their numbers."""
+    rows = [
+        [
+            dumps(score.metadata) if name == "metadata" else getattr(score, name)
+            for name in SCORE_ROWS.names
+        ]
+        for score in scores
+    ]
+    return table_of(rows, SCORE_ROWS)
 
 
 class Scores:
@@ -75,14 +86,14 @@ class Scores:
 
     def write(self, scores: Sequence[Score]) -> None:
         """Append scores."""
-        if not scores:
-            return
+        if scores:
+            self.append(score_rows(scores))
+
+    def append(self, rows: pa.Table) -> None:
+        """Append rows of scores, in their order; see `score_rows`."""
         start = next_number(self._connection, "scores")
-        rows = []
-        for index, score in enumerate(scores):
-            known = {"metadata": dumps(score.metadata), "seq": start + index}
-            rows.append([known.get(name, getattr(score, name, None)) for name in _SCHEMA.names])
-        insert(self._connection, "scores", table_of(rows, _SCHEMA))
+        numbers = pa.array(range(start, start + len(rows)), pa.int64())
+        insert(self._connection, "scores", rows.append_column("seq", numbers))
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
         """Yield the current scores of the selected trajectories by time.
@@ -162,12 +173,13 @@ class Scores:
         Returns:
             The scores by trajectory id, evaluator and version.
         """
-        table = self._connection.sql(
-            "SELECT s.* FROM scores s WHERE list_contains(?::VARCHAR[], trajectory_id) "
-            "AND list_contains(?::VARCHAR[], version) QUALIFY row_number() OVER ("
-            "PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC) = 1",
-            params=[list(trajectory_ids), list(versions)],
-        ).to_arrow_table()
+        with wanted(self._connection, "trajectory_id", trajectory_ids):
+            table = self._connection.sql(
+                "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "
+                "WHERE list_contains(?::VARCHAR[], version) QUALIFY row_number() OVER ("
+                "PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC) = 1",
+                params=[list(versions)],
+            ).to_arrow_table()
         found = map(score_of, rows_of(table))
         return {(one.trajectory_id, one.evaluator, one.version): one for one in found}
 

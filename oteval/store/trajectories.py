@@ -38,6 +38,7 @@ from .query import (
 )
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, Range, merge_ranges, per_range, rows_in
 from .trajectory_rows import (
+    READ_COLUMNS,
     TRAJECTORY_SCHEMA,
     build_trajectories,
     build_trajectory,
@@ -53,6 +54,9 @@ _SUPERSEDED = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
 # _PAGE_BYTES of rows.
 _MAX_PAGE, _FIRST_PAGE = 1000, 100
 _PAGE_BYTES = 64 << 20
+# A page is mostly one stretch of time, and each range costs a query.
+_PAGE_RANGES = 4
+_READ = ", ".join(READ_COLUMNS)
 # The columns that make rows wide.
 _WIDE = ("messages", "steps", "tools", "rewrites", "attributes")
 # From this depth of histories on, the histories of a trajectory are looked up together, in a
@@ -215,7 +219,7 @@ class Trajectories:
             page = keys.slice(start, size)
             starts = dict(zip(*(column.to_pylist() for column in page.columns), strict=True))
             start += size
-            rows, built = self._rows_since(starts, {})
+            rows, built = self._rows_since(starts, {}, max_ranges=_PAGE_RANGES)
             size = _next_size(size, rows.values())
             for name in rows:
                 build_trajectory(name, rows, built)
@@ -264,13 +268,17 @@ class Trajectories:
         return {name: built[name] for name in starts if name in built}
 
     def _rows_since(
-        self, starts: Mapping[str, int], known: Mapping[str, Trajectory]
+        self,
+        starts: Mapping[str, int],
+        known: Mapping[str, Trajectory],
+        max_ranges: int = MAX_WIDE_RANGES,
     ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Trajectory]]:
         """Return the rows of some trajectories and of their histories, by id.
 
         Args:
             starts: As for `starting_at`.
             known: As for `starting_at`.
+            max_ranges: The most ranges of times to read.
 
         Returns:
             The rows, and those known trajectories that have not changed, without rows.
@@ -287,7 +295,8 @@ class Trajectories:
                 lineage = self._lineage(timed, rows.keys())
                 built |= _unchanged(lineage, known)
                 timed |= {name: link.start_ns for name, link in lineage.items()}
-            found = self._rows_at({name: ns for name, ns in timed.items() if name not in built})
+            unknown = {name: ns for name, ns in timed.items() if name not in built}
+            found = self._rows_at(unknown, max_ranges)
             # A history may begin at another time by now, or be deleted.
             moved = [n for n in to_read if n not in found and n not in starts and n not in built]
             found.update(self._rows_anywhere(moved) if moved else {})
@@ -335,16 +344,17 @@ class Trajectories:
             until, stretch = first - 1, stretch * _STRETCH_FACTOR
         return lineage
 
-    def _rows_at(self, starts: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+    def _rows_at(self, starts: Mapping[str, int], max_ranges: int) -> dict[str, Mapping[str, Any]]:
         """Return the current rows of those trajectories that begin at the given times."""
         columns = {"id": pa.array(starts, _TEXT), "ns": pa.array(starts.values(), _BIG)}
         with registered(self._connection, "wanted", pa.table(columns)):
             table = rows_in(
                 self._connection,
-                "SELECT t.* FROM trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id "
+                f"SELECT {_READ} FROM trajectories t "  # noqa: S608
+                "SEMI JOIN wanted w ON t.trajectory_id = w.id "
                 "AND t.start_ns = w.ns ANTI JOIN superseded USING (trajectory_id, rev) "
                 "WHERE t.start_ns BETWEEN {first} AND {last}",
-                merge_ranges((Range(ns, ns) for ns in starts.values()), max_ranges=MAX_WIDE_RANGES),
+                merge_ranges((Range(ns, ns) for ns in starts.values()), max_ranges=max_ranges),
             )
         return {row["trajectory_id"]: row for row in rows_of(table)}
 

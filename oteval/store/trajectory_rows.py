@@ -7,7 +7,7 @@ from its row and its history. The columns from `roles` on are the signature; see
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,6 +19,7 @@ from .query import rows_of
 from .signature import signature_of
 
 __all__ = [
+    "READ_COLUMNS",
     "TRAJECTORY_SCHEMA",
     "build_trajectories",
     "build_trajectory",
@@ -113,6 +114,16 @@ _FINGERPRINT_COLUMNS = (
 A trajectory gets a new revision, and is scored again, if its fingerprint changes. Adding a column
 here changes the fingerprint of every trajectory.
 """
+READ_COLUMNS = tuple(
+    name
+    for name in TRAJECTORY_SCHEMA.names
+    if name
+    not in (
+        *("gap_codes", "fingerprint", "roles", "call_names", "call_hashes", "call_messages"),
+        *("call_errors", "strict_names", "strict_calls", "overlapping", "seq"),
+    )
+)
+"""The columns that a trajectory is built from, with ``history_ns``."""
 _MAX_INT64 = (1 << 63) - 1
 
 
@@ -191,17 +202,17 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         service=row["service"],
         parent_id=row["parent_id"],
         parent_call_id=row["parent_call_id"],
-        steps=tuple(tuple(step) for step in restore(row["steps"])),
-        tools=tuple(restore(row["tools"])),
+        steps=tuple(tuple(step) for step in _items(row["steps"])),
+        tools=tuple(_items(row["tools"])),
         models=tuple(row["models"]),
         dialects=tuple(row["dialects"]),
         usage=Usage(**{f.name: row[f.name] for f in fields(Usage)}),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
-        gaps=tuple(Gap(**gap) for gap in restore(row["gaps"])),
+        gaps=tuple(Gap(**gap) for gap in _items(row["gaps"])),
         rewrites=tuple(
             Rewrite(r["at"], tuple(message_of(m) for m in r["messages"]), r["span_id"])
-            for r in restore(row["rewrites"])
+            for r in _items(row["rewrites"])
         ),
         attributes=restore(row["attributes"]),
         chain=row["chain"],
@@ -209,6 +220,12 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         call_keys=tuple(row["call_keys"] or ()),
         rev=row["rev"],
     )
+
+
+def _items(text: str) -> Sequence[Any]:
+    """Return the items of a JSON list; most are empty."""
+    found: list[Any] = [] if text == "[]" else restore(text)
+    return found
 
 
 def build_trajectories(table: pa.Table) -> dict[str, Trajectory]:
@@ -271,6 +288,8 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
 
 def message_of(found: Mapping[str, Any]) -> Message:
     """Return the message that `message_fields` gave these fields for."""
-    calls = tuple(ToolCall(**call) for call in found.get("tool_calls", ()))
+    if "tool_calls" not in found and "parts" not in found:
+        return Message(**found)
+    calls = tuple([ToolCall(**call) for call in found.get("tool_calls", ())])
     parts = tuple(found.get("parts", ()))
     return Message(**{**found, "tool_calls": calls, "parts": parts})

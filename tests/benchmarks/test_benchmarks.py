@@ -28,6 +28,7 @@ from benchmarks import (
     report,
     run,
     stored_matching,
+    stored_scoring,
     traces,
     variants,
 )
@@ -370,6 +371,15 @@ def test_the_simulation_fails_when_both_orders_are_biased(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_stored_runs_are_scored_both_ways():
+    """The command gives the expected verdicts; time, memory and the ratio are measured."""
+    found = stored_scoring.measure(sizes=[2000], read_runs=20)
+
+    assert set(found["runs"]["2000"]) == {"wall", "cpu", "mb"}
+    assert len(stored_scoring.rows(found)) == 3
+
+
 def test_variants_are_counted_both_ways():
     """Copies of the written runs are counted in SQL, and some of them in Python."""
     found = variants.measure(runs=4000, repeats=1, old_runs=100)

@@ -14,13 +14,13 @@ A run fails if the trace shows more than a limit. It passes only if the trace sh
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Annotated, Any, ClassVar
 
 from ...errors import ConfigError
-from ...model import Trajectory, Usage
+from ...model import Fact, OutlineRequest, Reference, Trajectory, Usage
 from .. import judge
 from ..factories import with_options_of
 from ..judge.costs import Price, Prices, make_prices
@@ -76,6 +76,12 @@ class Budget(Check):
     def price_table(self) -> Prices:
         """Return the prices that hold: the evaluator's own before those of the bundled table."""
         return make_prices(self.prices)
+
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the columns of the figures that are limited."""
+        limits = self.limits().keys()
+        facts: set[Fact] = {"usage"} if limits - {"steps", "tool_calls"} else set()
+        return OutlineRequest(frozenset(facts | ({"models"} if "cost" in limits else set())))
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the usage with the limits."""

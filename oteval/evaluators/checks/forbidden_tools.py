@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, name_matches
 
@@ -31,6 +32,10 @@ class ForbiddenTools(Check):
         """Refuse a check without a list."""
         if self.forbidden is None and self.allowed is None:
             raise ConfigError("give forbidden or allowed, a list of tools")
+
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the columns that every outline has: they name the tools."""
+        return OutlineRequest()
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for calls of such tools."""

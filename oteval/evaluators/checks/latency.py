@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from ...errors import ConfigError
-from ...model import ToolCall, Trajectory
+from ...model import OutlineRequest, Reference, ToolCall, Trajectory
 from ..factories import with_options_of
 from ..options import InConfig, Seconds
 from .base import (
@@ -62,6 +62,10 @@ class Latency(Check):
                 "give max_seconds or max_tool_seconds; in oteval.yaml give max or max_tool"
             )
 
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the column of the run's times, unless those of calls are limited as well."""
+        return OutlineRequest(frozenset({"times"})) if self.max_tool_seconds is None else None
+
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the times with the limits."""
         parts = []
@@ -109,8 +113,9 @@ def _is_timed(run: Trajectory) -> bool:
 
 def _untimed(run: Trajectory) -> list[str]:
     """Return why a run may have taken longer than its root span says."""
-    root = run.root_span.span_id
-    gaps = [gap for gap in run.gaps if gap.code in _TIME_GAPS and gap.span_id == root]
+    gaps = [
+        gap for gap in run.gaps if gap.code in _TIME_GAPS and gap.span_id == run.root_span.span_id
+    ]
     why = [] if _is_timed(run) else [f"the trace of run {run.id} does not tell how long it took"]
     return why + [f"{gap.code}: {gap.detail}" for gap in gaps]
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ...model import OutlineRequest, Reference
 from ...patterns import Pattern
 from ..factories import with_options_of
 from ..options import NonNegativeInt, Regex
+from ..outline import Unread
 from ..spec import ERROR_PATTERN
 from ..views import is_error, results_of
 from .base import (
@@ -47,17 +49,29 @@ class ToolErrors(Check):
     error_pattern: Regex | None = None
     missing_ok: bool = False
 
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the column that shows runs without failed calls, by the default pattern."""
+        if self.error_pattern is not None:
+            return None
+        return OutlineRequest(frozenset({"sound_results"}))
+
+    def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
+        """Pass a run without failed calls."""
+        asking = [message for message in context.messages if message.tool_calls]
+        if (
+            not context.outline["sound_results"]
+            or context.content_gap() is not None
+            or any(message.role != "assistant" for message in asking)
+        ):
+            raise Unread("results")
+        context.require_all_calls()
+        return self.result((), _figures(self._counted(context), (), ()))
+
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for failed calls."""
         failed, unknown = self._failed(context)
         counted = self._counted(context)
-        figures = {
-            "calls": len(counted),
-            "errors": len(failed),
-            "unknown": len(unknown),
-            "error_rate": len(failed) / len(counted) if counted else 0.0,
-            "tools": sorted({call.call.name for call, _ in failed}),
-        }
+        figures = _figures(counted, failed, unknown)
         if len(failed) > self.max_errors:
             count = f"{len(failed)} of {len(counted)} calls failed (at most {self.max_errors})"
             shown = listed([f"{call}: {why}" for call, why in failed])
@@ -94,6 +108,18 @@ class ToolErrors(Check):
             elif result.content is None and lost:
                 unknown.append(call)
         return failed, unknown
+
+
+def _figures(
+    counted: Sequence[Call], failed: Sequence[tuple[Call, str]], unknown: Sequence[Call]
+) -> dict[str, Any]:
+    return {
+        "calls": len(counted),
+        "errors": len(failed),
+        "unknown": len(unknown),
+        "error_rate": len(failed) / len(counted) if counted else 0.0,
+        "tools": sorted({call.call.name for call, _ in failed}),
+    }
 
 
 @with_options_of(ToolErrors)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from .base import Call, Check, EvaluationContext, EvaluationResult
 
@@ -98,6 +99,10 @@ class ToolOrder(Check):
         if not rules:
             raise ConfigError("rules is empty; give at least one, such as 'look_up before refund'")
         object.__setattr__(self, "rules", tuple(parse_rule(text).text for text in rules))
+
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the columns that every outline has: they show the tools in their order."""
+        return OutlineRequest()
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for calls that break a rule."""

@@ -1,0 +1,113 @@
+"""Runs of which only an outline is known: some columns of the store, but not the messages.
+
+An evaluator sees such a run as any other, with the same attributes. Reading one that the outline
+does not have raises `Unread`, and the run is then read and evaluated as a whole. A result without
+`Unread` is therefore the one that the whole run would get.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, cast
+
+from ..model import Outline, Trajectory, Usage
+from .evaluator import Evaluator
+
+__all__ = ["Unread", "has_outline_form", "run_of"]
+
+_USAGE = ("input_tokens", "output_tokens", "cached_tokens", "model_calls")
+_NUMBERS = ("UBIGINT", "BIGINT")
+
+
+class Unread(BaseException):
+    """The outline of a run lacks data that its evaluation needs.
+
+    This is not an `Exception`, because evaluators may handle those.
+    """
+
+
+class _Part:
+    """A value of which some attributes are known."""
+
+    def __init__(self, **known: Any) -> None:
+        vars(self).update(known)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Unread(name)
+
+    def __repr__(self) -> NoReturn:
+        raise Unread
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise Unread
+
+    def __hash__(self) -> NoReturn:
+        raise Unread
+
+
+def run_of(outline: Outline, attribute: str = "") -> Trajectory:
+    """Return the run that an outline describes; reading unknown attributes raises `Unread`.
+
+    Args:
+        outline: The outline.
+        attribute: The attribute that `OutlineRequest` named.
+
+    Raises:
+        Unread: A tool's name cannot be told from its column.
+    """
+    # Columns have lone surrogates as escapes.
+    if any("\\u" in name for name in outline["call_names"]):
+        raise Unread("call_names")
+    messages = _messages(outline)
+    known: dict[str, Any] = {
+        "own_messages": messages,
+        "gaps": tuple(_Part(code=code) for code in outline["gap_codes"]),
+        **{name: outline[name] for name in ("start_ns", "end_ns") if name in outline},
+    }
+    if outline["is_first"]:
+        known.update(messages=messages, history=None)
+    if "models" in outline:
+        known["models"] = tuple(outline["models"])
+    if "input_tokens" in outline:
+        known["usage"] = Usage(**{name: outline[name] for name in _USAGE})
+    if attribute:
+        known["attributes"] = _attributes(outline, attribute)
+    return cast("Trajectory", _Part(**known))
+
+
+def _messages(outline: Outline) -> tuple[Any, ...]:
+    calls: list[list[_Part]] = [[] for _ in outline["roles"]]
+    hashes = outline.get("call_hashes")
+    for index, (name, at) in enumerate(
+        zip(outline["call_names"], outline["call_messages"], strict=True)
+    ):
+        known = {} if hashes is None else {"hash": hashes[index]}
+        calls[at].append(_Part(name=name, **known))
+    return tuple(
+        _Part(role=role, tool_calls=tuple(made))
+        for role, made in zip(outline["roles"], calls, strict=True)
+    )
+
+
+def _attributes(outline: Outline, attribute: str) -> dict[str, Any]:
+    kind, value = outline["attribute_type"], outline["attribute"]
+    if kind in (None, "NULL"):
+        return {}
+    if kind == "VARCHAR":
+        return {attribute: value}
+    if kind in _NUMBERS:
+        return {attribute: int(value)}
+    raise Unread(attribute)
+
+
+def has_outline_form(evaluator: Evaluator) -> bool:
+    """Return whether `Evaluator.evaluate_outline` belongs to the evaluator's own `evaluate`.
+
+    A subclass that overrides only `evaluate` has another verdict than the outline form it inherits.
+    """
+    form, evaluate = (_owner(evaluator, name) for name in ("evaluate_outline", "evaluate"))
+    return form is Evaluator or issubclass(form, evaluate)
+
+
+def _owner(evaluator: Evaluator, name: str) -> type:
+    """Return the class that defines a method of an evaluator."""
+    return next(one for one in type(evaluator).__mro__ if name in vars(one))

@@ -1,0 +1,83 @@
+"""The calls of an outline, which a match compares by their hashes instead of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..jsontext import call_hash
+from ..model import Message
+from .calls import CallTable
+from .messages import ROLES
+from .outline import Unread
+from .rules import Rule
+
+__all__ = ["HashedCalls", "OutlinedCalls", "call_hashes", "compares_hashes"]
+
+_CAPTURED = object()
+
+
+def compares_hashes(rule: Rule) -> bool:
+    """Return whether a rule needs no more of the arguments than whether they are equal."""
+    return rule.blind or (rule.equality and type(rule).key is Rule.key)
+
+
+def call_hashes(messages: Iterable[Message]) -> list[int | None]:
+    """Return the hash of each call, as the store has it; None where arguments are not known."""
+    calls = (call for message in messages for call in message.tool_calls)
+    return [
+        None if call.arguments is None else call_hash(call.name, call.arguments) for call in calls
+    ]
+
+
+class HashedCalls(CallTable):
+    """The calls of a reference; their keys are hashes."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__()
+        for message in messages:
+            self.add(message)
+        hashes = call_hashes(messages)
+        self._keys = {at: None if one is None else str(one) for at, one in enumerate(hashes)}
+
+
+class OutlinedCalls(CallTable):
+    """The calls of a run's outline; reading their arguments raises `Unread`."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        super().__init__()
+        for position, message in enumerate(messages):
+            self.roles.append(ROLES[message.role])
+            for call in message.tool_calls:
+                self._add(call, position)
+
+    def _add(self, call: Any, position: int) -> None:
+        index = len(self.names)
+        self.names.append(call.name)
+        self.at.append(position)
+        self.textual = False
+        found = vars(call).get("hash", _CAPTURED)
+        self.raw.append(None if found is None else _CAPTURED)
+        if found is not _CAPTURED:
+            self._keys[index] = None if found is None else str(found)
+
+    def arguments(self, call: int) -> Any:
+        """Return None for a call whose arguments were not captured.
+
+        Raises:
+            Unread: They were captured, or it is not known whether they were.
+        """
+        if self.raw[call] is None:
+            return None
+        raise Unread("arguments")
+
+    def key(self, call: int) -> str | None:
+        """Return the hash of a call with its arguments."""
+        if call in self._keys:
+            return self._keys[call]
+        raise Unread("arguments")
+
+    def captured(self, call: int) -> bool:
+        """Return whether the trace holds the call's arguments."""
+        self.key(call)
+        return self.raw[call] is not None

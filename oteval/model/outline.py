@@ -1,0 +1,45 @@
+"""Outlines: the columns of a stored run by which an evaluator may decide it, without its messages.
+
+Runs with equal outlines get equal results, so that an evaluator is asked once for all of them. The
+store has the columns of each fact in SQL (`oteval.store.outlines`), and an evaluator names those
+that it needs (`oteval.evaluators.evaluator.Evaluator.outline_request`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Fact", "Outline", "OutlineRequest"]
+
+Fact = Literal["call_hashes", "overlapping", "models", "sound_results", "times", "usage"]
+"""What an outline may have beside the roles, the tools called with their messages, and the gaps.
+
+- ``call_hashes``: a hash of each call with its arguments; null where these were not captured.
+- ``overlapping``: whether calls of different messages ran at the same time.
+- ``models``: the models that answered.
+- ``sound_results``: true only if each call has a result, and no result reports an error by a flag
+  or by the beginning of its text.
+- ``times``: the start and end of the run.
+- ``usage``: tokens and model calls.
+"""
+
+Outline = Mapping[str, Any]
+"""The columns of an outline, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineRequest:
+    """The columns that an evaluator needs of a run.
+
+    Attributes:
+        facts: The facts beside those that every outline has.
+        calls: The hashes of calls that are told apart; all others become -1, so that more runs have
+            the same outline. None for all.
+        attribute: An attribute of the run that names its reference, or "".
+    """
+
+    facts: frozenset[Fact] = frozenset()
+    calls: tuple[int, ...] | None = None
+    attribute: str = ""

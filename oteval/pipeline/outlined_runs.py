@@ -1,0 +1,194 @@
+"""Decide stored runs by their outlines, many at once, without reading their messages.
+
+The store groups the runs of a page by their outlines. The evaluator is asked once for each outline,
+and its result is the score of all runs in the group. Runs whose outline does not decide are left to
+be read. References, samples and filters are chosen by run, as for runs that are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..evaluators.outline import Unread, has_outline_form, run_of
+from ..evaluators.scorer import is_drawn
+from ..jsontext import dumps
+from ..model import EvaluationResult, Outline, OutlineRequest, Score
+from ..store import SCORE_ROWS, Store, is_exact
+from .prepared import PreparedEvaluator
+
+__all__ = ["DecidedRuns", "Given", "OutlinedEvaluator"]
+
+Given = Mapping[tuple[str, str, str], Score]
+"""Stored verdicts that are used again, by trajectory id, evaluator and version."""
+
+# Instead of the number of a result: the run must be read, or the evaluator does not look at it.
+_UNDECIDED, _UNWANTED = -1, -2
+
+
+@dataclass(frozen=True)
+class DecidedRuns:
+    """The runs of a page as one evaluator sees their outlines. A place is an index on the page.
+
+    Attributes:
+        rows: The scores of the decided runs as rows, with the run's ``place``.
+        given: The stored verdicts that are used again, by place.
+        undecided: The places of the runs that must be read.
+        results: The results of outlines.
+        codes: The number of each row's result.
+    """
+
+    rows: pa.Table
+    given: dict[int, Score]
+    undecided: set[int]
+    results: list[EvaluationResult]
+    codes: pa.Array
+
+    def scores(self, *, passes: bool) -> dict[int, Score]:
+        """Return the scores of decided runs by place; those that passed only if asked for."""
+        wanted = [passes or one.status != "ok" or not one.passed for one in self.results]
+        if not any(wanted):
+            return {}
+        mask = pc.take(pa.array(wanted), self.codes)
+        rows, codes = self.rows.filter(mask).to_pylist(), self.codes.filter(mask).to_pylist()
+        found = {}
+        for row, code in zip(rows, codes, strict=True):
+            place = row.pop("place")
+            row["metadata"] = dict(self.results[code].metadata)
+            found[place] = Score(**row)
+        return found
+
+    def counts(self, *, passes: bool) -> list[tuple[EvaluationResult, int]]:
+        """Return the results that `scores` leaves out, and the number of their runs."""
+        counts = Counter(self.codes.to_pylist())
+        return [
+            (one, counts[code])
+            for code, one in enumerate(self.results)
+            if not passes and one.status == "ok" and one.passed
+        ]
+
+
+class OutlinedEvaluator:
+    """An evaluator that decides runs by their outlines."""
+
+    def __init__(self, one: PreparedEvaluator, request: OutlineRequest, salt: str) -> None:
+        self._one, self._request, self._salt = one, request, salt
+
+    @classmethod
+    def of(cls, one: PreparedEvaluator, salt: str) -> OutlinedEvaluator | None:
+        """Return the outline form of a prepared evaluator, or None if runs must be read for it.
+
+        Args:
+            one: The evaluator.
+            salt: The text that changes samples.
+        """
+        evaluator, references = one.evaluator, one.references
+        if one.concurrency > 1 or not is_exact(one.scorer.where):
+            return None
+        if references.needs_messages or not has_outline_form(evaluator):
+            return None
+        request = evaluator.outline_request(references.known)
+        if request is None:
+            return None
+        return cls(one, replace(request, attribute=references.attribute), salt)
+
+    def decide(self, store: Store, keys: pa.Table, time_ns: int, given: Given) -> DecidedRuns:
+        """Decide the runs of a page.
+
+        Args:
+            store: The store.
+            keys: The page, of `Trajectories.keys`.
+            time_ns: The time of the scores.
+            given: Stored verdicts to use again.
+        """
+        scorer = self._one.scorer
+        groups = store.outlines.read(keys, self._request, scorer.where)
+        results: list[EvaluationResult] = []
+        codes = []
+        for outline in groups.drop_columns(["runs"]).to_pylist():
+            code = _UNWANTED
+            if outline["is_wanted"]:
+                result = self._result(outline)
+                code = _UNDECIDED if result is None else len(results)
+                results += [] if result is None else [result]
+            codes.append(code)
+        lists = groups["runs"].combine_chunks()
+        runs = pa.RecordBatch.from_struct_array(lists.flatten())
+        found = self._drawn(
+            runs, pc.take(pa.array(codes, pa.int32()), pc.list_parent_indices(lists))
+        )
+        used = self._used(runs, found, given) if given else {}
+        done = {*runs["place"].filter(pc.not_equal(found, _UNDECIDED)).to_pylist(), *used}
+        mask = pc.greater_equal(found, 0)
+        if used:
+            mask = pc.and_(mask, pc.invert(pc.is_in(runs["place"], pa.array(used, pa.int32()))))
+        kept = found.filter(mask)
+        return DecidedRuns(
+            self._rows(runs.filter(mask), kept, results, time_ns),
+            used,
+            set(range(len(keys))) - done,
+            results,
+            kept,
+        )
+
+    def _result(self, outline: Outline) -> EvaluationResult | None:
+        try:
+            run = run_of(outline, self._request.attribute)
+            reference, problem = self._one.references.of(run)
+        except Unread:
+            return None
+        return self._one.scorer.outlined_result(run, outline, reference, problem)
+
+    def _drawn(self, runs: pa.RecordBatch, codes: pa.Array) -> pa.Array:
+        """Return the codes; runs that are not in the evaluator's sample are unwanted."""
+        scorer = self._one.scorer
+        if scorer.sample >= 1:
+            return codes
+        traces = runs["trace_id"].to_pylist()
+        drawn = [is_drawn(self._salt, scorer.name, trace, scorer.sample) for trace in traces]
+        return pc.if_else(pa.array(drawn, pa.bool_()), codes, pa.scalar(_UNWANTED, pa.int32()))
+
+    def _used(self, runs: pa.RecordBatch, codes: pa.Array, given: Given) -> dict[int, Score]:
+        """Return the stored verdicts on the runs' current revisions, by place."""
+        scorer = self._one.scorer
+        columns = (runs["place"], runs["trajectory_id"], runs["rev"], codes)
+        found = {}
+        for place, name, rev, code in zip(*(c.to_pylist() for c in columns), strict=True):
+            score = given.get((name, scorer.name, scorer.version))
+            if score is not None and score.rev == rev and code != _UNWANTED:
+                found[place] = score
+        return found
+
+    def _rows(
+        self,
+        runs: pa.RecordBatch,
+        codes: pa.Array,
+        results: list[EvaluationResult],
+        time_ns: int,
+    ) -> pa.Table:
+        scorer = self._one.scorer
+        shared = {
+            "evaluator": scorer.name,
+            "version": scorer.version,
+            "sample_p": scorer.sample,
+            "time_ns": time_ns,
+        }
+        columns = {"place": runs["place"]}
+        for field in SCORE_ROWS:
+            if field.name in shared:
+                column = pa.repeat(pa.scalar(shared[field.name], field.type), len(runs))
+            elif field.name in runs.schema.names:
+                column = runs[field.name].cast(field.type)
+            else:
+                values = [_column(result, field.name) for result in results]
+                column = pc.take(pa.array(values, field.type), codes)
+            columns[field.name] = column
+        return pa.table(columns)
+
+
+def _column(result: EvaluationResult, name: str) -> object:
+    return dumps(dict(result.metadata)) if name == "metadata" else getattr(result, name)

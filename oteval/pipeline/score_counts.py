@@ -1,0 +1,76 @@
+"""The counts of a scoring: by evaluator, and of verdicts that were asked for or used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..evaluators.gates import Tally
+from ..model import EvaluationResult, Score
+
+__all__ = ["ListOrder", "ScoreRun"]
+
+
+@dataclass
+class ListOrder:
+    """Runs that failed a match with calls that differ only in the order of a list.
+
+    Attributes:
+        runs: How many.
+        lists: The dotted paths of the lists.
+    """
+
+    runs: int = 0
+    lists: set[str] = field(default_factory=set)
+
+
+@dataclass
+class ScoreRun:
+    """The counts of a scoring, updated while it runs.
+
+    Attributes:
+        tallies: The counts by evaluator, in the configuration's order.
+        trajectories: The number of trajectories.
+        asked: The number of scores by language models, including cached answers.
+        reused: The number of scores that the store had already.
+        cache_hits: The number of scores from cached answers.
+        cost: The cost of the answers in US dollars, as far as prices are known.
+        list_order: The failed matches with calls that differ only in the order of a list.
+        versions: The versions of the evaluators, by name.
+    """
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    trajectories: int = 0
+    asked: int = 0
+    reused: int = 0
+    cache_hits: int = 0
+    cost: float = 0.0
+    list_order: dict[str, ListOrder] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def evaluated(self) -> int:
+        """How many scores have a verdict."""
+        return sum(counted.evaluated for counted in self.tallies.values())
+
+    @property
+    def errors(self) -> int:
+        """How many evaluations failed."""
+        return sum(counted.errors for counted in self.tallies.values())
+
+    def add(self, score: Score, *, reused: bool = False) -> None:
+        """Count a score."""
+        self.add_results(score.evaluator, score)
+        self.reused += reused
+        if not reused:
+            self.asked += "asked_as" in score.metadata
+            self.cache_hits += score.metadata.get("cached") is True
+            self.cost += score.cost or 0.0
+
+    def add_results(self, evaluator: str, result: EvaluationResult, runs: int = 1) -> None:
+        """Count the same result of an evaluator for some runs."""
+        self.tallies.setdefault(evaluator, Tally(evaluator)).add(result, runs)
+        lists = result.metadata.get("reordered")
+        if result.passed is False and isinstance(lists, dict) and lists:
+            found = self.list_order.setdefault(evaluator, ListOrder())
+            found.runs += runs
+            found.lists.update(path for paths in lists.values() for path in paths)

@@ -1,0 +1,115 @@
+"""Outlines of stored runs: their columns, grouped so that equal ones are looked at once.
+
+The facts that an evaluator may ask for are described in `oteval.model.outline`. Only ``messages``
+is a wide column, and only ``sound_results`` reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ..model import ERROR_WORDS, Fact, OutlineRequest
+from ..selection import Selection
+from .memory import with_memory
+from .query import condition_of, registered
+
+__all__ = ["Outlines"]
+
+_ALWAYS = (
+    "roles, call_names, call_messages, gap_codes, history_id IS NULL AND new_from = 0 AS is_first"
+)
+# Whether the messages of the run are in its row, and not in the history's.
+_OWN = (
+    "CASE WHEN history_id IS NULL THEN TRUE WHEN json_valid(messages) "
+    "THEN json_array_length(messages) >= len(roles) ELSE FALSE END"
+)
+# JSON text of a message whose content begins with one of the words, after white space at most.
+_ERROR = rf'"content":"(?:\\u[0-9a-fA-F]{{4}}|\\.|[^A-Za-z"\\])*(?:{ERROR_WORDS})'
+# Ids of calls pair results with them; without ids, names and the order would count as well.
+_SOUND = f"""
+    len(call_names) = 0 OR (
+        len(list_filter(call_errors, lambda e: e IS NOT DISTINCT FROM FALSE)) = len(call_names)
+        AND len(list_filter(roles, lambda r: r = 'tool')) = len(call_names)
+        AND NOT contains(messages, '"id":""')
+        AND NOT regexp_matches(messages, '{_ERROR}')
+        AND {_OWN}
+    )
+"""
+_FACTS: dict[Fact, str] = {
+    "models": "models",
+    "overlapping": "overlapping",
+    "sound_results": f"{_SOUND} AS sound_results",
+    "times": "start_ns, end_ns",
+    "usage": "input_tokens, output_tokens, cached_tokens, model_calls",
+}
+_RUN = (
+    "{place: place, trajectory_id: trajectory_id, rev: rev, trace_id: trace_id, span_id: span_id}"
+)
+
+
+class Outlines:
+    """The outlines of the runs of a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def read(self, keys: pa.Table, request: OutlineRequest, where: Selection) -> pa.Table:
+        """Return the outlines of some current trajectories, each once.
+
+        Args:
+            keys: A table of `Trajectories.keys`, by start.
+            request: The columns.
+            where: A filter that `oteval.store.query.is_exact` accepts.
+
+        Returns:
+            A row per outline: its columns; ``is_wanted``, whether the filter selects its runs; and
+            ``runs``, a list of their trajectory_id, rev, trace_id and span_id, each with its
+            ``place`` in `keys`.
+        """
+        clause, values = condition_of(where)
+        columns = [_ALWAYS, *(_FACTS[fact] for fact in sorted(request.facts - {"call_hashes"}))]
+        if "call_hashes" in request.facts:
+            columns.append(f"{_hashes(request.calls)} AS call_hashes")
+        params: list[Any] = []
+        if request.attribute:
+            columns.append(
+                "json_type(attributes, ?) AS attribute_type, "
+                "json_extract_string(attributes, ?) AS attribute"
+            )
+            params += [_pointer(request.attribute)] * 2
+        starts = keys["start_ns"]
+        places = pa.array(range(len(keys)), pa.int32())
+        wanted = pa.table({"id": keys["trajectory_id"], "place": places})
+        query = f"""
+            SELECT {", ".join(columns)}, {clause} AS is_wanted, list({_RUN}) AS runs
+            FROM (
+                SELECT t.*, w.place FROM current_trajectories t
+                JOIN wanted w ON t.trajectory_id = w.id WHERE t.start_ns BETWEEN ? AND ?
+            )
+            GROUP BY ALL
+        """  # noqa: S608
+        params += [*values, starts[0].as_py(), starts[-1].as_py()]
+        with registered(self._connection, "wanted", wanted):
+            return with_memory(
+                self._connection,
+                lambda: self._connection.sql(query, params=params).to_arrow_table(),
+            )
+
+
+def _hashes(calls: tuple[int, ...] | None) -> str:
+    """Return the expression for the hashes of a run's calls, with -1 for other calls than these."""
+    if calls is None:
+        return "call_hashes"
+    known = ", ".join(map(str, calls))
+    return (
+        "list_transform(call_hashes, lambda h: CASE WHEN h IS NULL "
+        f"OR list_contains([{known}]::BIGINT[], h) THEN h ELSE -1 END)"
+    )
+
+
+def _pointer(key: str) -> str:
+    """Return the JSON pointer of a key of an object."""
+    return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,401 @@
+"""Runs decided by their outlines get the scores that they get when they are read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oteval.config import parse_config
+from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMatch, registry
+from oteval.evaluators.checks import Check
+from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
+from oteval.pipeline import ScoreRun, evaluation, refresh
+from oteval.pipeline import score as score_all
+from oteval.pipeline.outlined_runs import OutlinedEvaluator
+from oteval.store import Store
+
+from ..make import CAPTURES, asks, call, capture, gap, keep, run
+
+CASES = [
+    {"role": "user", "content": "x"},
+    {"role": "assistant", "tool_calls": [{"name": "f", "args": {"a": 1}}]},
+    {"role": "tool", "content": "y", "tool_call_id": ""},
+    {"role": "assistant", "tool_calls": [{"name": "g", "args": {"a": [1, 2]}}]},
+]
+MATCHES = [
+    {"name": f"{mode}-{at}", "type": "trajectory_match", "mode": mode, "reference": "r.json", **how}
+    for mode in ("strict", "unordered", "subset", "superset", "in_order")
+    for at, how in enumerate(
+        (
+            {"tool_args": "exact"},
+            {"tool_args": "ignore"},
+            {"tool_args": "exact", "overrides": {"g": "ignore"}, "scope": "conversation"},
+        )
+    )
+]
+CHECKS: list[dict[str, Any]] = [
+    {"name": "errors", "type": "tool_errors"},
+    {"name": "some errors", "type": "tool_errors", "max_errors": 1, "tools": ["f*"]},
+    {"name": "lenient", "type": "tool_errors", "missing_ok": True, "scope": "conversation"},
+    {"name": "pattern", "type": "tool_errors", "error_pattern": "bad"},
+    {"name": "forbidden", "type": "forbidden_tools", "forbidden": ["g*"]},
+    {"name": "allowed", "type": "forbidden_tools", "allowed": ["f"], "scope": "conversation"},
+    {"name": "order", "type": "tool_order", "rules": ["f before g", "never f after g"]},
+    {"name": "latency", "type": "latency", "max": "3s"},
+    {"name": "tools", "type": "latency", "max_tool": "1s"},
+    {"name": "steps", "type": "budget", "max_steps": 1, "max_tool_calls": 2},
+    {"name": "tokens", "type": "budget", "max_total_tokens": 10, "max_model_calls": 2},
+    {"name": "cost", "type": "cost", "max_cost": 0.001, "scope": "conversation"},
+    {"name": "loops", "type": "loops"},
+    {"name": "answer", "type": "final_answer", "expected": "y"},
+]
+OTHERS: list[dict[str, Any]] = [
+    {
+        "name": "cases",
+        "type": "trajectory_match",
+        "mode": "superset",
+        "reference": {"dataset": "d.jsonl", "key": "test.case"},
+    },
+    {**MATCHES[9], "name": "recall", "score_type": "recall", "threshold": 0.5},
+    {**MATCHES[0], "name": "ordered", "strict_order": True},
+    {**MATCHES[9], "name": "some", "sample": 0.5},
+    {**MATCHES[9], "name": "where", "where": {"agent": "b"}},
+    {**MATCHES[9], "name": "attributes", "where": {"attributes": {"test.case": ["1"]}}},
+    {**MATCHES[3], "name": "writes", "view": "writes", "effect_tools": ["f"]},
+]
+WORDS = ("y", "Error: no", " \n\tTraceback", "\x1fException", "no Error", '"content":"Error', None)
+
+names = st.sampled_from(["f", "f", "g", "g", "h", "\ud83d", "\\ud83d"])
+arguments = st.sampled_from(
+    [None, {}, {"a": 1}, {"a": 1}, {"a": 1.0}, {"a": [1, 2]}, {"a": [2, 1]}, "text", {"id": ""},
+     {"a": math.nan}, {"\ude00": "\ud83d"}, {"role": "tool", "content": "Error"}]
+)  # fmt: skip
+times = st.sampled_from([(0, 0), (1, 3), (2, 4), (5, 6)])
+ids = st.sampled_from(["", "1", "2", "3"])
+calls = st.builds(
+    lambda name, value, call_id, when, span: ToolCall(name, value, call_id, span, *when),
+    names,
+    arguments,
+    ids,
+    times,
+    st.sampled_from(["", "c" * 16]),
+)
+results = st.builds(
+    lambda text, call_id, error: Message("tool", text, (), call_id, is_error=error),
+    st.sampled_from(WORDS),
+    ids,
+    st.sampled_from([False, False, False, True]),
+)
+
+
+@st.composite
+def steps(draw: Callable[[Any], Any]) -> list[Message]:
+    """Return a message with calls and, mostly, their results."""
+    made = draw(st.lists(calls, max_size=3))
+    answers = [Message("tool", draw(st.sampled_from(WORDS)), (), one.id) for one in made]
+    answers = draw(st.sampled_from([answers, answers, answers[:1], answers[::-1]]))
+    role = draw(st.sampled_from(["assistant"] * 5 + ["user"]))
+    return [Message(role, None, tuple(made)), *answers]
+
+
+messages = st.lists(
+    st.one_of(
+        steps(),
+        results.map(lambda one: [one]),
+        st.sampled_from([[Message("user", "x")], [Message("assistant", "y")]]),
+    ),
+    max_size=4,
+).map(lambda groups: tuple(message for group in groups for message in group))
+usages = st.sampled_from([Usage(), Usage(5, 5, 0, 1), Usage(5, 6, 1, 3)])
+gaps = st.lists(
+    st.sampled_from(
+        [
+            *("content_not_captured", "redacted", "missing_parent", "unmatched_tool_span"),
+            *("internal_error", "x"),
+        ]
+    ).map(gap),
+    max_size=1,
+).map(tuple)  # fmt: skip
+runs = st.fixed_dictionaries(
+    {
+        "tail": messages,
+        "usage": usages,
+        "gaps": st.one_of(st.just(()), gaps),
+        "agent": st.sampled_from(["a", "b"]),
+        "models": st.sampled_from([(), ("gpt-4o",), ("gpt-4o", "gpt-4o-mini"), ("unknown",)]),
+        "start_ns": st.sampled_from([0, 1, 5, 5]),
+        "seconds": st.sampled_from([-1, 1, 5]),
+        "attributes": st.sampled_from(
+            [{}, *({"test.case": case} for case in ("1", 1, 1.5, None, True))]
+        ),
+        "follows": st.sampled_from([None, 0, 1]),
+        "skips": st.integers(0, 2),
+        "old": st.booleans(),
+    }
+)  # fmt: skip
+
+
+def trajectories(drawn: Sequence[dict[str, Any]]) -> list[Trajectory]:
+    """Return runs of what was drawn; one may follow an earlier one of its conversation."""
+    made: list[Trajectory] = []
+    for number, one in enumerate(drawn, 1):
+        known = dict(one)
+        tail, follows, skips = known.pop("tail"), known.pop("follows"), known.pop("skips")
+        seconds, old = known.pop("seconds"), known.pop("old")
+        history = made[follows] if follows is not None and follows < len(made) else None
+        before = len(history.messages) if history else 0
+        start = before - (1 if old and before else 0) + min(skips, len(tail))
+        end = known["start_ns"] + seconds * 10**9
+        made.append(run(number, *tail, history=history, new_from=start, end_ns=end, **known))
+    return made
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """Return a folder with the references."""
+    (tmp_path / "r.json").write_text(json.dumps(CASES))
+    lines = [{"test.case": case, "messages": CASES[:at]} for at, case in enumerate(["1", "2"], 2)]
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path
+
+
+def stored(store: Store) -> list[dict[str, Any]]:
+    """Return all fields of the stored scores, in the order of storage, but not their times."""
+    found = store._connection.sql("SELECT * FROM scores ORDER BY seq").to_arrow_table().to_pylist()
+    store._connection.execute("DELETE FROM scores")
+    return [{name: value for name, value in row.items() if name != "time_ns"} for row in found]
+
+
+def said(score: Score) -> Any:
+    """Return all fields of a score but its time."""
+    return [repr(getattr(score, f.name)) for f in fields(Score) if f.name not in ("_", "time_ns")]
+
+
+@pytest.fixture
+def read_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Return a function that turns the decision by outlines off or on."""
+    decide = OutlinedEvaluator.of
+
+    def switch(off: bool) -> None:
+        chosen = (lambda *_: None) if off else decide
+        monkeypatch.setattr(OutlinedEvaluator, "of", chosen)
+
+    return switch
+
+
+def agree(
+    store: Store,
+    base: Path,
+    switch: Callable[[bool], None],
+    rules: Sequence[dict[str, Any]],
+    **how: Any,
+) -> None:
+    """Score a store both ways, and compare all that is yielded, stored and counted."""
+    config = parse_config(json.dumps({"evaluators": list(rules)}))
+    outcomes = []
+    for off in (True, False):
+        switch(off)
+        counts = ScoreRun()
+        found = list(map(said, score_all(store, config, base, run=counts, **how)))
+        outcomes.append((found, stored(store), counts))
+    (yielded, rows, counted), (yielded_too, rows_too, counted_too) = outcomes
+    for one, other in zip(rows, rows_too, strict=True):
+        assert one == other
+    assert yielded == yielded_too
+    assert counted.tallies == counted_too.tallies
+    assert counted.list_order == counted_too.list_order
+
+
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_random_runs_get_equal_scores_both_ways(
+    base: Path, read_all: Callable[[bool], None], examples: int
+):
+    """Every field of every score is the same, whether runs are read or decided by outlines."""
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(runs, min_size=1, max_size=6))
+    def compare(drawn: list[dict[str, Any]]) -> None:
+        with Store() as store:
+            made = trajectories(drawn)
+            keep(store, *made)
+            first = {"reference": {"trajectory": made[0].id}}
+
+            agree(store, base, read_all, [*({**m, **first} for m in MATCHES), *CHECKS, *OTHERS])
+
+    compare()
+
+
+@pytest.mark.parametrize("references", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_captured_runs_get_equal_scores_both_ways(
+    store: Store, base: Path, read_all: Callable[[bool], None], references: int
+):
+    """Captured runs get the same scores both ways, matched with some of the others."""
+    for name in CAPTURES:
+        store.spans.write(*capture(name))
+    refresh(store)
+    found = [one.id for one in store.trajectories.read() if one.own_messages]
+
+    for name in found[:: len(found) // references][:references]:
+        reference = {"trajectory": name}
+        agree(store, base, read_all, [*({**m, "reference": reference} for m in MATCHES), *CHECKS])
+
+
+def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield, for each rule, how many runs its outline decides and how many must be read."""
+    config = parse_config(json.dumps({"evaluators": rules}))
+    (keys,) = store.trajectories.keys()
+    for one in evaluation.prepare(config, store, base):
+        outlined = OutlinedEvaluator.of(one, "")
+        assert outlined is not None
+        made = outlined.decide(store, keys, 0, {})
+        yield len(made.rows), len(made.undecided)
+
+
+def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: Path):
+    """Passes are decided by columns, and fails whose comment needs no arguments of the run."""
+    right, wrong = call("f", {"a": 1}, "1"), call("f", {"a": 2}, "1")
+    found = Message("tool", "found", (), "1")
+    keep(
+        store,
+        run(1, asks(right), found, usage=Usage(5, 5)),
+        run(2, asks(wrong), found, usage=Usage(50, 5)),
+        run(3, asks(call("h", {"a": 3}, "1")), found, usage=Usage(5, 6)),
+        run(4, asks(right), Message("tool", "Error: no", (), "1"), usage=Usage(5, 6)),
+    )
+    (base / "r.json").write_text(json.dumps(CASES[:2]))
+    superset = {"type": "trajectory_match", "reference": "r.json", "mode": "superset"}
+    rules = [
+        {"name": "m", **superset},
+        {"name": "e", "type": "tool_errors"},
+        {"name": "b", "type": "budget", "max_total_tokens": 10},
+        {"name": "l", "type": "latency", "max": "1s"},
+        {"name": "o", "type": "tool_order", "rules": ["f before g"]},
+    ]
+
+    assert list(decided(store, base, *rules)) == [(3, 1), (3, 1), (4, 0), (4, 0), (4, 0)]
+
+
+def test_passes_that_are_not_yielded_are_stored_and_counted(
+    store: Store, base: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Without passes, fails are yielded in their order; all scores are stored in order."""
+    monkeypatch.setattr(evaluation, "_RUNS", 3)
+    tails = [(asks(call("f", {"a": number % 3})),) for number in range(10)]
+    keep(store, *(run(number, *tail) for number, tail in enumerate(tails, 1)))
+    (base / "r.json").write_text(json.dumps(CASES[:2]))
+    rules = [
+        {"name": "m", "type": "trajectory_match", "reference": "r.json", "mode": "superset"},
+        {"name": "forbidden", "type": "forbidden_tools", "forbidden": ["g"]},
+    ]
+    config, counts = parse_config(json.dumps({"evaluators": rules})), ScoreRun()
+
+    found = list(score_all(store, config, base, run=counts, yields_passes=False))
+
+    expected = [(run(number).id, name) for number in range(1, 11) for name in ("m", "forbidden")]
+    assert [one.passed for one in found] == [False] * 7
+    assert [(row["trajectory_id"], row["evaluator"]) for row in stored(store)] == expected
+    assert (counts.tallies["m"].passed, counts.tallies["m"].failed) == (3, 7)
+    assert (counts.tallies["forbidden"].passed, counts.trajectories) == (10, 10)
+
+
+def test_stored_verdicts_are_used_again_and_others_decided(store: Store, base: Path):
+    """With `reuse_all`, only runs without a verdict, or changed since, get a new score."""
+    rules = [{"name": "forbidden", "type": "forbidden_tools", "forbidden": ["g"]}]
+    config = parse_config(json.dumps({"evaluators": rules}))
+    keep(store, run(1, asks(call("f"))), run(2, asks(call("g"))))
+    list(score_all(store, config, base))
+    keep(store, run(2, asks(call("f"))), run(3, asks(call("f"))))
+    counts = ScoreRun()
+
+    found = list(score_all(store, config, base, run=counts, reuse_all=True))
+
+    assert [(one.trajectory_id, one.rev) for one in found] == [
+        (run(1).id, 1),
+        (run(2).id, 2),
+        (run(3).id, 1),
+    ]
+    assert (counts.reused, len(stored(store))) == (1, 4)
+
+
+def test_a_served_store_is_scored_alike(tmp_path: Path, base: Path):
+    """Outlines are read, and their scores written, through the socket of a server as well."""
+    rules = [*MATCHES[:3], CHECKS[0], CHECKS[9]]
+    config = parse_config(json.dumps({"evaluators": rules}))
+    with Store(tmp_path / "a.duckdb") as owner:
+        keep(owner, *(run(number, asks(call("f", {"a": number}))) for number in range(1, 4)))
+        serving = owner.serve(lambda _: b"", {})
+        with Store(owner.path) as client:
+            found = list(map(said, score_all(client, config, base)))
+        serving.close()
+        rows = stored(owner)
+        again = list(map(said, score_all(owner, config, base)))
+
+        assert rows == stored(owner)
+    assert found == again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered(Check):
+    """Another package's check, which knows no outlines."""
+
+    type: ClassVar[str] = "answered"
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Pass a run that ends with text."""
+        return self.result([] if context.messages[-1].content else ["no answer"], {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlined(Answered):
+    """The same, which asks for an outline that does not have the text."""
+
+    type: ClassVar[str] = "outlined"
+
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest:  # noqa: ARG002
+        """Return a request without further facts."""
+        return OutlineRequest()
+
+
+class Inverted(TrajectoryMatch):
+    """A match that passes where its parent fails, but inherits its outline form."""
+
+    type: ClassVar[str] = "inverted"
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Return the opposite verdict."""
+        return EvaluationResult.of_verdict(not super().evaluate(context).passed)
+
+
+def test_evaluators_of_other_packages_work_without_outlines(
+    store: Store,
+    base: Path,
+    read_all: Callable[[bool], None],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """A check that knows no outlines, or reads more than its outline has, sees the whole run."""
+    entries = {
+        name: (EntryPoint(name, f"{__name__}:{name.title()}", registry.GROUP),)
+        for name in ("answered", "outlined", "inverted")
+    }
+    monkeypatch.setattr(registry, "announced_evaluators", lambda: entries)
+    keep(store, run(1, asks(call("f"), text="y")), run(2, asks(call("f", {"a": 1}))))
+    rules = [
+        {"name": "answered", "type": "answered"},
+        {"name": "outlined", "type": "outlined"},
+        {"name": "inverted", "type": "inverted", "mode": "superset", "reference": "r.json"},
+    ]
+
+    agree(store, base, read_all, rules)
+
+    config = parse_config(json.dumps({"evaluators": rules}))
+    found = [one.passed for one in score_all(store, config, base)]
+    assert found == [True, True, True, False, False, True]

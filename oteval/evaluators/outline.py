@@ -25,7 +25,7 @@ class Unread(BaseException):
     """
 
 
-class _Part:
+class _KnownPart:
     """A value of which some attributes are known."""
 
     def __init__(self, **known: Any) -> None:
@@ -60,7 +60,7 @@ def run_of(outline: Outline, attribute: str = "") -> Trajectory:
     messages = _messages(outline)
     known: dict[str, Any] = {
         "own_messages": messages,
-        "gaps": tuple(_Part(code=code) for code in outline["gap_codes"]),
+        "gaps": tuple(_KnownPart(code=code) for code in outline["gap_codes"]),
         **{name: outline[name] for name in ("start_ns", "end_ns") if name in outline},
     }
     if outline["is_first"]:
@@ -71,19 +71,19 @@ def run_of(outline: Outline, attribute: str = "") -> Trajectory:
         known["usage"] = Usage(**{name: outline[name] for name in _USAGE})
     if attribute:
         known["attributes"] = _attributes(outline, attribute)
-    return cast("Trajectory", _Part(**known))
+    return cast("Trajectory", _KnownPart(**known))
 
 
 def _messages(outline: Outline) -> tuple[Any, ...]:
-    calls: list[list[_Part]] = [[] for _ in outline["roles"]]
+    calls: list[list[_KnownPart]] = [[] for _ in outline["roles"]]
     hashes = outline.get("call_hashes")
     for index, (name, at) in enumerate(
         zip(outline["call_names"], outline["call_messages"], strict=True)
     ):
         known = {} if hashes is None else {"hash": hashes[index]}
-        calls[at].append(_Part(name=name, **known))
+        calls[at].append(_KnownPart(name=name, **known))
     return tuple(
-        _Part(role=role, tool_calls=tuple(made))
+        _KnownPart(role=role, tool_calls=tuple(made))
         for role, made in zip(outline["roles"], calls, strict=True)
     )
 

@@ -122,7 +122,7 @@ class Scorer:
     def _context(
         self, trajectory: Trajectory, reference: Reference | None, problem: str
     ) -> EvaluationContext:
-        """Return what the evaluator sees.
+        """Return the context of an evaluation.
 
         Raises:
             NotEvaluated: The reference or the messages are missing.

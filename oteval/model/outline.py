@@ -14,7 +14,7 @@ from typing import Any, Literal
 __all__ = ["Fact", "Outline", "OutlineRequest"]
 
 Fact = Literal["call_hashes", "overlapping", "models", "sound_results", "times", "usage"]
-"""What an outline may have beside the roles, the tools called with their messages, and the gaps.
+"""The data of an outline beside the roles, the tools called with their messages, and the gaps.
 
 - ``call_hashes``: a hash of each call with its arguments; null where these were not captured.
 - ``overlapping``: whether calls of different messages ran at the same time.

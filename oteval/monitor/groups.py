@@ -210,7 +210,7 @@ def _examples(alarm: Alarm, values: Any, new: Observations) -> tuple[str, ...]:
 
 
 def learn_sides(
-    settings: MonitorSettings, found: Observations, reached_ns: int
+    settings: MonitorSettings, found: Observations, reached_ns: int, *, tried: int = 0
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     """Learn the baselines of a group from its first observations.
 
@@ -218,6 +218,7 @@ def learn_sides(
         settings: The monitor.
         found: All observations of the group so far.
         reached_ns: The latest time of any observation of the monitor.
+        tried: The number of observations at the last attempt, which saves time.
 
     Returns:
         The learned sides and how many of the observations they took; or why there are too few.
@@ -234,9 +235,11 @@ def learn_sides(
     sizes = _sizes(rules, found)
     if fit(settings.measure, "worse", found.first(rules.scores)).is_fixed:
         sizes = [len(found)]
+    else:
+        tried = 0
     latest = Learning(len(found), 0.0, 0, "too few observations")
     for size in sizes:
-        learned = _learn_first(settings, found.first(size), learning_rules(settings))
+        learned = _learn_first(settings, found.first(size), learning_rules(settings), tried=tried)
         if not isinstance(learned, Learning):
             return learned
         latest = learned
@@ -258,17 +261,20 @@ def _learn_all(
 
 
 def _learn_first(
-    settings: MonitorSettings, found: Observations, rules: LearningRules
+    settings: MonitorSettings, found: Observations, rules: LearningRules, *, tried: int = 0
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     learned: dict[Side, LearnedSide] = {}
     taken = 0
+    if len(settings.sides) > 1:
+        # One side may have learned at a size at which the other had not.
+        tried = 0
     for side in settings.sides:
         if not len(found):
             return Learning(0, 0.0, 0, "no observations")
         scale = fit(settings.measure, side, found.first(settings.baseline.scores))
         if not scale.is_fixed:
             scale = fit(settings.measure, side, found)
-        baseline = learn(scale.values(found), found.times, rules)
+        baseline = learn(scale.values(found), found.times, rules, tried=tried)
         if isinstance(baseline, Learning):
             return baseline
         learned[side] = LearnedSide(scale, baseline)

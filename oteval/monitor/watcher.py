@@ -303,7 +303,7 @@ class Watcher:
             self._rows[group] = replace(row, progress="")
             self._detect(group, found)
             return
-        learned = learn_sides(self._settings, found, reached_ns)
+        learned = learn_sides(self._settings, found, reached_ns, tried=row.tried)
         if isinstance(learned, Learning):
             self._rows[group] = replace(row, tried=row.observations, progress=learned.reason)
             return

@@ -95,7 +95,7 @@ class ArchiveReader:
 
     def files(self, kind: str, trace_ids: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return the files of a kind with rows of some traces, each with the traces it has."""
-        if not trace_ids:
+        if not trace_ids or not self._has_files():
             return []
         with wanted(self._connection, "trace_id", trace_ids):
             rows = self._connection.execute(
@@ -108,6 +108,10 @@ class ArchiveReader:
                 [kind],
             ).fetchall()
         return [(str(path), list(traces)) for path, traces in rows]
+
+    def _has_files(self) -> bool:
+        """Return whether there is an archive. Most databases have none, and the look-up is slow."""
+        return bool(number(self._connection, "SELECT count(*) FROM archived_files"))
 
     def read(self, path: str, kind: str, trace_ids: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of a file.

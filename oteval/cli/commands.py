@@ -77,7 +77,8 @@ def commands() -> Sequence[LazyCommand]:
         LazyCommand(
             "serve",
             _serve,
-            "Receive traces over OTLP, store and score them, and publish the scores.",
+            "Receive traces over OTLP, store and score them, publish the scores, and check "
+            "monitors.",
         ),
         LazyCommand(
             "eval",

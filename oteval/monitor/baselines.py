@@ -128,8 +128,9 @@ class Baseline:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Baseline:
-        """Return the baseline that `to_dict` described."""
-        return cls(**{**values, "cycle": DailyCycle.from_dict(values["cycle"])})
+        """Return the baseline that `to_dict` described, also before there were cycles."""
+        cycle = values.get("cycle")
+        return cls(**{**values, "cycle": DailyCycle.from_dict(cycle) if cycle else NO_CYCLE})
 
 
 def learn(

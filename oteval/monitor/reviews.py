@@ -71,7 +71,12 @@ class ReviewedDetector(EDetector):
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state that `state` returned."""
         super().restore(state)
-        known: Mapping[str, Any] = state["review"]
+        known: Mapping[str, Any] | None = state.get("review")
+        if known is None:
+            # It was written before there were reviews; the first is after the next week's end.
+            weeks = max(0, self._last_ns - self.baseline.end_ns) // _WEEK_NS
+            self._due_ns = self.baseline.end_ns + (weeks + 1) * _WEEK_NS
+            return
         self._due_ns, self._is_due = known["due_ns"], known["is_due"]
         self._seen = known["seen"]
         self._values = np.frombuffer(_unpacked(known["values"]), np.uint8)

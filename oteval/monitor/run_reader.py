@@ -7,6 +7,7 @@ caller has begun a transaction, in which it also calls `RunReader.write` and not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,7 @@ class RunReader:
         if (day := first_remembered_day(closed.reached_ns)) > self._forgotten:
             self._reader.forget_observed(monitor, day)
             self._forgotten = day
-        self.at = ReadPosition(upto, run_seq, closed.reached_ns)
+        self.at = replace(self.at, position=upto, run_seq=run_seq, reached_ns=closed.reached_ns)
         return closed.observations
 
     def write(self) -> None:

@@ -93,7 +93,8 @@ class MonitorStore:
     def monitors(self) -> dict[str, StoredMonitor]:
         """Return the monitors by name."""
         rows = self._connection.execute(
-            "SELECT monitor, definition, position, run_seq, reached_ns FROM monitors"
+            "SELECT monitor, definition, position, run_seq, reached_ns, coalesce(first_seq, 0) "
+            "FROM monitors"
         ).fetchall()
         return {
             name: StoredMonitor(name, definition, ReadPosition(*at))
@@ -105,8 +106,10 @@ class MonitorStore:
         self._connection.execute("DELETE FROM monitors WHERE monitor = ?", [found.monitor])
         at = found.at
         self._connection.execute(
-            "INSERT INTO monitors VALUES (?, ?, ?, ?, ?)",
-            [found.monitor, found.definition, at.position, at.run_seq, at.reached_ns],
+            "INSERT INTO monitors "
+            "(monitor, definition, position, run_seq, reached_ns, first_seq) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [found.monitor, found.definition, *astuple(at)],
         )
 
     def forget(self, monitor: str) -> None:

@@ -145,11 +145,18 @@ class ReadPosition:
         position: The number of the last score or run.
         run_seq: The number of the last run that belonged to a score.
         reached_ns: The latest time of an observation.
+        first_seq: The number of the last score or run that is never read again.
     """
 
     position: int = 0
     run_seq: int = 0
     reached_ns: int = 0
+    first_seq: int = 0
+
+    @property
+    def reread_after(self) -> int:
+        """The number after which is read, before the position, for late commits."""
+        return max(self.first_seq, self.position - _OVERLAP)
 
 
 class ObservationReader:
@@ -229,7 +236,7 @@ class ObservationReader:
         return found.select(_NEW.names).cast(_NEW), run_seq
 
     def _runs(self, source: ObservationSource, at: ReadPosition, upto: int) -> pa.Table:
-        first = max(0, at.position - _OVERLAP)
+        first = at.reread_after
         group, group_values = group_of(source.group_by)
         clause, values = matching(source.selection)
         value = RUN_VALUES[source.measure]
@@ -252,7 +259,7 @@ class ObservationReader:
         self, source: ObservationSource, at: ReadPosition, upto: int
     ) -> tuple[pa.Table, int]:
         """Return the runs of new scores, and the number of the last run."""
-        first = max(0, at.position - _OVERLAP)
+        first = at.reread_after
         value, status = SCORE_VALUES[source.measure]
         self._connection.execute(
             f"""

@@ -81,7 +81,7 @@ CREATE TABLE monitor_baselines (
 );
 
 -- Episodes: from an alert to its end. Times are those of runs, except `opened_ns` and `closed_ns`,
--- which are those of checks. `evidence` is JSON without ids.
+-- which are those of checks.
 CREATE TABLE monitor_episodes (
     episode_id VARCHAR NOT NULL,
     monitor VARCHAR NOT NULL,
@@ -103,9 +103,7 @@ CREATE TABLE monitor_episodes (
     is_end_notified BOOLEAN NOT NULL,
     acknowledged_ns BIGINT,
     acknowledged_by VARCHAR,
-    runs VARCHAR[],
-    runs_before VARCHAR[],
-    evidence VARCHAR
+    runs VARCHAR[]
 );
 
 -- Snoozes, append-only; without a group, of all groups of the monitor.

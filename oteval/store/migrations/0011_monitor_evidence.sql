@@ -1,0 +1,17 @@
+-- What an episode shows, gathered when it begins: usual runs from before the change, and figures
+-- with intervals and slices, as JSON without ids.
+ALTER TABLE monitor_episodes ADD COLUMN IF NOT EXISTS runs_before VARCHAR[];
+ALTER TABLE monitor_episodes ADD COLUMN IF NOT EXISTS evidence VARCHAR;
+
+UPDATE monitor_episodes SET runs_before = [] WHERE runs_before IS NULL;
+
+-- The number of the last score or run from before this migration. Those up to it are not read again,
+-- because their conversations are noted by another hash.
+ALTER TABLE monitors ADD COLUMN first_seq BIGINT;
+
+UPDATE monitors SET first_seq = position;
+
+-- When a check first found that a monitor is not in the configuration any more (ns); and a hash of
+-- the name of the configuration that had it.
+ALTER TABLE monitors ADD COLUMN missing_ns BIGINT;
+ALTER TABLE monitors ADD COLUMN configuration VARCHAR;

@@ -40,9 +40,9 @@ __all__ = [
 
 # The most scores of runs that were read in one write, and the runs that are looked at together.
 _PAGE = 1000
-_RUNS = 16_384
+_RUNS = 8_192
 # DuckDB's memory while scoring: rows are read once.
-_MEMORY_LIMIT = "192MB"
+_MEMORY_LIMIT = "96MB"
 
 _ScoreRunner = Runner[str, Score]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ..model import CONTENT_GAPS, Gap, Message, Span
+from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
 from .gaps import gap
@@ -79,11 +79,15 @@ class _Marks:
             return found
 
         self.of_keys = of_keys
+        self.of_many_keys = _finder_in_many(dialects)
 
     def of(self, span: Span, logs: Logs) -> int:
         """Return the dialects that a span has a mark of."""
         found = self.of_scope(span.scope) | self.of_name(span.name)
-        found |= self.of_keys(*span.attributes)
+        if len(span.attributes) <= _FEW_KEYS:
+            found |= self.of_keys(*span.attributes)
+        else:
+            found |= self.of_many_keys(span.attributes)
         for event in span.events:
             found |= self.of_event(event.name)
         for record in logs:
@@ -91,15 +95,29 @@ class _Marks:
         return found
 
 
+def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
+    """Return the function that gives the dialects with a mark among many attributes.
+
+    Long histories in flat attributes have thousands of names, never the same ones again.
+    """
+    exact, prefixes = _marks_in(dialects, "keys")
+
+    def find(attributes: Attributes) -> int:
+        found = 0
+        for key in exact.keys() & attributes.keys():
+            found |= exact[key]
+        names = "\0" + "\0".join(attributes)
+        for prefix, bits in prefixes.items():
+            if f"\0{prefix}" in names:
+                found |= bits
+        return found
+
+    return find
+
+
 def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
     """Return the function that gives the dialects with a text among the marks of one field."""
-    exact: dict[str, int] = {}
-    prefixes: dict[str, int] = {}
-    for place, dialect in enumerate(dialects):
-        for mark in getattr(dialect, field):
-            known = prefixes if mark.endswith("*") else exact
-            text = mark.removesuffix("*")
-            known[text] = known.get(text, 0) | 1 << place
+    exact, prefixes = _marks_in(dialects, field)
     starts = tuple(prefixes)
 
     def find(text: str) -> int:
@@ -113,6 +131,19 @@ def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
     return find
 
 
+def _marks_in(dialects: Sequence[Dialect], field: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the marks of one field with their dialects: exact texts, and prefixes."""
+    exact: dict[str, int] = {}
+    prefixes: dict[str, int] = {}
+    for place, dialect in enumerate(dialects):
+        for mark in getattr(dialect, field):
+            known = prefixes if mark.endswith("*") else exact
+            text = mark.removesuffix("*")
+            known[text] = known.get(text, 0) | 1 << place
+    return exact, prefixes
+
+
+_FEW_KEYS = 64
 _MARKS = _Marks(DIALECTS)
 
 

@@ -17,7 +17,7 @@ from oteval.model import Event, LogRecord, Span, Trajectory
 from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.readers.messages import from_messages
 from oteval.reconstruct.readers.read_cache import reading_once
-from oteval.reconstruct.readers.values import parse
+from oteval.reconstruct.readers.values import nested, parse
 
 from .builders import NAMES, agent, asks, capture, chat, gives, said, system, tool, user
 
@@ -231,3 +231,16 @@ def test_messages_read_before_are_the_same_objects() -> None:
 
     assert all(one is other for one, other in zip(short, long, strict=False))
     assert values[:4] == long
+
+
+def test_flat_attributes_that_grow_give_lists_of_the_same_objects() -> None:
+    """Items are read once, whatever the order of the keys; a changed text is another list."""
+    small = {f"m.{place}.role": f"r{place}" for place in range(3)}
+    large = {"x": 1, "m.3.role": "r3", **small, "m.4.role": "r4"}
+    with reading_once():
+        first, second = nested(small, "m."), nested(large, "m.")
+        changed = nested({**large, "m.1.role": "other"}, "m.")
+
+    assert [item["role"] for item in second] == ["r0", "r1", "r2", "r3", "r4"]
+    assert all(one is other for one, other in zip(first, second, strict=False))
+    assert [item["role"] for item in changed] == ["r0", "other", "r2", "r3", "r4"]

@@ -8,13 +8,15 @@ framework's own spans put the results of parallel calls into one message, under 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from ...model import Gap, Message, Span
 from ..gaps import gap
 from .messages import from_messages
+from .read_cache import active
 from .values import nested, parse
 
 __all__ = ["RECEIVED", "SENT", "cut_arguments", "flat_messages", "tool_schemas"]
@@ -35,20 +37,51 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
         prefix: `SENT` or `RECEIVED`.
         role: The role of messages that name none.
     """
-    items: list[Mapping[str, Any]] = []
-    for item in nested(span.attributes, prefix):
-        fields = item.get("message") if isinstance(item, dict) else None
-        if not isinstance(fields, dict):
-            continue
-        # The oldest attributes are dropped first: a message that lost its role is not whole.
-        if "role" in fields or not span.dropped_attributes:
-            results = _functions(item["function"]) if "function" in item else []
-            items += results or [_message(fields)]
-    items = _with_each_result(items)
+    # The oldest attributes are dropped first: a message that lost its role is not whole.
+    read = _read_some if span.dropped_attributes else _read_all
+    items = _with_each_result(_folded(read, nested(span.attributes, prefix)))
     if any(word in _origin(span) for word in _GOOGLE):
-        items = [_with_error(item) for item in items]
+        items = _folded(_with_errors, items)
     found = from_messages(items, span, role)
-    return [replace(m, content=None) if m.content == _UNKNOWN else m for m in found]
+    if _UNKNOWN in map(attrgetter("content"), found):
+        return [replace(m, content=None) if m.content == _UNKNOWN else m for m in found]
+    return found
+
+
+def _folded(
+    work: Callable[[Sequence[Any]], list[Mapping[str, Any]]], items: Sequence[Any]
+) -> list[Mapping[str, Any]]:
+    """Return the results of work on each item, done once for items that earlier lists have."""
+
+    def extend(
+        known: list[Mapping[str, Any]] | None, further: Sequence[Any]
+    ) -> list[Mapping[str, Any]]:
+        return [*(known or ()), *work(further)]
+
+    cache = active()
+    return cache.fold(work, items, extend) if cache and items else work(items)
+
+
+def _read_all(items: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return flat messages in OpenAI's form."""
+    found: list[Mapping[str, Any]] = []
+    for item in items:
+        fields = item.get("message") if isinstance(item, dict) else None
+        if isinstance(fields, dict):
+            results = _functions(item["function"]) if "function" in item else []
+            found += results or [_message(fields)]
+    return found
+
+
+def _read_some(items: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return flat messages in OpenAI's form, those without a role left out."""
+    whole = [item for item in items if isinstance(item, dict) and _has_role(item)]
+    return _read_all(whole)
+
+
+def _has_role(item: Mapping[str, Any]) -> bool:
+    fields = item.get("message")
+    return isinstance(fields, dict) and "role" in fields
 
 
 def _origin(span: Span) -> str:
@@ -116,15 +149,48 @@ def _part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found
 
 
-def _with_each_result(items: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+class _Answered(NamedTuple):
+    """Messages with one result for each call, up to the last, of which the next one is not known.
+
+    Attributes:
+        done: All but the last.
+        before: The message before the last, as it was given.
+        last: The last message, as it was given.
+    """
+
+    done: list[Mapping[str, Any]]
+    before: Mapping[str, Any] | None = None
+    last: Mapping[str, Any] | None = None
+
+
+def _with_each_result(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the messages with one result for each of several calls that were answered as one."""
-    done: list[Mapping[str, Any]] = []
-    for place, item in enumerate(items):
-        calls = items[place - 1].get("tool_calls") if place else None
-        is_last = place + 1 == len(items) or items[place + 1].get("role") != "tool"
-        merged = item.get("role") == "tool" and is_last and calls and _is_merged(item, calls)
-        done += _results(item.get("content"), calls) if merged and calls else [item]
-    return done
+    cache = active()
+    found = cache.fold(_answered, items, _answered) if cache and items else _answered(None, items)
+    return [*found.done, *_given(found.before, found.last, None)]
+
+
+def _answered(known: _Answered | None, items: Sequence[Mapping[str, Any]]) -> _Answered:
+    done, before, last = known or _Answered([])
+    done = done.copy()
+    for item in items:
+        done += _given(before, last, item)
+        before, last = last, item
+    return _Answered(done, before, last)
+
+
+def _given(
+    before: Mapping[str, Any] | None,
+    item: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> Sequence[Mapping[str, Any]]:
+    """Return a message, or the results that it merges, given those before and after it."""
+    if item is None:
+        return ()
+    calls = before.get("tool_calls") if before else None
+    is_last = after is None or after.get("role") != "tool"
+    merged = item.get("role") == "tool" and is_last and calls and _is_merged(item, calls)
+    return _results(item.get("content"), calls) if merged and calls else (item,)
 
 
 def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> bool:
@@ -153,6 +219,10 @@ def _results(content: Any, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[s
 def _name(call: Mapping[str, Any]) -> Any:
     function = call.get("function")
     return function.get("name") if isinstance(function, Mapping) else call.get("name")
+
+
+def _with_errors(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [_with_error(item) for item in items]
 
 
 def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,6 +5,8 @@ go on from the longest known beginning of a value, and read only the rest:
 
 - A JSON text that begins with a list that was parsed before gives a list that begins with the same
   objects. An equal text gives the same value.
+- Attributes with indices in their keys that hold all of an earlier list give a list that begins
+  with the same objects.
 - Work on the items of a list (`ReadCache.fold`) goes on from an earlier list with which it begins:
   one of the same objects, or of values that are exactly equal.
 
@@ -18,10 +20,11 @@ Messages are shared as well. Those of an earlier span keep its ids; `stamped` an
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from operator import is_
 from typing import Any, Generic, TypeVar
 
@@ -87,6 +90,7 @@ class ReadCache:
         self._texts: list[_ReadText[Any]] = []
         self._characters = 0
         self._reached: dict[Hashable, list[_Reached[Any]]] = {}
+        self._flat: dict[str, list[_FlatList]] = {}
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
         """Return the result of parsing a list's text, from an equal one if there was any.
@@ -158,6 +162,65 @@ class ReadCache:
         recent.insert(0, _Reached(items, data, state))
         del recent[_RECENT:]
         return state
+
+    def grown(
+        self,
+        attributes: Mapping[str, Any],
+        prefix: str,
+        read: Callable[[Mapping[str, Any]], list[Any]],
+    ) -> list[Any]:
+        """Return the list that the keys under a prefix spell out, from the longest known part.
+
+        Args:
+            attributes: Attributes, with keys such as ``prefix.0.role``.
+            prefix: The beginning of the keys, the last dot included.
+            read: Returns the items that some of these attributes spell out.
+        """
+        recent = self._flat.setdefault(prefix, [])
+        known = next((one for one in recent if one.is_part_of(attributes)), None)
+        rest = attributes.keys() - known.fields.keys() if known else attributes.keys()
+        keys = [key for key in rest if key.startswith(prefix)]
+        if known is not None and any(_index(prefix, key) <= known.last for key in keys):
+            keys, known = [key for key in attributes if key.startswith(prefix)], None
+        if known is not None:
+            keys = list(filter(set(keys).__contains__, attributes))  # in their order
+            if not keys:
+                return known.items
+        new = {key: attributes[key] for key in keys}
+        items = [*(known.items if known else ()), *read(new)]
+        last = max(map(partial(_index, prefix), keys), default=-1)
+        if items and last >= 0 and all(isinstance(value, str) for value in new.values()):
+            fields = {**known.fields, **new} if known else new
+            recent.insert(0, _FlatList(fields, items, last))
+            del recent[_RECENT:]
+        return items
+
+
+@dataclass(slots=True, eq=False)
+class _FlatList:
+    """A list that attributes with indices in their keys spell out.
+
+    Attributes:
+        fields: The attributes; all values are text.
+        items: The items.
+        last: The highest index.
+    """
+
+    fields: dict[str, str]
+    items: list[Any]
+    last: int
+
+    def is_part_of(self, attributes: Mapping[str, Any]) -> bool:
+        return self.fields.items() <= attributes.items()
+
+
+def _index(prefix: str, key: str) -> int:
+    """Return the index in a key, or -1 for one that has none."""
+    step = key[len(prefix) :].partition(".")[0]
+    return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1
+
+
+_MAX_DIGITS = 9
 
 
 def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:

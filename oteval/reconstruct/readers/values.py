@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -220,6 +220,16 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
         The items in the order of their indices as numbers; a missing index leaves no hole.
         Inside an item, keys that are all numbers become a list likewise.
     """
+    # One search in all joined names is several times as fast as a check of each.
+    if f"\0{prefix}" not in "\0" + "\0".join(attributes):
+        return []
+    cache = active()
+    if cache is None:
+        return _nested(attributes, prefix)
+    return cache.grown(attributes, prefix, partial(_nested, prefix=prefix))
+
+
+def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
     root = _Branch()
     cut = len(prefix)
     for key, value in attributes.items():

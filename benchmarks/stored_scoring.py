@@ -39,6 +39,7 @@ MOST_MB = 500.0
 _WRITTEN = 2000
 _COPIES = 25
 _SECOND = 10**9
+_FILL = "import sys; from benchmarks.stored_scoring import fill_file; fill_file(*sys.argv[1:])"
 _RULES = {
     "evaluators": [
         {
@@ -109,6 +110,12 @@ def fill(store: Store, count: int) -> None:
     assert number(store._connection, "SELECT count(*) FROM trajectories") == count
 
 
+def fill_file(path: str, count: str) -> None:
+    """Fill a new database."""
+    with Store(path) as store:
+        fill(store, int(count))
+
+
 def score_stored(folder: Path, count: int) -> Spent:
     """Score a database of so many runs with the command, and return the cost."""
     command = [sys.executable, "-m", "oteval", "score", "-c", str(folder / "oteval.yaml")]
@@ -149,8 +156,8 @@ def measure(*, sizes: list[int], read_runs: int) -> dict[str, Any]:
         messages = [{"role": "assistant", "tool_calls": calls}]
         (folder / "reference.json").write_text(json.dumps(messages))
         for count in sizes:
-            with Store(folder / f"{count}.duckdb") as store:
-                fill(store, count)
+            # In a process of its own, whose memory would be counted as that of the command.
+            run([sys.executable, "-c", _FILL, str(folder / f"{count}.duckdb"), str(count)])
             cost = score_stored(folder, count)
             found["runs"][str(count)] = {
                 "wall": cost.wall,

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.clock import spent
-from benchmarks.monitor_store import RUNS, SCORES, START
+from benchmarks.monitor_store import START, add_runs
 from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served
 from oteval.config import parse_config
@@ -82,10 +82,7 @@ def check_cost(path: Path, groups: int, runs: int) -> float:
         last = 0
         for number in range(CHECKS + 1):
             first, last = last, last + (runs if number else HISTORY)
-            values = {"first": first, "last": last, "groups": groups, "step": step}
-            for statement in (RUNS, SCORES):
-                # There is no faster public way to store many runs.
-                store._connection.execute(statement.format(**values, start=START))
+            add_runs(store, first, last, groups=groups, step=step)
             with spent() as cost:
                 check(store, config, START + last * step)
             if number:

@@ -33,7 +33,7 @@ FULL = {"scores": 10_000_000, "groups": 1000}
 QUICK = {"scores": 100_000, "groups": 100}
 MOST_SECONDS, MOST_MEGABYTES, MOST_LIVE_SECONDS = 60.0, 500.0, 1.0
 
-_START = 1_790_000_000 * 10**9
+START = 1_790_000_000 * 10**9
 _DAYS = 30 * 86_400 * 10**9
 _TURNS = 4
 _BETWEEN_TURNS = 90 * 10**9
@@ -81,18 +81,27 @@ def fill(path: Path, scores: int, groups: int) -> int:
     step = _DAYS // scores
     with Store(path) as store:
         for first in range(0, scores, _PART):
-            _add(store, first, min(scores, first + _PART), groups=groups, step=step)
+            add_runs(store, first, min(scores, first + _PART), groups=groups, step=step)
     return step
 
 
-def _add(store: Any, first: int, last: int, *, groups: int, step: int) -> None:
+def add_runs(store: Any, first: int, last: int, *, groups: int, step: int) -> None:
+    """Write scored runs into a store.
+
+    Args:
+        store: The store.
+        first: The number of the first run.
+        last: The number after that of the last.
+        groups: The number of agents.
+        step: The time between two runs (ns).
+    """
     apart = max(1, _BETWEEN_TURNS // step)
     talks = _TALKS.format(
-        first=first, last=last, apart=apart, groups=groups, start=_START, step=step
+        first=first, last=last, apart=apart, groups=groups, start=START, step=step
     )
     for statement in (_RUNS, _SCORES):
         # There is no faster public way to store millions of runs.
-        store._connection.execute(statement.format(talks=talks, worse=_START + _DAYS * 2 // 3))
+        store._connection.execute(statement.format(talks=talks, worse=START + _DAYS * 2 // 3))
 
 
 def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
@@ -102,12 +111,12 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
     from oteval.store import Store
 
     config, step = parse_config(_CONFIG), _DAYS // scores
-    now = _START + scores * step + 60 * 10**9
+    now = START + scores * step + 60 * 10**9
     costs = []
     with Store(path, create=False) as store, store.reduced_memory():
         for number in range(3):
             if number == 2:
-                _add(store, scores, scores + _NEW, groups=groups, step=step)
+                add_runs(store, scores, scores + _NEW, groups=groups, step=step)
                 now += _NEW * step
             with spent() as cost:
                 found = check_monitors(store, config, now)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
 from ..errors import ConfigError
 from .base import Strict
@@ -91,6 +91,12 @@ class Config(Strict):
     notify: dict[str, NotifyDestination] = Field(
         default_factory=dict, description="Destinations of notifications, by name."
     )
+    _path: str | None = PrivateAttr(None)
+
+    @property
+    def path(self) -> str | None:
+        """The file that it was read from, as an absolute path; None if it is not known."""
+        return self._path
 
 
 def load_config(path: str | Path) -> Config:
@@ -99,7 +105,9 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: The file is missing, or wrong; the text has the line.
     """
-    return parse_config(read_config(path), str(path))
+    config = parse_config(read_config(path), str(path))
+    config._path = str(Path(path).resolve())
+    return config
 
 
 def read_config(path: str | Path) -> str:

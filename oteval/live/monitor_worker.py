@@ -101,9 +101,12 @@ class MonitorWorker:
     def _run(self) -> None:
         while not self._closing.is_set():
             config = self._config()
+            has_space = not shortage(self._store.path)
             if not config.monitors:
-                self._state, self._error, self._failing = {}, "", {}
-            elif not shortage(self._store.path):
+                self._state, self._failing = {}, {}
+                if has_space:
+                    self._end_removed(config)
+            elif has_space:
                 self._tick(config)
             self._closing.wait(self._interval)
 
@@ -134,6 +137,27 @@ class MonitorWorker:
             return
         self._note_deliveries(done)
         self._report(found if is_ok else None, waiting, refused)
+
+    def _end_removed(self, config: Config) -> None:
+        """End the episodes of removed monitors, when no other monitors are there."""
+        error = ""
+        try:
+            # The row without a name is that of versions.
+            if set(self._store.monitors.monitors()) - {""}:
+                from ..monitor.removals import end_removed
+
+                end_removed(self._store, config, self._clock(), self._pause)
+                done = self._deliver(config)
+                if self._metrics is not None:
+                    self._note_deliveries(done)
+        except (_Stopped, ImportError):
+            # The packages may have been removed with the monitors.
+            return
+        except Exception as failure:
+            error = _reason(failure)
+            if error != self._error and not self._closing.is_set():
+                _log.error("removed monitors are not ended: %s", error)
+        self._error, self._failing = error, {}
 
     def _check(self, config: Config) -> Sequence[MonitorStatus]:
         require_packages(config)

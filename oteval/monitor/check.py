@@ -29,6 +29,7 @@ from ..store import (
 )
 from .evidence import add_evidence
 from .notices import queue_events
+from .removals import end_removed
 from .run_reader import RunReader
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
@@ -63,8 +64,9 @@ def check(
     """
     if config.monitors:
         repeated(partial(_note_versions, store, now_ns), wait)
+    end_removed(store, config, now_ns, wait)
     for settings in config.monitors:
-        while not repeated(partial(_advance, store, settings, now_ns), wait):
+        while not repeated(partial(_advance, store, config, settings, now_ns), wait):
             pass
     return [one for settings in config.monitors for one in statuses(store, settings, now_ns)]
 
@@ -124,7 +126,7 @@ def _note_versions(store: Store, now_ns: int) -> None:
             store.monitors.put_monitor(StoredMonitor(_VERSIONS, "", ReadPosition(newest)))
 
 
-def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
+def _advance(store: Store, config: Config, settings: MonitorSettings, now_ns: int) -> bool:
     """Check a monitor in one transaction; return whether it has read everything."""
     source = source_of(settings)
     accepts = acceptance(store, source)
@@ -155,8 +157,10 @@ def _advance(store: Store, settings: MonitorSettings, now_ns: int) -> bool:
         if is_last:
             watcher.end_check()
             add_evidence(store, settings, source, accepts)
-            queue_events(store, settings, now_ns)
-        store.monitors.put_monitor(replace(stored, at=reader.at))
+            queue_events(store, settings, config.notify, now_ns)
+        store.monitors.put_monitor(
+            replace(stored, at=reader.at, missing_ns=None, configuration=config.path)
+        )
     return is_last
 
 

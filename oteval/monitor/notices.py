@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..config import MonitorSettings
@@ -19,13 +19,15 @@ from .episodes import Event, due_event
 from .evidence import shortened
 from .status import group_values
 
-__all__ = ["notice", "queue_events"]
+__all__ = ["notice", "queue_events", "queue_removals"]
 
 _SHORTLY_NS = 600 * 10**9
 _LONGEST_VALUE = 300
 
 
-def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
+def queue_events(
+    store: Store, settings: MonitorSettings, existing: Collection[str], now_ns: int
+) -> None:
     """Queue the notifications that are due for a monitor's episodes.
 
     The caller has begun a transaction.
@@ -33,6 +35,7 @@ def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
     Args:
         store: The store.
         settings: The monitor.
+        existing: The names of the destinations that exist.
         now_ns: The time of the check (ns).
     """
     snoozes = store.monitors.snoozes(now_ns)
@@ -45,25 +48,71 @@ def queue_events(store: Store, settings: MonitorSettings, now_ns: int) -> None:
             continue
         destinations: Sequence[str] = settings.notify
         if event == "resolved":
-            destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
-        if not destinations:
-            continue
-        payload = dumps(notice(settings, episode, event, store.monitors.marks()))
-        queued += [
-            Notification(
-                notification_id=f"{episode.episode_id}-{event}",
-                destination=destination,
-                episode_id=episode.episode_id,
-                event=event,
-                payload=payload,
-                runs=[*episode.runs, *episode.runs_before],
-                created_ns=now_ns,
-                next_ns=now_ns,
-            )
-            for destination in destinations
-        ]
+            destinations = _notified(store, episode, existing)
+        if destinations:
+            payload = notice(settings, episode, event, store.monitors.marks())
+            queued += _notifications(episode, payload, destinations, now_ns)
     store.monitors.put_episodes(changed)
     store.monitors.queue(queued)
+
+
+def queue_removals(
+    store: Store, ended: Sequence[StoredEpisode], existing: Collection[str], now_ns: int
+) -> None:
+    """Queue the resolutions of the episodes of monitors that were removed, and write these.
+
+    The settings of a monitor are gone with it, so the rest of a payload is that of the alert.
+
+    Args:
+        store: The store.
+        ended: The episodes, ended.
+        existing: The names of the destinations that exist.
+        now_ns: The time of the check (ns).
+    """
+    changed, queued = [], []
+    for episode in ended:
+        event, noted = due_event(episode, {})
+        changed.append(noted)
+        alert = store.monitors.payload(f"{episode.episode_id}-alert")
+        if event != "resolved" or alert is None:
+            continue
+        payload = {
+            **json.loads(alert),
+            "event": "resolved",
+            "state": "recovered",
+            "ended_ns": episode.ended_ns,
+            "end_reason": episode.end_reason,
+        }
+        destinations = _notified(store, episode, existing)
+        queued += _notifications(episode, payload, destinations, now_ns)
+    store.monitors.put_episodes(changed)
+    store.monitors.queue(queued)
+
+
+def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
+    """Return the destinations of the alert of an episode that still exist."""
+    found = store.monitors.destinations(f"{episode.episode_id}-alert")
+    return [name for name in found if name in existing]
+
+
+def _notifications(
+    episode: StoredEpisode, payload: dict[str, Any], destinations: Sequence[str], now_ns: int
+) -> list[Notification]:
+    """Return the notification of an event for each destination."""
+    event, text = payload["event"], dumps(payload)
+    return [
+        Notification(
+            notification_id=f"{episode.episode_id}-{event}",
+            destination=destination,
+            episode_id=episode.episode_id,
+            event=event,
+            payload=text,
+            runs=[*episode.runs, *episode.runs_before],
+            created_ns=now_ns,
+            next_ns=now_ns,
+        )
+        for destination in destinations
+    ]
 
 
 def notice(

@@ -40,11 +40,15 @@ class StoredMonitor:
         monitor: Its name.
         definition: Everything on which its state depends; when it changes, it starts over.
         at: How far it has read.
+        missing_ns: When a check (ns) found that it is not in the configuration; None if it is.
+        configuration: The file of the configuration that had it last; None if it is not known.
     """
 
     monitor: str
     definition: str
     at: ReadPosition = field(default_factory=ReadPosition)
+    missing_ns: int | None = None
+    configuration: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,23 +93,27 @@ class MonitorStore:
     def monitors(self) -> dict[str, StoredMonitor]:
         """Return the monitors by name."""
         rows = self._connection.execute(
-            "SELECT monitor, definition, position, run_seq, reached_ns, coalesce(first_seq, 0) "
-            "FROM monitors"
+            "SELECT monitor, definition, missing_ns, configuration, "
+            "position, run_seq, reached_ns, coalesce(first_seq, 0) FROM monitors"
         ).fetchall()
         return {
-            name: StoredMonitor(name, definition, ReadPosition(*at))
-            for name, definition, *at in rows
+            name: StoredMonitor(name, definition, ReadPosition(*at), missing_ns, configuration)
+            for name, definition, missing_ns, configuration, *at in rows
         }
 
     def put_monitor(self, found: StoredMonitor) -> None:
         """Write a monitor."""
         self._connection.execute("DELETE FROM monitors WHERE monitor = ?", [found.monitor])
-        at = found.at
         self._connection.execute(
-            "INSERT INTO monitors "
-            "(monitor, definition, position, run_seq, reached_ns, first_seq) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            [found.monitor, found.definition, *astuple(at)],
+            "INSERT INTO monitors (monitor, definition, missing_ns, configuration, "
+            "position, run_seq, reached_ns, first_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                found.monitor,
+                found.definition,
+                found.missing_ns,
+                found.configuration,
+                *astuple(found.at),
+            ],
         )
 
     def forget(self, monitor: str) -> None:
@@ -342,6 +346,14 @@ class MonitorStore:
             [notification_id],
         ).fetchall()
         return [name for (name,) in rows]
+
+    def payload(self, notification_id: str) -> str | None:
+        """Return the payload of a notification as JSON text, or None if there is none."""
+        found = self._connection.execute(
+            "SELECT any_value(payload) FROM notifications WHERE notification_id = ?",
+            [notification_id],
+        ).fetchall()
+        return None if found[0][0] is None else str(found[0][0])
 
     def notifications(self, *, unsent_only: bool = False) -> list[Notification]:
         """Return the notifications in the outbox, the oldest first."""

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from benchmarks.served import Served, until
 from oteval.cli import cli
-from oteval.config import Config, parse_config
+from oteval.config import Config, load_config, parse_config
 from oteval.errors import ConfigError
 from oteval.live.monitor_worker import MonitorWorker
 from oteval.store import Store
@@ -92,6 +92,25 @@ def test_monitors_are_checked_once_the_configuration_has_them(
         config = NOTHING
         until(lambda: worker.state() == {}, 60)
     assert len(downstream.bodies("/x")) == 1
+
+
+def test_the_last_monitor_that_is_removed_ends_its_episode(
+    store: Store, downstream: Downstream, tmp_path: Path
+) -> None:
+    """Also without another monitor, its resolution is delivered, and nothing is reported."""
+    recent(store)
+    path = tmp_path / "oteval.yaml"
+    path.write_text(rules(downstream.url))
+    config = load_config(path)
+    with working(store, lambda: config) as (worker, _):
+        until(lambda: downstream.bodies("/x"), 60)
+        path.write_text(EVALUATORS + rules(downstream.url).splitlines()[-1])
+        config = load_config(path)
+        until(lambda: len(downstream.bodies("/x")) == 2, 60)
+        until(lambda: worker.state() == {}, 60)
+
+    bodies = [json.loads(body) for body in downstream.bodies("/x")]
+    assert [one["type"] for one in bodies] == ["monitor.alert", "monitor.resolved"]
 
 
 def test_a_failing_check_is_named_once_and_ends(

@@ -11,7 +11,7 @@ ALTER TABLE monitors ADD COLUMN first_seq BIGINT;
 
 UPDATE monitors SET first_seq = position;
 
--- When a check first found that a monitor is not in the configuration any more (ns); and a hash of
--- the name of the configuration that had it.
+-- When a check first found that a monitor is not in the configuration any more (ns); and the file of
+-- the configuration that had it last.
 ALTER TABLE monitors ADD COLUMN missing_ns BIGINT;
 ALTER TABLE monitors ADD COLUMN configuration VARCHAR;

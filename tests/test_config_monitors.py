@@ -154,6 +154,18 @@ notify:
             "  - {measure: latency}\nnotify:\n  ops: {webhook: {url: 'ftp://x'}}\n",
             "x.yaml:6: notify.ops.webhook.url: 'ftp://x' is not a URL; write http://",
         ),
+        (
+            "  - {evaluator: refund-policy, false_alarms: 1}\n",
+            "x.yaml:4: monitors.0.false_alarms: 1 is not a rate; write for instance '1 per 30d'",
+        ),
+        (
+            "  - {measure: latency, detector: {type: threshold, above: .nan}}\n",
+            "x.yaml:4: monitors.0.detector.above: input should be a finite number",
+        ),
+        (
+            "  - {measure: latency, notify: ops}\nnotify:\n  ops: {apprise: []}\n",
+            "x.yaml:6: notify.ops: apprise has no URL, so nobody would be notified; add one",
+        ),
     ],
 )
 def test_an_error_names_the_line_and_the_key(text: str, expected: str):

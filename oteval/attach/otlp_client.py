@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import http.client
+import socket
 import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -227,6 +229,15 @@ class HttpClient:
         wait = _seconds(response.getheader("Retry-After"), response.getheader("Date"))
         retry_after = min(wait, self._max_retry_after)
         return ExportResult(response.status, response.reason, retry_after, content)
+
+    def interrupt(self) -> None:
+        """End a request that another thread waits for; it gives an error."""
+        connection = self._connection
+        held = None if connection is None else connection.sock
+        if held is not None:
+            with contextlib.suppress(OSError):
+                # Of the plain socket: that of TLS would change under the other thread.
+                socket.socket.shutdown(held, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""

@@ -57,14 +57,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class FalseAlarms(Strict):
     """A budget of false alarms: so many in a time, for all groups of a monitor together."""
 
-    alarms: float = Field(1.0, gt=0, description="How many.")
+    alarms: float = Field(1.0, gt=0, allow_inf_nan=False, description="How many.")
     per: Seconds = Field(30 * 86400.0, gt=0, description="In this time.")
 
 
 def _false_alarms(value: Any) -> Any:
-    if not isinstance(value, str):
+    if isinstance(value, (Mapping, FalseAlarms)):
         return value
-    found = _RATE.fullmatch(value.strip())
+    found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f"{value!r} is not a rate; write for instance '1 per 30d'")
     time = found[2].replace(" ", "")
@@ -92,8 +92,8 @@ class ThresholdSettings(Strict):
     """
 
     type: Literal["threshold"]
-    below: float | None = Field(None, description="Alert below this mean.")
-    above: float | None = Field(None, description="Alert above this mean.")
+    below: float | None = Field(None, allow_inf_nan=False, description="Alert below this mean.")
+    above: float | None = Field(None, allow_inf_nan=False, description="Alert above this mean.")
     window: Seconds = Field(3600.0, gt=0, description="The time over which the mean is taken.")
     min_observations: int = Field(
         10, ge=1, description="The least number of observations in the window."
@@ -389,6 +389,8 @@ class NotifyDestination(Strict):
     def _one(self) -> NotifyDestination:
         if sum(part is not None for part in self.parts) != 1:
             raise ValueError("give one of apprise, alertmanager, webhook and log_event")
+        if self.apprise == []:
+            raise ValueError("apprise has no URL, so nobody would be notified; add one")
         return self
 
     @property

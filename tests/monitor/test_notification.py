@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,6 +190,30 @@ def test_errors_of_log_events_have_no_secrets(settings: Any, value: str):
     assert not result.is_delivered
     assert result.error
     assert "secret" not in result.error
+
+
+@pytest.mark.parametrize("kind", ["webhook", "log_event"])
+def test_a_destination_that_answers_byte_by_byte_is_given_up(kind: str):
+    """The time limit is that of the whole request: a destination cannot hold up the others."""
+    is_done = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 ")
+            while not is_done.wait(0.01):
+                connection.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        result = send("alert", kind, {"url": url, "timeout": 0.3})
+        is_done.set()
+        thread.join()
+
+    assert not result.is_delivered
+    assert not result.is_refused
 
 
 def test_alertmanager_identifies_an_alert_by_its_labels(there: Downstream):

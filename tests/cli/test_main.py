@@ -204,12 +204,13 @@ def test_the_demo_names_a_folder_it_cannot_write(oteval: Run, tmp_path: Path):
 
 
 def test_the_program_ends_with_its_status(oteval: Run, tmp_path: Path):
-    """As a separate process, the command exits with 0, 1, 2 and 3."""
+    """As a separate process, the command exits with 0, 1, 2 and 3; gates that passed are 0."""
     assert oteval("demo", "--dir", "d").status == 0
+    (right,) = (tmp_path / "d" / "traces").glob("1-*.json")
 
     done = program(
         tmp_path,
-        "oteval score -c d/oteval.yaml d/traces/1-*.json >/dev/null 2>&1; echo $?\n"
+        "oteval --version >/dev/null 2>&1; echo $?\n"
         "oteval score -c d/oteval.yaml d/traces/*.json >/dev/null 2>&1; echo $?\n"
         "oteval score -c none.yaml 2>/dev/null; echo $?\n"
         "oteval score -c d/oteval.yaml d/traces/5-*.json >/dev/null 2>&1; echo $?\n",
@@ -217,6 +218,7 @@ def test_the_program_ends_with_its_status(oteval: Run, tmp_path: Path):
 
     assert done.stdout.split() == ["0", "1", "2", "3"]
     assert done.stderr == ""
+    assert oteval("score", "-c", "d/oteval.yaml", right).status == 0
 
 
 def test_a_broken_pipe_is_quiet(tmp_path: Path):

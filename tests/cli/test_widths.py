@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from oteval.cli.common import out
 from oteval.model import Message
 from oteval.store import Store
 
@@ -57,47 +58,75 @@ def made(oteval: Run, database: Path) -> Run:
     return oteval
 
 
+def assert_fits(printed: str, width: int) -> None:
+    """Assert that no line is wider than the terminal, ends in spaces or has an escape."""
+    for line in printed.splitlines():
+        assert cell_len(line) <= width
+        assert line == line.rstrip(" ")
+    assert "\x1b" not in printed
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("command", ["trajectories", "scores", "variants", "show", "diff"])
+@pytest.mark.parametrize("command", ["variants", "show", "diff"])
 def test_no_line_is_wider_than_the_terminal(
     made: Run, monkeypatch: pytest.MonkeyPatch, command: str, width: int
 ):
-    """Lists, single runs and comparisons fit, and no line has spaces at its end."""
+    """Groups, single runs and comparisons fit, and no line has spaces at its end."""
     monkeypatch.setenv("COLUMNS", str(width))
     ids = {"show": [run(n).id for n in range(1, 7)], "diff": [run(1).id, run(2).id, run(5).id]}
 
     done = made(command, *ids.get(command, ()))
 
     assert done.status == (command == "diff")
-    for line in done.out.splitlines():
-        assert cell_len(line) <= width
-        assert line == line.rstrip(" ")
-    assert "\x1b" not in done.out
+    assert_fits(done.out, width)
+
+
+@pytest.mark.parametrize("command", ["trajectories", "scores"])
+def test_lists_fit_a_narrow_terminal(made: Run, monkeypatch: pytest.MonkeyPatch, command: str):
+    """Even where their rows take several lines."""
+    monkeypatch.setenv("COLUMNS", "60")
+
+    done = made(command)
+
+    assert done.status == 0
+    assert_fits(done.out, 60)
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_run_and_a_score_are_one_line_each(
     made: Run, monkeypatch: pytest.MonkeyPatch, width: int
 ):
-    """Whatever its cells hold, a row does not wrap, and its id is never cut."""
+    """Whatever its cells hold, a row fits and does not wrap, and its id is never cut."""
     monkeypatch.setenv("COLUMNS", str(width))
 
-    runs, scores = made("trajectories").out.splitlines(), made("scores").out.splitlines()
+    trajectories, scored = made("trajectories"), made("scores")
 
+    assert trajectories.status == scored.status == 0
+    assert_fits(trajectories.out, width)
+    assert_fits(scored.out, width)
+    runs, scores = trajectories.out.splitlines(), scored.out.splitlines()
     assert [line[:8] for line in runs[1:7]] == [run(n).id[:8] for n in range(1, 7)]
     assert runs[7:] == ["", "✓ pass"]
     assert "✓" in runs[1]
     assert len(scores) == 1 + 300 + len(HARD)
 
 
-@pytest.mark.parametrize("given", ["", "0", "-5", "wide", "٨٠", "1e3"])
-def test_a_width_that_is_none_is_ignored(made: Run, monkeypatch: pytest.MonkeyPatch, given: str):
-    """Piped without a usable COLUMNS, tables are 200 columns wide."""
-    monkeypatch.setenv("COLUMNS", given)
+def test_a_pipe_has_200_columns(made: Run, monkeypatch: pytest.MonkeyPatch):
+    """Piped without a usable COLUMNS, tables are as wide as they need, up to 200 columns."""
+    monkeypatch.setenv("COLUMNS", "wide")
 
     lines = made("trajectories").out.splitlines()
 
     assert 120 < max(map(cell_len, lines)) <= 200
+
+
+@pytest.mark.parametrize("given", ["", "0", "-5", "wide", "٨٠", "1e3"])
+@pytest.mark.usefixtures("capsys")
+def test_a_width_that_is_none_is_ignored(monkeypatch: pytest.MonkeyPatch, given: str):
+    """A COLUMNS that is not a number of columns counts as none."""
+    monkeypatch.setenv("COLUMNS", given)
+
+    assert out().width == 200
 
 
 @pytest.mark.parametrize("width", ["1", "10", "30"])

@@ -298,16 +298,15 @@ def test_slow_senders_are_cut_off(served: Served) -> None:
     assert served.state()["restarts"] == 0
 
 
-@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.slow)])
-def test_mutated_requests(served: Served, seconds: float) -> None:
+@pytest.mark.parametrize("rounds", [25, pytest.param(900, marks=pytest.mark.slow)])
+def test_mutated_requests(served: Served, rounds: int) -> None:
     """Valid requests with bits flipped, cut, doubled or nested: no error of the server's own."""
-    chance = random.Random(seconds)
+    chance = random.Random(rounds)
     answers: Counter[object] = Counter()
     served.drained()
     pids = [served.pid(part) for part in ("listener", "storage", "decoder")]
-    end = time.monotonic() + seconds
     with Neighbour(served, pause=0.2) as neighbour:
-        while time.monotonic() < end:
+        for _ in range(rounds):
             _, request = agent_run("".join(chance.choices('aé😀\\"{}', k=40)))
             packed = mutated(request.SerializeToString(), chance)
             text = mutated(json_request(request), chance)

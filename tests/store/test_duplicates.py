@@ -8,20 +8,7 @@ import pytest
 from oteval.model import Event, LogRecord
 from oteval.store import Store
 
-from ..make import CAPTURES, capture, span
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_loading_twice_stores_everything_once(store: Store, name: str):
-    """The second time, every span and record of a capture is a duplicate."""
-    spans, records = capture(name)
-    store.spans.write(spans, records)
-
-    again = store.spans.write(spans, records)
-
-    assert (again.stored, again.duplicate) == (0, len(spans) + len(records))
-    assert again.conflicts == []
-    assert store.spans.count() == (len(spans), len(records))
+from ..make import capture, span
 
 
 def test_a_reopened_store_finds_duplicates(tmp_path: Path):

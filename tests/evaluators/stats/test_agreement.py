@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.inter_rater import cohens_kappa
 
 from oteval.evaluators.stats import cohen_kappa, confusion_matrix
 
@@ -14,6 +13,8 @@ RATED = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_
 @given(RATED)
 def test_kappa_is_statsmodels(rated: list[tuple[str, str]]):
     """Kappa and its interval are those of statsmodels, cut to what kappa can be."""
+    from statsmodels.stats.inter_rater import cohens_kappa  # seconds, of each process of the tests
+
     first, second = zip(*rated, strict=True)
     found = cohen_kappa(first, second)
 

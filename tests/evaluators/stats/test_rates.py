@@ -7,9 +7,6 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
 from oteval.evaluators.stats import (
     benjamini_hochberg,
@@ -29,6 +26,8 @@ COUNTS = st.integers(0, 300)
 @given(SHARES, st.floats(0.5, 0.999))
 def test_wilson_is_statsmodels(share: tuple[int, int], confidence: float):
     """The interval is that of statsmodels at every size and confidence."""
+    from statsmodels.stats.proportion import proportion_confint
+
     found = wilson(*share, confidence)
 
     assert found == pytest.approx(
@@ -69,6 +68,8 @@ def test_the_sign_test_does_not_underflow_to_nonsense():
 @given(COUNTS, COUNTS)
 def test_mcnemar_is_statsmodels(only_first: int, only_second: int):
     """The p-value is that of the exact test of statsmodels."""
+    from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+
     if only_first + only_second:
         table = [[7, only_first], [only_second, 3]]
         assert mcnemar(only_first, only_second) == pytest.approx(
@@ -79,6 +80,8 @@ def test_mcnemar_is_statsmodels(only_first: int, only_second: int):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_benjamini_hochberg_is_statsmodels(p_values: list[float]):
     """The adjusted p-values are those of statsmodels, in the same order."""
+    from statsmodels.stats.multitest import multipletests
+
     expected = multipletests(p_values, method="fdr_bh")[1]
 
     assert benjamini_hochberg(p_values) == pytest.approx(list(expected), abs=1e-12)

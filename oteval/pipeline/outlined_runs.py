@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ..evaluators.outline import Unread, has_outline_form, run_of
 from ..evaluators.scorer import is_drawn
-from ..jsontext import dumps
+from ..jsontext import dumps, encodable
 from ..model import EvaluationResult, Outline, OutlineRequest, Score
 from ..store import SCORE_ROWS, Store, is_exact
 from .prepared import PreparedEvaluator
@@ -58,6 +58,7 @@ class DecidedRuns:
         found = {}
         for row, code in zip(rows, codes, strict=True):
             place = row.pop("place")
+            row["comment"] = self.results[code].comment
             row["metadata"] = dict(self.results[code].metadata)
             found[place] = Score(**row)
         return found
@@ -191,4 +192,8 @@ class OutlinedEvaluator:
 
 
 def _column(result: EvaluationResult, name: str) -> object:
-    return dumps(dict(result.metadata)) if name == "metadata" else getattr(result, name)
+    if name == "metadata":
+        return dumps(dict(result.metadata))
+    value = getattr(result, name)
+    # A comment may name a call of the reference whose name has half of a surrogate pair.
+    return encodable(value) if isinstance(value, str) else value

@@ -307,6 +307,17 @@ def test_passes_that_are_not_yielded_are_stored_and_counted(
     assert (counts.tallies["forbidden"].passed, counts.trajectories) == (10, 10)
 
 
+def test_a_reference_may_name_half_of_a_surrogate_pair(
+    store: Store, base: Path, read_all: Callable[[bool], None]
+):
+    """A comment with such a name is stored as it is for runs that are read."""
+    (base / "r.json").write_text(json.dumps([asks(call("f\ud83d", {})).as_dict()]))
+    keep(store, run(1, asks(call("f", {}))))
+    rule = {"name": "m", "type": "trajectory_match", "mode": "superset", "tool_args": "ignore"}
+
+    agree(store, base, read_all, [{**rule, "reference": "r.json"}])
+
+
 def test_stored_verdicts_are_used_again_and_others_decided(store: Store, base: Path):
     """With `reuse_all`, only runs without a verdict, or changed since, get a new score."""
     rules = [{"name": "forbidden", "type": "forbidden_tools", "forbidden": ["g"]}]

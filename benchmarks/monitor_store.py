@@ -108,12 +108,13 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
     """Check three times in this process; return the costs and the numbers of groups by state."""
     from oteval.config import parse_config
     from oteval.monitor.check import check as check_monitors
+    from oteval.monitor.check import little_memory
     from oteval.store import Store
 
     config, step = parse_config(_CONFIG), _DAYS // scores
     now = START + scores * step + 60 * 10**9
     costs = []
-    with Store(path, create=False) as store, store.reduced_memory():
+    with Store(path, create=False) as store, little_memory(store):
         for number in range(3):
             if number == 2:
                 add_runs(store, scores, scores + _NEW, groups=groups, step=step)

@@ -61,10 +61,10 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     config = configured(config_path)
     pause = _duration(interval, "--interval")
     require_packages(config)
-    from ..monitor.check import exit_status
+    from ..monitor.check import exit_status, little_memory
     from ..monitor.notification import Outbox
 
-    with open_store(db) as store, store.reduced_memory():
+    with open_store(db) as store, little_memory(store):
         outbox = Outbox(store.outbox, config.notify, version=__version__)
         if once:
             found = _check(store, config)

@@ -137,7 +137,10 @@ def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
     )
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(groups.dictionary) + 1))
-    whole = _observations(table.take(pa.array(order)))
+    # Frees the rows in the order of storage, if the caller does not keep them.
+    table = table.take(pa.array(order))
+    whole = _observations(table)
+    del table
     for place, group in enumerate(groups.dictionary.to_pylist()):
         if bounds[place] < bounds[place + 1]:
             yield group, whole.between(int(bounds[place]), int(bounds[place + 1]))

@@ -44,8 +44,8 @@ __all__ = ["Watcher"]
 
 # A group tries to learn again when it has this many times the observations of its last attempt.
 _TRY_AGAIN = 1.1
-# Observations of learning groups that are read at once.
-_LEARNED_AT_ONCE = 200_000
+# Observations of learning groups that are read or written at once.
+_LEARNED_AT_ONCE = 60_000
 _GONE_NS = 30 * 86_400 * 10**9
 
 
@@ -108,7 +108,9 @@ class Watcher:
         table = table.set_column(table.schema.get_field_index("time_ns"), "time_ns", times)
         learning: dict[str, Observations] = {}
         detected: list[tuple[str, Observations]] = []
-        for group, found in by_group(table):
+        groups = by_group(table)
+        del table
+        for group, found in groups:
             row = self._with_version(group, found.last_version)
             new = found.of_version(row.version)
             row = self._counted(row, new)
@@ -215,8 +217,18 @@ class Watcher:
 
     def _add_learning(self, found: Mapping[str, Observations]) -> None:
         """Keep new observations of learning groups in the store."""
-        if not found:
-            return
+        part: dict[str, Observations] = {}
+        size = 0
+        for group, new in found.items():
+            part[group] = new
+            size += len(new)
+            if size >= _LEARNED_AT_ONCE:
+                self._write_learning(part)
+                part, size = {}, 0
+        if part:
+            self._write_learning(part)
+
+    def _write_learning(self, found: Mapping[str, Observations]) -> None:
         rows = [self._rows[group] for group in found]
         sizes = [len(new) for new in found.values()]
         owner = pa.array(np.repeat(np.arange(len(rows)), sizes))

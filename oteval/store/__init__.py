@@ -78,7 +78,7 @@ from .live_state import (
     is_store_failure,
 )
 from .matcher import TrajectoryMatcher
-from .memory import ReadLimit, give_memory, is_short_of_memory
+from .memory import ReadLimit, give_memory, is_short_of_memory, small_arrow
 from .monitor_rows import (
     GroupRow,
     Notification,
@@ -152,6 +152,7 @@ __all__ = [
     "needs_python",
     "repeated",
     "score_rows",
+    "small_arrow",
 ]
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import duckdb
@@ -24,6 +25,7 @@ __all__ = [
     "fetch",
     "give_memory",
     "is_short_of_memory",
+    "small_arrow",
     "with_memory",
 ]
 
@@ -44,6 +46,20 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 def is_short_of_memory(error: BaseException) -> bool:
     """Return whether an error means that DuckDB needs more memory than it may take."""
     return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
+
+
+@contextmanager
+def small_arrow() -> Iterator[None]:
+    """Let Arrow take memory from the system in a block, so that it can give all of it back.
+
+    Its usual pool keeps memory that was freed: 90 MB during the first check of monitors.
+    """
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 class ReadLimit:

@@ -20,7 +20,9 @@ __all__ = [
     "GROUPS",
     "GROUP_KEYS",
     "LEARNING",
+    "MARKS",
     "NOTIFICATIONS",
+    "VERSIONS",
     "GroupRow",
     "Notification",
     "StoredEpisode",
@@ -236,6 +238,19 @@ LEARNING = pa.schema(
         ("time_ns", _BIG),
         ("number", _BIG),
         ("trajectory_id", _TEXT),
+    ]
+)
+MARKS = pa.schema(
+    [
+        ("time_ns", pa.int64()),
+        *((name, _TEXT) for name in ("kind", "name", "service", "version")),
+        ("created_ns", pa.int64()),
+    ]
+)
+VERSIONS = pa.schema(
+    [
+        *((name, _TEXT) for name in ("service", "version")),
+        *((name, pa.int64()) for name in ("first_ns", "last_ns")),
     ]
 )
 GROUP_KEYS = pa.schema([(name, _TEXT) for name in ("monitor", "group", "version")])

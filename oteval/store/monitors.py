@@ -24,7 +24,9 @@ from .monitor_rows import (
     GROUP_KEYS,
     GROUPS,
     LEARNING,
+    MARKS,
     NOTIFICATIONS,
+    VERSIONS,
     GroupRow,
     Notification,
     StoredEpisode,
@@ -296,9 +298,11 @@ class MonitorStore:
             "SELECT coalesce(service, '') AS service, start_ns, "
             "json_extract_string(attributes, '/service.version') AS version "
             "FROM trajectories WHERE seq > ? AND seq <= ?) "
-            "WHERE version IS NOT NULL GROUP BY ALL ORDER BY min(start_ns), service",
+            "GROUP BY ALL ORDER BY min(start_ns), service",
             [after, upto],
         ).fetchall()
+        # As a condition of the query, this would extract each version twice.
+        rows = [row for row in rows if row[1] is not None]
         known: dict[str, dict[str, tuple[int, int]]] = {}
         for service, version, first, last in self._connection.execute(
             "SELECT service, version, first_ns, last_ns FROM monitor_versions"
@@ -308,28 +312,40 @@ class MonitorStore:
         for service, version, first, last in rows:
             versions = known.setdefault(service, {})
             before = versions.get(version)
-            others = [seen[1] for name, seen in versions.items() if name != version]
             is_back = (
                 before is not None
                 and first - before[1] > _DEPLOYED_AGAIN_NS
-                and any(before[1] < other <= first for other in others)
+                and any(
+                    before[1] < other <= first
+                    for name, (_, other) in versions.items()
+                    if name != version
+                )
             )
             if (before is None and versions) or is_back:
                 name = f"{service} {version}".strip()
                 marks.append(StoredMark(first, "version", name, service, version, now_ns))
             seen = before or (first, last)
             versions[version] = (min(seen[0], first), max(seen[1], last))
-            self._connection.execute(
-                "DELETE FROM monitor_versions WHERE service = ? AND version = ?",
-                [service, version],
+        self._put_versions(
+            [(service, version, *known[service][version]) for service, version, *_ in rows]
+        )
+        if marks:
+            insert(
+                self._connection, "monitor_marks", table_of([astuple(one) for one in marks], MARKS)
             )
-            self._connection.execute(
-                "INSERT INTO monitor_versions VALUES (?, ?, ?, ?)",
-                [service, version, *versions[version]],
-            )
-        for mark in marks:
-            self.add_mark(mark)
         return marks
+
+    def _put_versions(self, rows: Sequence[tuple[str, str, int, int]]) -> None:
+        """Write versions of services, of which there may be thousands in a first check."""
+        if not rows:
+            return
+        table = table_of(rows, VERSIONS)
+        with registered(self._connection, "seen_versions", table):
+            self._connection.execute(
+                "DELETE FROM monitor_versions WHERE (service, version) IN "
+                "(SELECT service, version FROM seen_versions)"
+            )
+        insert(self._connection, "monitor_versions", table)
 
     def queue(self, notifications: Sequence[Notification]) -> None:
         """Append notifications to the outbox."""

@@ -173,10 +173,10 @@ def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest
         with Store() as store:
             good = History(store, "good", step=10 * MINUTE)
             bad = History(store, "bad", step=10 * MINUTE, first=100_000)
-            for step in range(16):
-                talk = f"talk {step}" if step % 4 == 0 else None
-                good.scored(15, 0.9, conversation_id=talk)
-                bad.scored(15, 0.9 if step < 12 else 0.2, conversation_id=talk)
+            for step in range(8):
+                talk = f"talk {step}" if step == 4 else None
+                good.scored(30, 0.9, conversation_id=talk)
+                bad.scored(30, 0.9 if step < 6 else 0.2, conversation_id=talk)
                 if seed is not None and chance.random() < 0.3:
                     check(store, watched, good.now)
             check(store, watched, good.now + HOUR)

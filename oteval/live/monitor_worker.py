@@ -143,10 +143,11 @@ class MonitorWorker:
         error = ""
         try:
             # The row without a name is that of versions.
-            if set(self._store.monitors.monitors()) - {""}:
+            known = self._store.monitors.monitors()
+            if set(known) - {""}:
                 from ..monitor.removals import end_removed
 
-                end_removed(self._store, config, self._clock(), self._pause)
+                end_removed(self._store, config, known, self._clock(), self._pause)
                 done = self._deliver(config)
                 if self._metrics is not None:
                     self._note_deliveries(done)

@@ -30,6 +30,7 @@ from ..store import (
     small_arrow,
 )
 from .evidence import add_evidence
+from .idle import idle_statuses
 from .notices import queue_events
 from .removals import end_removed
 from .run_reader import RunReader
@@ -66,13 +67,39 @@ def check(
     Returns:
         The state of every group of every monitor.
     """
-    if config.monitors:
+    known = store.monitors.monitors()
+    if config.monitors and store.observations.newest_run() > _noted(known):
         repeated(partial(_note_versions, store, now_ns), wait)
-    end_removed(store, config, now_ns, wait)
+    if end_removed(store, config, known, now_ns, wait):
+        known = store.monitors.monitors()
+    found: list[MonitorStatus] = []
     for settings in config.monitors:
-        while not repeated(partial(_advance, store, config, settings, now_ns), wait):
-            pass
-    return [one for settings in config.monitors for one in statuses(store, settings, now_ns)]
+        stored = known.get(settings.title)
+        shown = _idle(store, config, settings, stored, now_ns) if stored else None
+        if shown is None:
+            while not repeated(partial(_advance, store, config, settings, now_ns), wait):
+                pass
+            shown = statuses(store, settings, now_ns)
+        found += shown
+    return found
+
+
+def _idle(
+    store: Store,
+    config: Config,
+    settings: MonitorSettings,
+    stored: StoredMonitor,
+    now_ns: int,
+) -> list[MonitorStatus] | None:
+    """Return the states of a monitor's groups if a check has nothing to do, else None."""
+    if stored.definition != _definition(settings):
+        return None
+    return idle_statuses(store, config, settings, source_of(settings), stored, now_ns)
+
+
+def _noted(known: Mapping[str, StoredMonitor]) -> int:
+    """Return the number of the last run whose version is noted."""
+    return known[_VERSIONS].at.position if _VERSIONS in known else 0
 
 
 @contextmanager
@@ -129,8 +156,7 @@ def _definition(settings: MonitorSettings) -> str:
 
 def _note_versions(store: Store, now_ns: int) -> None:
     with store.monitors.check(now_ns):
-        stored = store.monitors.monitors().get(_VERSIONS)
-        after = stored.at.position if stored else 0
+        after = _noted(store.monitors.monitors())
         newest = store.observations.newest_run()
         if newest > after:
             store.monitors.note_versions(after, newest, now_ns)
@@ -169,6 +195,7 @@ def _advance(store: Store, config: Config, settings: MonitorSettings, now_ns: in
         watcher.write()
         if is_last:
             watcher.end_check()
+        if is_last and watcher.has_episodes:
             add_evidence(store, settings, source, accepts)
             queue_events(store, settings, config.notify, now_ns)
         store.monitors.put_monitor(

@@ -22,10 +22,19 @@ from pyarrow import compute
 from .detector import Floats, Ints
 from .hashes import Hashes, joined_hashes, text_hashes
 
-__all__ = ["ClosedConversations", "close", "conversation_hashes", "first_remembered_day"]
+__all__ = [
+    "IDLE_NS",
+    "OLDEST_NS",
+    "ClosedConversations",
+    "close",
+    "conversation_hashes",
+    "first_remembered_day",
+]
 
-_IDLE_NS = 600 * 10**9
-_OLDEST_NS = 3600 * 10**9
+IDLE_NS = 600 * 10**9
+"""The time without runs after which a conversation is over."""
+OLDEST_NS = 3600 * 10**9
+"""The age at which a conversation is over."""
 _DAY_NS = 86_400 * 10**9
 # Conversations are remembered for so many days; runs that are older than that are ignored.
 _REMEMBERED_DAYS = 30
@@ -195,7 +204,7 @@ class _Runs:
         starts, before = self.starts[order], self.before[order]
         ends = np.minimum(self.ends[order], _LATEST)
         begun, ended = starts[firsts], ends[firsts]
-        deadlines = np.minimum(ended + _IDLE_NS, begun + _OLDEST_NS)
+        deadlines = np.minimum(ended + IDLE_NS, begun + OLDEST_NS)
         taken = np.ones(len(firsts), np.int64)
         going = np.flatnonzero(sizes > 1)
         count = 1
@@ -205,7 +214,7 @@ class _Runs:
             at = firsts[going] + count
             begun[going] = np.minimum(begun[going], starts[at])
             ended[going] = np.maximum(ended[going], ends[at])
-            deadlines[going] = np.minimum(ended[going] + _IDLE_NS, begun[going] + _OLDEST_NS)
+            deadlines[going] = np.minimum(ended[going] + IDLE_NS, begun[going] + OLDEST_NS)
             count += 1
             taken[going] = count
             going = going[sizes[going] > count]

@@ -12,7 +12,7 @@ back, its groups are compared with them, and one that is still bad alerts again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,7 @@ _REMOVED_NS, _FORGOTTEN_NS = 2 * _DAY_NS, 30 * _DAY_NS
 def end_removed(
     store: Store,
     config: Config,
+    known: Mapping[str, StoredMonitor],
     now_ns: int,
     wait: Callable[[float], object] = time.sleep,
 ) -> bool:
@@ -38,10 +39,11 @@ def end_removed(
     Args:
         store: The store.
         config: The configuration in force.
+        known: The monitors that are stored.
         now_ns: The time (ns).
         wait: Waits for some seconds while another process checks.
     """
-    missing = _missing(store, config)
+    missing = _missing(known, config)
     is_new = any(one.missing_ns is None for one in missing)
     removed = [one for one in missing if _is_removed(one, config, now_ns)]
     names = {one.monitor for one in removed}
@@ -51,11 +53,11 @@ def end_removed(
     return bool(missing)
 
 
-def _missing(store: Store, config: Config) -> list[StoredMonitor]:
+def _missing(stored: Mapping[str, StoredMonitor], config: Config) -> list[StoredMonitor]:
     """Return the stored monitors that are not in the configuration."""
     # The one without a name is that of versions.
     known = {"", *(one.title for one in config.monitors)}
-    return [one for name, one in store.monitors.monitors().items() if name not in known]
+    return [one for name, one in stored.items() if name not in known]
 
 
 def _is_removed(monitor: StoredMonitor, config: Config, now_ns: int) -> bool:
@@ -76,7 +78,7 @@ def _open_episodes(store: Store, monitors: Collection[str]) -> list[StoredEpisod
 def _note(store: Store, config: Config, now_ns: int) -> None:
     """Note which monitors are missing, and end the episodes of those that were removed."""
     with store.monitors.check(now_ns):
-        for monitor in _missing(store, config):
+        for monitor in _missing(store.monitors.monitors(), config):
             if _is_removed(monitor, config, now_ns):
                 _end(store, monitor.monitor, config.notify, now_ns)
             if _is_forgotten(monitor, now_ns):

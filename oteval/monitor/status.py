@@ -12,7 +12,7 @@ from ..store import GroupRow, Store, StoredEpisode
 from .episodes import State, no_data_after, state_of
 from .groups import LearnedSide
 
-__all__ = ["MonitorStatus", "group_values", "statuses"]
+__all__ = ["MonitorStatus", "group_values", "statuses", "statuses_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class MonitorStatus:
         recent: An average of the newest raw values.
         evidence: How near the next alert is, from 0 to 1; None while learning.
         progress: Why the baseline is not learned yet, or "".
-        baselines: The scales and baselines by side.
+        detectors: The detectors by side, with their baselines, as JSON text; None while learning.
         episodes: The episodes that last.
         snoozed_until_ns: Until when it does not notify; None if it does.
     """
@@ -47,9 +47,16 @@ class MonitorStatus:
     recent: float | None
     evidence: float | None
     progress: str
-    baselines: Mapping[str, LearnedSide]
+    detectors: str | None
     episodes: Sequence[StoredEpisode]
     snoozed_until_ns: int | None
+
+    @property
+    def baselines(self) -> Mapping[str, LearnedSide]:
+        """The scales and baselines by side."""
+        # Servers with many groups do not need them at every check.
+        stored = json.loads(self.detectors or "{}")
+        return {side: LearnedSide.from_dict(one) for side, one in stored.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval monitor status --json`` prints."""
@@ -117,10 +124,21 @@ def statuses(store: Store, settings: MonitorSettings, now_ns: int) -> list[Monit
         now_ns: The time (ns).
     """
     rows = store.monitors.groups(settings.title)
+    return statuses_of(store, settings, rows, store.monitors.episodes(settings.title), now_ns)
+
+
+def statuses_of(
+    store: Store,
+    settings: MonitorSettings,
+    rows: Sequence[GroupRow],
+    episodes: Sequence[StoredEpisode],
+    now_ns: int,
+) -> list[MonitorStatus]:
+    """Return the states of the groups and episodes of a monitor that were read from the store."""
     snoozes = store.monitors.snoozes(now_ns)
     lasting: dict[str, list[StoredEpisode]] = {}
     recovered: dict[str, int] = {}
-    for one in store.monitors.episodes(settings.title):
+    for one in episodes:
         if one.ended_ns is None:
             lasting.setdefault(one.group, []).append(one)
         elif one.end_reason == "recovered" and one.side != "silent":
@@ -162,7 +180,6 @@ def _status(
         "recovered": recovered_ns or 0,
         "no_data": row.last_ns,
     }
-    stored = json.loads(row.detectors or "{}")
     until = [
         snoozes[key] for key in ((row.monitor, None), (row.monitor, row.group)) if key in snoozes
     ]
@@ -178,7 +195,7 @@ def _status(
         recent=row.recent,
         evidence=row.evidence,
         progress=row.progress,
-        baselines={side: LearnedSide.from_dict(one) for side, one in stored.items()},
+        detectors=row.detectors,
         episodes=lasting,
         snoozed_until_ns=max(until, default=None),
     )

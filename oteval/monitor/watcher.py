@@ -37,6 +37,7 @@ from .groups import (
     watch,
     without_baseline,
 )
+from .idle import GONE_NS
 from .observations import Observations, by_group, joined
 from .scales import Side
 
@@ -46,7 +47,6 @@ __all__ = ["Watcher"]
 _TRY_AGAIN = 1.1
 # Observations of learning groups that are read or written at once.
 _LEARNED_AT_ONCE = 60_000
-_GONE_NS = 30 * 86_400 * 10**9
 
 
 class Watcher:
@@ -56,6 +56,9 @@ class Watcher:
         store: The store.
         settings: The monitor.
         now_ns: The time of the check (ns).
+
+    Attributes:
+        has_episodes: Whether episodes last, or began or ended since the last check.
     """
 
     def __init__(self, store: Store, settings: MonitorSettings, now_ns: int) -> None:
@@ -63,6 +66,7 @@ class Watcher:
         self._settings = settings
         self._now_ns = now_ns
         self._monitor = settings.title
+        self.has_episodes = False
         self._load()
 
     def _load(self) -> None:
@@ -79,7 +83,9 @@ class Watcher:
         self._open: dict[tuple[str, str], StoredEpisode] = {}
         self._ended: list[StoredEpisode] = []
         self._opened: set[tuple[str, str]] = set()
-        for one in state.episodes(self._monitor, open_only=True):
+        found = state.episodes(self._monitor, open_only=True)
+        self.has_episodes = self.has_episodes or bool(found)
+        for one in found:
             if one.ended_ns is None:
                 self._open[one.group, one.side] = one
         self._allowance = allowance_of(self._settings, len(self._rows))
@@ -353,7 +359,7 @@ class Watcher:
             if not self._is_silent(row, self._now_ns):
                 continue
             is_replaced = families[self._family(row.group)] > row.first_ns
-            if is_replaced or self._now_ns - row.last_ns > _GONE_NS:
+            if is_replaced or self._now_ns - row.last_ns > GONE_NS:
                 gone.append(row)
             elif self._settings.no_data.notify:
                 key = (row.group, "silent")
@@ -388,5 +394,6 @@ class Watcher:
 
     def _write_episodes(self) -> None:
         opened = [self._open[key] for key in self._opened if key in self._open]
+        self.has_episodes = self.has_episodes or bool(opened or self._ended)
         self._store.monitors.put_episodes([*self._ended, *opened])
         self._ended, self._opened = [], set()

@@ -345,6 +345,23 @@ class ObservationReader:
         ).to_arrow_table()
         return found.cast(_OPEN)
 
+    def first_close_ns(self, monitor: str, idle_ns: int, oldest_ns: int) -> int | None:
+        """Return when (ns) the first open conversation of a monitor is over; None without any.
+
+        Args:
+            monitor: The monitor.
+            idle_ns: The time without runs after which a conversation is over.
+            oldest_ns: The age at which it is over.
+        """
+        ((found,),) = self._connection.execute(
+            # Times far in the future must not overflow.
+            "SELECT min(least(max_end::HUGEINT + ?, min_start::HUGEINT + ?)) FROM ("
+            "SELECT max(end_ns) AS max_end, min(start_ns) AS min_start FROM monitor_open_runs "
+            "WHERE monitor = ? GROUP BY conversation)",
+            [idle_ns, oldest_ns, monitor],
+        ).fetchall()
+        return None if found is None else int(found)
+
     def put_open_runs(self, monitor: str, runs: pa.Table) -> None:
         """Replace the runs of conversations that are not observations yet."""
         self._connection.execute("DELETE FROM monitor_open_runs WHERE monitor = ?", [monitor])

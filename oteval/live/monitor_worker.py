@@ -69,6 +69,7 @@ class MonitorWorker:
         self._state: dict[str, Any] = {}
         self._error = ""
         self._failing: dict[str, str] = {}
+        self._refused = 0
         self._closing = threading.Event()
         self._is_checking = False
         self._thread = threading.Thread(target=self._run, name="monitors", daemon=True)
@@ -103,7 +104,7 @@ class MonitorWorker:
             config = self._config()
             has_space = not shortage(self._store.path)
             if not config.monitors:
-                self._state, self._failing = {}, {}
+                self._state, self._failing, self._refused = {}, {}, 0
                 if has_space:
                     self._end_removed(config)
             elif has_space:
@@ -215,14 +216,15 @@ class MonitorWorker:
         refused: Sequence[Notification],
     ) -> None:
         assert self._metrics is not None
-        self._metrics.set_undelivered(waiting=len(waiting), refused=len(refused))
+        self._refused = len(refused)
+        self._metrics.set_undelivered(waiting=len(waiting), refused=self._refused)
         for name in set(self._failing) - {one.destination for one in waiting}:
             del self._failing[name]
         self._state = {
             **self._state,
             "waiting": len(waiting),
-            "refused": len(refused),
-            "problems": self._problems(len(refused)),
+            "refused": self._refused,
+            "problems": self._problems(),
         }
         if found is None:
             return
@@ -236,15 +238,14 @@ class MonitorWorker:
             "groups": {name: dict(states) for name, states in groups.items()},
         }
 
-    def _problems(self, refused: int = 0) -> list[str]:
+    def _problems(self) -> list[str]:
         found = [f"monitors are not checked: {self._error}"] if self._error else []
         found += [
             f"notifications for {name} wait: {error}" for name, error in self._failing.items()
         ]
-        if refused:
-            found.append(
-                f"{counted(refused, 'notification')} refused; `oteval monitor status` names them"
-            )
+        if self._refused:
+            count = counted(self._refused, "notification")
+            found.append(f"{count} refused; `oteval monitor status` names them")
         return found
 
 

@@ -186,7 +186,7 @@ class _ClientSession:
         if operation == "execute":
             # DuckDB 2 warns of a copy, which does not matter for results of this size.
             warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
-            if header["query"].lstrip().startswith(("SELECT", "WITH")):
+            if header["query"].lstrip().startswith(("SELECT", "WITH", "(")):
                 return with_memory(self._database, lambda: self._executed(header))
             return self._executed(header)
         if operation == "register":

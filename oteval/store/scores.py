@@ -96,7 +96,7 @@ class Scores:
         insert(self._connection, "scores", rows.append_column("seq", numbers))
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
-        """Yield the current scores of the selected trajectories by time.
+        """Yield the current scores of the selected trajectories in the order of storage.
 
         Attributes, conditions and exclusions of the selection are not applied.
         """
@@ -108,7 +108,7 @@ class Scores:
             SELECT s.* FROM current_scores s
             SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) t
             USING (trajectory_id)
-            ORDER BY s.time_ns, s.seq
+            ORDER BY s.seq
             """,  # noqa: S608
             values,
         )

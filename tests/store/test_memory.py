@@ -70,9 +70,9 @@ def test_a_server_raises_the_memory_limit_for_a_client(wide: Path) -> None:
 
 def test_pages_have_about_the_same_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have many narrow runs or few wide ones, and no run is lost between pages."""
-    runs = [wide_run(number, 200 if number <= 300 else 20_000) for number in range(1, 601)]
+    runs = [wide_run(number, 200 if number <= 300 else 20_000) for number in range(1, 701)]
     sizes: list[int] = []
-    real = trajectories.fetch
+    real = trajectories.rows_in
 
     def counted(*arguments: object) -> pa.Table:
         table = real(*arguments)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_pages_have_about_the_same_number_of_bytes(monkeypatch: pytest.MonkeyPat
         return table
 
     monkeypatch.setattr(trajectories, "_PAGE_BYTES", MB)
-    monkeypatch.setattr(trajectories, "fetch", counted)
+    monkeypatch.setattr(trajectories, "rows_in", counted)
     with Store() as store:
         keep(store, *runs)
         found = list(store.trajectories.read())

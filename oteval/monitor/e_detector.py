@@ -179,6 +179,8 @@ class EDetector:
         before = self.baseline.mean if self._since is None else self._since
         found = estimate(self._history, before, dispersion=self.baseline.dispersion, worse=worse)
         last_ns = int(self._history.cells().lasts[-1])
+        # Runs that came late are out of order: their times may lie outside of the interval.
+        times = (found.time_ns, found.from_ns, found.to_ns)
         if worse:
             self._history.clear()
             self._since = self._level_since(found)
@@ -188,10 +190,10 @@ class EDetector:
         return Alarm(
             kind="alert" if worse else "recovered",
             index=index,
-            time_ns=last_ns,
+            time_ns=max(last_ns, found.time_ns),
             change_ns=found.time_ns,
-            change_from_ns=found.from_ns,
-            change_to_ns=found.to_ns,
+            change_from_ns=min(times),
+            change_to_ns=max(found.time_ns, found.to_ns),
             before=before,
             after=found.mean,
             observations=found.observations,

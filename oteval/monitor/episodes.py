@@ -113,6 +113,8 @@ def end(episode: StoredEpisode, reason: str, ended_ns: int, now_ns: int) -> Stor
         ended_ns: The time (ns) of the observation that ended it.
         now_ns: The time of the check (ns).
     """
+    # An observation that came late may be older than the alarm.
+    ended_ns = max(ended_ns, episode.alarm_ns)
     return replace(episode, ended_ns=ended_ns, closed_ns=now_ns, end_reason=reason)
 
 

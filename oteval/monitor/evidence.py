@@ -187,10 +187,12 @@ def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindo
     """Return the periods before and since a change."""
     length = (row.last_ns - row.first_ns) // max(1, row.observations - 1) * _REACH
     since = episode.change_from_ns - max(length, _HOUR_NS)
+    # Runs that came late may be later than the one that raised the alarm.
+    until = max(episode.alarm_ns, episode.change_to_ns)
     # A new version has no runs before the change, so those of the others count.
     return (
         RunWindow(episode.group, since, episode.change_from_ns - 1, episode.version, True),
-        RunWindow(episode.group, episode.change_ns, episode.alarm_ns, episode.version),
+        RunWindow(episode.group, episode.change_ns, until, episode.version),
     )
 
 

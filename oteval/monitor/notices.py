@@ -23,6 +23,8 @@ __all__ = ["notice", "queue_events", "queue_removals"]
 
 _SHORTLY_NS = 600 * 10**9
 _LONGEST_VALUE = 300
+# The most marks near a change that are named.
+_MARKS = 10
 
 
 def queue_events(
@@ -156,10 +158,22 @@ def notice(
         "runs_before": list(episode.runs_before),
         "marks": [
             {"time_ns": mark.time_ns, "kind": mark.kind, "name": shortened(mark.name)}
-            for mark in marks
-            if episode.change_from_ns - width <= mark.time_ns <= episode.change_to_ns
+            for mark in _nearest(
+                [
+                    mark
+                    for mark in marks
+                    if episode.change_from_ns - width <= mark.time_ns <= episode.change_to_ns
+                ],
+                episode.change_ns,
+            )
         ],
     }
+
+
+def _nearest(marks: Sequence[StoredMark], change_ns: int) -> list[StoredMark]:
+    """Return the marks that are nearest to a change, by time."""
+    order = sorted(marks, key=lambda mark: abs(mark.time_ns - change_ns))
+    return sorted(order[:_MARKS], key=lambda mark: mark.time_ns)
 
 
 def _distinct(value: str) -> str:

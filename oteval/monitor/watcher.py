@@ -109,8 +109,10 @@ class Watcher:
             table: The observations as the store returns them.
             reached_ns: The latest time of an observation of the monitor.
         """
-        # Later times than that of the check are those of a wrong clock, and count as it.
-        times = compute.min_element_wise(table["time_ns"], self._now_ns)
+        # Later times than that of the check are those of a wrong clock, and count as it. If the
+        # clock of the check itself has stepped back, the latest time before counts.
+        latest_ns = max(self._now_ns, reached_ns)
+        times = compute.min_element_wise(table["time_ns"], latest_ns)
         table = table.set_column(table.schema.get_field_index("time_ns"), "time_ns", times)
         learning: dict[str, Observations] = {}
         detected: list[tuple[str, Observations]] = []
@@ -119,7 +121,7 @@ class Watcher:
         for group, found in groups:
             row = self._with_version(group, found.last_version)
             new = found.of_version(row.version)
-            row = self._counted(row, new)
+            row = self._counted(row, new, latest_ns)
             self._changed.add(group)
             self._rows[group] = row
             if row.detectors is None and group not in self._sides:
@@ -133,9 +135,9 @@ class Watcher:
         self._learn_due(learning, reached_ns)
         self._add_learning(learning)
 
-    def _counted(self, row: GroupRow, new: Observations) -> GroupRow:
+    def _counted(self, row: GroupRow, new: Observations, latest_ns: int) -> GroupRow:
         return replace(
-            after_silence(row, new.times, self._now_ns),
+            after_silence(row, new.times, latest_ns),
             recent=recent_mean(row.recent, row.observations, new.values),
         )
 

@@ -264,7 +264,8 @@ class MonitorStore:
         The newest snooze counts, so that one with a past end cancels those before.
         """
         rows = self._connection.execute(
-            'SELECT monitor, "group", arg_max(until_ns, time_ns) AS until_ns FROM monitor_snoozes '
+            # Not by time_ns: the clock may have stepped back between two of them.
+            'SELECT monitor, "group", arg_max(until_ns, rowid) AS until_ns FROM monitor_snoozes '
             'GROUP BY monitor, "group" HAVING until_ns > ?',
             [now_ns],
         ).fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +77,17 @@ class History:
         made = self.runs(size, *tools, **fields)
         self.store.scores.write([self.verdict(one, rate, **score_fields) for one in made])
         return made
+
+    def late(self, hours: Sequence[tuple[int, float]]) -> None:
+        """Write runs of given hours since `START`, each with the rate at which it passes."""
+        made = []
+        for hour, _ in hours:
+            at = START + hour * HOUR + SECOND
+            made.append(self._run([], {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent}))
+            self.count += 1
+        keep(self.store, *made)
+        verdicts = zip(made, hours, strict=True)
+        self.store.scores.write([self.verdict(one, rate) for one, (_, rate) in verdicts])
 
     def verdict(self, one: Trajectory, rate: float, **fields: Any) -> Score:
         """Return a score that passes with some probability."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...config.monitors import NotifyDestination
 from ...store import Notification, NotificationOutbox
-from .delivery import DeliveryResult
+from .delivery import MAX_WAIT, DeliveryResult
 from .kinds import deliver, destination_parts
 from .text import Payload
 
@@ -29,6 +29,8 @@ __all__ = ["Outbox", "retry_delay", "streams"]
 _FIRST_DELAY = 10.0
 _MOST_DELAY = 3600.0
 _REPEAT_NS = 60 * 10**9
+# A later time than this was set before the clock stepped back, and is not waited for.
+_LONGEST_NS = round(MAX_WAIT * 1e9) + 60 * 10**9
 # For how long a notification is not tried by others, longer than an attempt.
 _CLAIM_NS = 60 * 10**9
 
@@ -83,8 +85,8 @@ class Outbox:
         for stream in streams(self._separated()):
             for notification in stream:
                 name = notification.destination
-                is_held = name in failing or now_ns < self._held.get(name, 0)
-                if is_held or notification.next_ns > now_ns or should_stop():
+                is_held = name in failing or _is_later(self._held.get(name, 0), now_ns)
+                if is_held or _is_later(notification.next_ns, now_ns) or should_stop():
                     break
                 if not self._store.claim(notification, now_ns + _CLAIM_NS):
                     break
@@ -139,9 +141,9 @@ class Outbox:
         times = {_row_key(one): self._repeated.get(_row_key(one), 0) for one in firing}
         for one in firing:
             name = one.destination
-            if name in failing or now_ns < self._held.get(name, 0):
+            if name in failing or _is_later(self._held.get(name, 0), now_ns):
                 continue
-            if now_ns - times[_row_key(one)] < _REPEAT_NS:
+            if 0 <= now_ns - times[_row_key(one)] < _REPEAT_NS:
                 continue
             result = self._send(
                 json.loads(one.payload), self._destinations[name], one.notification_id, now_ns
@@ -163,9 +165,15 @@ def streams(waiting: Iterable[Notification]) -> list[list[Notification]]:
     Args:
         waiting: The notifications, in any order.
     """
+    waiting = list(waiting)
+    alerts = {one.episode_id: one.created_ns for one in waiting if one.event == "alert"}
+
+    def rank(one: Notification) -> tuple[int, bool]:
+        # The clock may have stepped back between an alert and its resolution.
+        return max(one.created_ns, alerts.get(one.episode_id, 0)), one.event != "alert"
+
     found: dict[tuple[str, str], list[Notification]] = {}
-    order = sorted(waiting, key=lambda one: (one.created_ns, one.event != "alert"))
-    for one in order:
+    for one in sorted(waiting, key=rank):
         payload = json.loads(one.payload)
         about = [payload.get(name) for name in ("monitor", "group", "side")]
         found.setdefault((one.destination, json.dumps(about, sort_keys=True)), []).append(one)
@@ -181,6 +189,11 @@ def retry_delay(attempts: int, chance: float) -> float:
     """
     step = min(_FIRST_DELAY * 2.0 ** min(attempts, 30), _MOST_DELAY)
     return step * (0.5 + chance / 2)
+
+
+def _is_later(due_ns: int, now_ns: int) -> bool:
+    """Return whether a time is in the future, and not left from a clock that was wrong."""
+    return now_ns < due_ns <= now_ns + _LONGEST_NS
 
 
 def _row_key(notification: Notification) -> tuple[str, str]:

@@ -1,19 +1,17 @@
 """Processes that decode the parts of a large file in parallel.
 
-A decoder is a child process: ``python -m oteval.decoder_pool``. In `pipeline`, this module would
-import all stages. A decoder reads a part as a line of JSON on standard input, and writes a line of
-JSON and two Arrow streams to standard output.
+A decoder is a child process: ``python -m oteval.decoder_process``. In `pipeline`, these modules
+would import all stages. A decoder reads a part as a line of JSON on standard input, and writes a
+line of JSON and two Arrow streams to standard output.
 """
 
 from __future__ import annotations
 
+import gc
 import json
-import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,7 +26,7 @@ from .ingest import FilePart, Problem, read_part
 from .store.telemetry_rows import log_table, span_table
 from .text import counted
 
-__all__ = ["DecodedPart", "decode_part", "decode_parts"]
+__all__ = ["DecodedPart", "answer", "decode_part", "decode_parts"]
 
 _CHUNK = 1024
 # More processes would decode faster than one process inserts.
@@ -85,6 +83,23 @@ def _decode_in(child: ChildProcess, path: str, part: FilePart) -> DecodedPart:
     return DecodedPart(spans, logs, problems, head["lines"])
 
 
+def answer(requests: Iterable[bytes], out: IO[bytes]) -> None:
+    """Decode the parts that lines of JSON name, and write their rows.
+
+    Args:
+        requests: The lines.
+        out: Receives the answers.
+    """
+    # Decoding makes millions of objects, of which few form cycles: searching for these takes a
+    # third of the time. So garbage is collected after each part, when few objects are left.
+    gc.disable()
+    gc.freeze()
+    for line in requests:
+        path, start, end = json.loads(line)
+        _send(out, decode_part(path, FilePart(start, end)))
+        gc.collect()
+
+
 def _send(out: IO[bytes], found: DecodedPart) -> None:
     problems = [[problem.line, problem.reason] for problem in found.problems]
     write_tables(out, {"lines": found.lines, "problems": problems}, [found.spans, found.logs])
@@ -104,7 +119,7 @@ def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePar
         InputError: A decoding process ended unexpectedly.
     """
     count = min(machine.processors(), _MAX_DECODERS)
-    children = [ChildProcess("oteval.decoder_pool") for _ in range(count)]
+    children = [ChildProcess("oteval.decoder_process") for _ in range(count)]
     free: SimpleQueue[ChildProcess] = SimpleQueue()
     for child in children:
         free.put(child)
@@ -148,17 +163,3 @@ def _in_order(
             return
         done, future = queued.popleft()
         yield done, future.result()
-
-
-def main() -> None:
-    """Decode the parts that standard input names, until it ends."""
-    # The parent handles Ctrl-C, and then closes the streams.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with machine.infrequent_gc(), suppress(BrokenPipeError):
-        for line in sys.stdin.buffer:
-            path, start, end = json.loads(line)
-            _send(sys.stdout.buffer, decode_part(path, FilePart(start, end)))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,33 +12,7 @@ Nothing is stored here. A span that occurs twice is returned twice; the store dr
 Everything that cannot be read is reported, never skipped silently.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .file_parts import FilePart, read_part, split_file
-from .otlp import (
-    Decoded,
-    decode_json,
-    decode_protobuf,
-    decode_protobuf_logs,
-    decode_protobuf_traces,
-    parse_json,
-)
-from .parquet import Table
-from .trace_files import Batch, Problem, file_size, read
-
-__all__ = [
-    "Batch",
-    "Decoded",
-    "FilePart",
-    "Problem",
-    "Table",
-    "decode_json",
-    "decode_protobuf",
-    "decode_protobuf_logs",
-    "decode_protobuf_traces",
-    "file_size",
-    "parse_json",
-    "read",
-    "read_part",
-    "split_file",
-]
+# Protobuf is imported by those who read it.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

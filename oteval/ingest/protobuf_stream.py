@@ -15,9 +15,10 @@ from collections.abc import Iterator
 
 from oteval.errors import InputError
 
+from . import otlp
 from .byte_stream import ByteStream
 from .compression import ZSTD_MAGIC, unzstd
-from .otlp import Decoded, decode_json, decode_protobuf, parse_json
+from .otlp import Decoded, decode_json, parse_json
 
 __all__ = ["MAX_MESSAGE", "is_message", "is_stream", "read_message", "read_stream", "read_varint"]
 
@@ -105,7 +106,7 @@ def read_message(stream: ByteStream) -> Iterator[Decoded | str]:
             yield from _truncated(data, f"the message is cut in the entry at byte {offset}")
             return
         try:
-            yield decode_protobuf(data)
+            yield otlp.decode_protobuf(data)
         except InputError as error:
             yield f"the entry at byte {offset} cannot be read ({error}); entry skipped"
 
@@ -115,13 +116,13 @@ def _decode(data: bytes) -> Decoded:
         data = unzstd(data, MAX_MESSAGE)
     if data.startswith(b"{"):
         return decode_json(parse_json(data))
-    return decode_protobuf(data)
+    return otlp.decode_protobuf(data)
 
 
 def _truncated(data: bytes, place: str) -> Iterator[Decoded | str]:
     """Yield the complete spans of a truncated message, and a line that reports it."""
     try:
-        decoded = decode_protobuf(_complete_part(data, _OUTER))
+        decoded = otlp.decode_protobuf(_complete_part(data, _OUTER))
     except InputError:
         decoded = Decoded()
     yield decoded

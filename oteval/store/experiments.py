@@ -16,7 +16,8 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
-from .query import insert, next_number, rows_of, table_of, transaction
+from .arrow_rows import table_of
+from .query import insert, next_number, rows_of, transaction
 
 __all__ = ["Experiments"]
 

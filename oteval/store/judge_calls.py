@@ -21,7 +21,8 @@ import duckdb
 import pyarrow as pa
 
 from ..jsontext import dumps, restore
-from .query import first_row, insert, new_cursor, registered, table_of
+from .arrow_rows import table_of
+from .query import first_row, insert, new_cursor, registered
 
 __all__ = ["EvaluatorCalls", "JudgeCalls"]
 

@@ -23,8 +23,9 @@ import duckdb
 import pyarrow as pa
 
 from .archive.reader import WANTED_ARCHIVED
+from .arrow_rows import table_of
 from .progress import done_by_stage, replace_done
-from .query import first_row, insert, number, registered, table_of, transaction, wanted
+from .query import first_row, insert, number, registered, transaction, wanted
 from .ranges import EVERYWHERE, Range, current_in
 
 __all__ = [

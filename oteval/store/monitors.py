@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import StoreError
+from .arrow_rows import table_of
 from .monitor_rows import (
     EPISODES,
     GROUP_KEYS,
@@ -34,7 +35,7 @@ from .monitor_rows import (
     StoredMonitor,
 )
 from .observations import ReadPosition
-from .query import insert, number, registered, repeated, table_of, transaction
+from .query import insert, number, registered, repeated, transaction
 
 __all__ = ["MonitorStore"]
 

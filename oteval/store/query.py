@@ -27,7 +27,6 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import StoreError
-from ..jsontext import encodable
 from ..selection import Selection
 from .conditions import sql_condition
 
@@ -44,7 +43,6 @@ __all__ = [
     "registered",
     "repeated",
     "rows_of",
-    "table_of",
     "transaction",
     "wanted",
 ]
@@ -55,8 +53,6 @@ _BATCH = 4096
 _CONFLICT = re.compile(r"TransactionContext Error.*conflict", re.IGNORECASE)
 _ATTEMPTS = 30
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0  # seconds; all together 25
-# Unlike Arrow's default pool, this one gives freed memory back to the system.
-_POOL = pa.system_memory_pool()
 
 
 @contextmanager
@@ -169,27 +165,6 @@ def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
     """Yield the rows of an Arrow table as mappings."""
     for batch in table.to_batches(max_chunksize=_BATCH):
         yield from batch.to_pylist()
-
-
-def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Return rows of values as an Arrow table.
-
-    Lone surrogates, which UTF-8 cannot hold, are replaced in text.
-    """
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = []
-    for column, field in zip(columns, schema, strict=True):
-        try:
-            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
-        except UnicodeEncodeError:
-            arrays.append(pa.array([_encodable(value) for value in column], field.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:

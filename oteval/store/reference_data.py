@@ -15,7 +15,8 @@ import pyarrow as pa
 from ..errors import NotFound
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Dataset, Example, Message, Reference
-from .query import first_row, insert, number, rows_of, table_of, transaction
+from .arrow_rows import table_of
+from .query import first_row, insert, number, rows_of, transaction
 from .trajectory_rows import message_fields, message_of
 
 __all__ = ["Datasets", "StoredReferences"]

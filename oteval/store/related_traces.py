@@ -21,7 +21,8 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from .query import registered, table_of, wanted
+from .arrow_rows import table_of
+from .query import registered, wanted
 from .ranges import EVERYWHERE, Range, current_in
 
 __all__ = ["LooseRun", "RelatedTraces"]

@@ -15,7 +15,8 @@ import pyarrow as pa
 from ..jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
-from .query import condition_of, insert, next_number, reader, rows_of, table_of, wanted
+from .arrow_rows import table_of
+from .query import condition_of, insert, next_number, reader, rows_of, wanted
 
 __all__ = ["SCORE_ROWS", "HumanLabels", "Scores", "score_of", "score_rows"]
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from .. import semconv
 from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
-from .query import table_of
+from .arrow_rows import table_of
 
 __all__ = [
     "LOG_SCHEMA",

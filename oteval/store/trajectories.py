@@ -22,6 +22,7 @@ from ..errors import NotFound
 from ..model import Trajectory
 from ..selection import EVERYTHING, Selection
 from ..text import listed
+from .arrow_rows import table_of
 from .memory import fetch
 from .query import (
     condition_of,
@@ -32,7 +33,6 @@ from .query import (
     reader,
     registered,
     rows_of,
-    table_of,
     transaction,
     wanted,
 )

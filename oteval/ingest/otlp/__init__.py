@@ -9,18 +9,7 @@ decoded. Only data that is not a request at all raises `InputError`. Metrics are
 duplicate spans are kept.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from .decoded import Decoded
-from .from_json import decode_json, parse_json, without_surrogates
-from .from_protobuf import decode_protobuf, decode_protobuf_logs, decode_protobuf_traces
-
-__all__ = [
-    "Decoded",
-    "decode_json",
-    "decode_protobuf",
-    "decode_protobuf_logs",
-    "decode_protobuf_traces",
-    "parse_json",
-    "without_surrogates",
-]
+# Protobuf is imported by those who read it.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

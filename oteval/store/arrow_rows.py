@@ -1,0 +1,43 @@
+"""Rows of values as Arrow tables.
+
+Processes that only decode telemetry make rows as well, so this imports no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ..jsontext import encodable
+
+__all__ = ["table_of"]
+
+# Unlike Arrow's default pool, this one gives freed memory back to the system.
+_POOL = pa.system_memory_pool()
+
+
+def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows of values as an Arrow table.
+
+    Lone surrogates, which UTF-8 cannot hold, are replaced in text.
+
+    Args:
+        rows: The rows, each with a value for every column.
+        schema: The columns.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
+        except UnicodeEncodeError:
+            arrays.append(pa.array([_encodable(value) for value in column], field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    return [_encodable(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,252 @@
+"""An oteval database, with an object for the queries on each of its groups of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import duckdb
+
+from ..errors import StoreLocked
+from .archive import Archive, ArchiveReader
+from .backup import CopyReport, copy_to, replace_by_copy
+from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
+from .contents import StoreContents, read_contents
+from .deletion import AuditLog, Deletion
+from .experiments import Experiments
+from .judge_calls import JudgeCalls
+from .live_state import LiveState
+from .matcher import TrajectoryMatcher
+from .memory import give_memory
+from .monitors import MonitorStore
+from .observations import ObservationReader
+from .outbox import NotificationOutbox
+from .outlines import Outlines
+from .progress import PendingTraces
+from .query import new_cursor, transaction
+from .reference_data import Datasets, StoredReferences
+from .related_traces import RelatedTraces
+from .remote_client import RemoteConnection, connect_remote
+from .remote_server import DatabaseServer, QuestionHandler
+from .run_windows import RunWindows
+from .scores import HumanLabels, Scores
+from .sessions import Sessions
+from .spans import Spans
+from .trajectories import Trajectories
+from .variants import Variants
+
+__all__ = ["Store"]
+
+
+class Store:
+    """An oteval database.
+
+    Attributes:
+        spans: Spans and log records.
+        archive: Old spans and log records in Parquet files.
+        pending: Traces that are to be reconstructed.
+        related: Traces that have to be reconstructed together.
+        trajectories: Trajectories.
+        sessions: Finds the trajectories of a trace, of a conversation, or below another one.
+        matching: Matches trajectories with a reference in SQL.
+        outlines: Reads the columns by which evaluators decide runs.
+        variants: Counts the sequences of tools that runs called, in SQL.
+        scores: Scores.
+        labels: Labels that people gave trajectories.
+        references: References by name.
+        datasets: Datasets by name and version.
+        experiments: Experiments with their runs, feedback and votes.
+        judge_calls: Calls of judges, with answers and costs.
+        live: The state of live scoring.
+        observations: Reads the observations of monitors.
+        run_windows: Reads the runs around changes that monitors found.
+        monitors: The state of monitors.
+        outbox: The notifications of monitors that wait for delivery.
+        deletion: Deletes traces with everything that was derived from them.
+        audit: The log of deletions.
+    """
+
+    def __init__(
+        self,
+        path: str | Path = MEMORY,
+        *,
+        create: bool = True,
+        served: bool = True,
+        checkpoints: bool = True,
+    ) -> None:
+        """Open a database, and migrate it to the newest schema.
+
+        Args:
+            path: The database's file, or ":memory:".
+            create: Create the file if it is missing.
+            served: Use the database through the server that has it open, if there is one.
+            checkpoints: Let a commit that makes the write-ahead log large write the log into the
+                file. Otherwise call `checkpoint`.
+
+        Raises:
+            StoreError: It cannot be opened; the subclass says why.
+        """
+        remote = connect_remote(str(path)) if served and str(path) != MEMORY else None
+        self._use(str(path), remote or connect(path, create=create, checkpoints=checkpoints))
+
+    def _use(self, path: str, connection: Any) -> None:
+        self.path = path
+        self._connection = connection
+        archive = ArchiveReader(connection, path)
+        self.spans = Spans(connection, archive)
+        self.archive = Archive(connection, archive)
+        self.pending = PendingTraces(connection)
+        self.related = RelatedTraces(connection)
+        self.trajectories = Trajectories(connection)
+        self.sessions = Sessions(connection)
+        self.matching = TrajectoryMatcher(connection)
+        self.outlines = Outlines(connection)
+        self.variants = Variants(connection)
+        self.scores = Scores(connection)
+        self.labels = HumanLabels(connection)
+        self.references = StoredReferences(connection)
+        self.datasets = Datasets(connection)
+        self.experiments = Experiments(connection)
+        self.judge_calls = JudgeCalls(connection)
+        self.live = LiveState(connection)
+        self.observations = ObservationReader(connection)
+        self.run_windows = RunWindows(connection)
+        self.monitors = MonitorStore(connection)
+        self.outbox = NotificationOutbox(connection)
+        self.deletion = Deletion(connection, self.archive)
+        self.audit = AuditLog(connection)
+
+    def sibling(self) -> Store:
+        """Return a store with another connection to the same database, for another thread."""
+        other = Store.__new__(Store)
+        other._use(self.path, new_cursor(self._connection))
+        return other
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all writes of a block together, or none of them."""
+        with transaction(self._connection):
+            yield
+
+    def interrupt(self) -> None:
+        """Make the query fail that another thread is running with this store, if there is one."""
+        if not self.is_served:
+            self._connection.interrupt()
+
+    def checkpoint(self) -> bool:
+        """Write the write-ahead log into the file if it is large. Others may write meanwhile.
+
+        Returns:
+            False if the log is still large, because DuckDB 1.5 refuses a checkpoint while a
+            transaction is writing.
+        """
+        log = Path(f"{self.path}.wal")
+        try:
+            if log.stat().st_size < CHECKPOINT_SIZE:
+                return True
+            self._connection.execute("CHECKPOINT store")
+        except FileNotFoundError:
+            return True
+        except duckdb.TransactionException:
+            return False
+        return True
+
+    @property
+    def is_served(self) -> bool:
+        """Whether this store uses the database through the process that has it open."""
+        return isinstance(self._connection, RemoteConnection)
+
+    def serve(self, handler: QuestionHandler, notice: Mapping[str, Any]) -> DatabaseServer:
+        """Let other processes on this machine use the database through this one.
+
+        Args:
+            handler: Answers the questions of `ask`.
+            notice: Further entries of the file beside the database that names the socket.
+        """
+        return DatabaseServer(self._connection, self.path, handler, notice)
+
+    def ask(self, question: Mapping[str, Any]) -> bytes:
+        """Return the answer of the process that has the database open; see `serve`."""
+        assert isinstance(self._connection, RemoteConnection)
+        return self._connection.ask(question)
+
+    def contents(self) -> StoreContents:
+        """Return how much the database contains, and how much space it takes."""
+        return read_contents(self._connection, self.path)
+
+    def backup(self, target: str | Path) -> CopyReport:
+        """Copy the database as it is now to a new file. Others may write meanwhile.
+
+        Raises:
+            StoreError: The file exists or cannot be written, or the copy is not complete.
+        """
+        return copy_to(self._connection, self.path, Path(target))
+
+    def compact(self) -> CopyReport:
+        """Replace the database by a copy without the space of deleted rows, and close it.
+
+        Raises:
+            StoreLocked: Another process uses the database.
+            StoreError: The copy is not complete; the database is unchanged.
+        """
+        if self.is_served:
+            raise StoreLocked(
+                f"{self.path}: a server has it open; stop the server, compact, and start it again"
+            )
+        self.judge_calls.close()
+        return replace_by_copy(self._connection, self.path)
+
+    @contextmanager
+    def reduced_memory(self, limit: str = LOADING_MEMORY_LIMIT) -> Iterator[None]:
+        """Lower DuckDB's memory limit for a block that reads most rows once.
+
+        Args:
+            limit: The limit; by default that of a block that writes much and reads little of it.
+        """
+        if self.path == MEMORY or self.is_served:
+            yield
+            return
+        self._connection.execute("SET memory_limit = ?", [limit])
+        try:
+            yield
+        finally:
+            self._connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+
+    def set_memory_limit(self, limit: str) -> None:
+        """Set DuckDB's memory limit, for instance to ``256MB``."""
+        if self.path != MEMORY and not self.is_served:
+            self._connection.execute("SET memory_limit = ?", [limit])
+
+    def raise_memory_limit(self, times: int) -> bool:
+        """Multiply DuckDB's memory limit, up to a share of the machine's memory.
+
+        Args:
+            times: The factor.
+
+        Returns:
+            Whether the limit is higher now.
+        """
+        if self.path == MEMORY or self.is_served:
+            return False
+        return give_memory(self._connection, times)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.judge_calls.close()
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the database."""
+        self.close()

@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from .bets import bet_sizes, wealth
+from .bets import bet_sizes, highest_wealth
 from .detector import Floats
 
 __all__ = ["alarm_share", "choose_block", "resampled"]
@@ -82,14 +82,8 @@ def alarm_share(values: Floats, *, size: int, time: float, floor: float) -> floa
     drawn = resampled(values, stretch=stretch, size=_RUNS * blocks * size, rng=rng)
     means = drawn.reshape(_RUNS, blocks, size).mean(axis=2).T
     sizes = bet_sizes(floor, reach=max(0.0, float(values.max()) - 1.0))
-    factors = 1.0 + np.multiply.outer(floor - means, sizes)
-    held = wealth(
-        np.zeros(_RUNS * len(sizes)),
-        factors.reshape(blocks, -1),
-        np.full(blocks, size / _LEVEL),
-    )
-    mixed = held.reshape(blocks, _RUNS, len(sizes)).mean(axis=2)
-    return float(np.mean(mixed.max(axis=0) >= 1.0))
+    highest = highest_wealth(floor - means, sizes, allowance=size / _LEVEL)
+    return float(np.mean(highest >= 1.0))
 
 
 def resampled(values: Floats, *, stretch: int, size: int, rng: np.random.Generator) -> Floats:

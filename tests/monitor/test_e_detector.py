@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oteval.errors import InputError
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.bets import bet_sizes, plain_wealth, wealth
+from oteval.monitor.bets import bet_sizes, highest_wealth, plain_wealth, wealth
 from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.e_detector import EDetector
@@ -66,6 +66,28 @@ def test_prefix_products_equal_the_plain_recursion(
 
     reached = np.minimum.accumulate(plain < 1e90, axis=0)  # wealth far beyond alarms is capped
     np.testing.assert_allclose(fast[reached], plain[reached], rtol=1e-9, atol=1e-280)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 400), st.integers(1, 4), st.floats(0.0, 1.0), st.floats(0.01, 0.99))
+def test_the_highest_wealth_of_many_runs_equals_that_of_each(
+    count: int, runs: int, share: float, floor: float
+) -> None:
+    """Every run gets the highest mean wealth that its values lead to one after the other."""
+    values = (np.random.default_rng(count).random((count, runs)) < share).astype(float)
+    sizes = bet_sizes(floor)
+
+    found = highest_wealth(floor - values, sizes, allowance=0.001)
+
+    for run in range(runs):
+        factors = 1.0 + np.multiply.outer(floor - values[:, run], sizes)
+        with np.errstate(over="ignore"):
+            plain = plain_wealth(np.zeros(len(sizes)), factors, np.full(count, 0.001))
+            expected = plain.mean(axis=1).max()
+        if expected < 1e90:  # wealth far beyond alarms is capped
+            np.testing.assert_allclose(found[run], expected, rtol=1e-9)
+        else:
+            assert found[run] > 1e80
 
 
 def test_wealth_after_two_values_by_hand():

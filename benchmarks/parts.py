@@ -30,6 +30,7 @@ PARTS = (
     "stored_matching",
     "stored_scoring",
     "variants",
+    "large_store",
     "ingest",
     "memory",
     "reconstruct",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import islice
@@ -27,7 +26,7 @@ from ..show import (
     scores_table,
     tallies_table,
 )
-from ..store import MEMORY, Store
+from ..store import MEMORY, Outcome, Store
 from ..text import counted
 from .common import (
     TABLE_ROWS,
@@ -227,31 +226,26 @@ def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> i
 )
 @json_option
 def scores(
-    db: str, evaluator: tuple[str, ...], status: str | None, as_json: bool, **given: Any
+    db: str, evaluator: tuple[str, ...], status: Outcome | None, as_json: bool, **given: Any
 ) -> int:
     """List the current scores: the newest per trajectory, evaluator and version.
 
     Without --json, this lists the latest 1,000.
     """
-    count = 0
-    shown: deque[Score] = deque(maxlen=TABLE_ROWS)
     selection = select(**given)
+    shown: list[Score] = []
     with open_store(db) as store:
-        ids: set[str] | None = None
+        ids = None
         if selection.needs_python or selection.limit:
-            ids = {trajectory.id for trajectory in store.trajectories.read(selection)}
-        for one in store.scores.read(selection):
-            if (
-                (ids is not None and one.trajectory_id not in ids)
-                or (evaluator and one.evaluator not in evaluator)
-                or (status is not None and status not in (one.status, _outcome(one)))
-            ):
-                continue
-            count += 1
-            if as_json:
+            pages = store.trajectories.keys(selection)
+            ids = [name for page in pages for name in page["trajectory_id"].to_pylist()]
+        found = store.scores.numbers(selection, evaluators=evaluator, outcome=status, ids=ids)
+        count = len(found)
+        if as_json:
+            for one in store.scores.at(found):
                 print_json(one.as_dict())
-            else:
-                shown.append(one)
+        else:
+            shown = list(store.scores.at(found.slice(max(0, count - TABLE_ROWS))))
     if shown:
         out().print(scores_table(shown))
     is_cut = not as_json and count > len(shown)
@@ -259,7 +253,3 @@ def scores(
         counted(count, "score") + (f", the latest {len(shown):,} of them listed" if is_cut else "")
     )
     return 0
-
-
-def _outcome(score: Score) -> str:
-    return {True: "pass", False: "fail", None: ""}[score.passed]

@@ -41,6 +41,7 @@ from .run_windows import DIMENSIONS as DIMENSIONS
 from .run_windows import RunWindow as RunWindow
 from .run_windows import RunWindows as RunWindows
 from .scores import SCORE_ROWS as SCORE_ROWS
+from .scores import Outcome as Outcome
 from .scores import score_rows as score_rows
 from .sessions import StoredSession as StoredSession
 from .spans import SpanBatch as SpanBatch

@@ -6,8 +6,9 @@ evaluator and version counts, and the newest label per trajectory, evaluator and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -16,9 +17,12 @@ from ..jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .arrow_rows import table_of
-from .query import condition_of, insert, next_number, reader, rows_of, wanted
+from .memory import fetch, with_memory
+from .query import condition_of, insert, next_number, reader, registered, rows_of, wanted
 
-__all__ = ["SCORE_ROWS", "HumanLabels", "Scores", "score_of", "score_rows"]
+__all__ = ["SCORE_ROWS", "HumanLabels", "Outcome", "Scores", "score_of", "score_rows"]
+
+Outcome = Literal["pass", "fail", "error", "not_evaluated"]
 
 _TEXT = pa.string()
 SCORE_ROWS = pa.schema(
@@ -58,6 +62,31 @@ _COMPARED = (
     "list(DISTINCT before.version ORDER BY before.version) "
     "FROM now JOIN before USING (trajectory_id)"
 )
+# The view `current_scores` sorts all rows. This sorts only those that share the hash of their key
+# with others: few, unless runs were scored again.
+_KEY = "trajectory_id, evaluator, version"
+_NUMBERS = f"""
+    WITH repeated AS MATERIALIZED (
+        SELECT hash({_KEY}) AS key FROM scores GROUP BY key HAVING count(*) > 1
+    ),
+    replaced AS MATERIALIZED (
+        SELECT seq FROM scores SEMI JOIN repeated ON hash({_KEY}) = key
+        QUALIFY row_number() OVER (PARTITION BY {_KEY} ORDER BY rev DESC, seq DESC) > 1
+    )
+    SELECT seq FROM (
+        SELECT * FROM scores ANTI JOIN replaced USING (seq)
+        SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {{clause}}) t
+        USING (trajectory_id)
+    ) {{semi_join}} WHERE {{scored}} ORDER BY seq
+"""  # noqa: S608
+_OUTCOMES: dict[Outcome, str] = {
+    "pass": "passed",
+    "fail": "NOT passed",
+    "error": "status = 'error'",
+    "not_evaluated": "status = 'not_evaluated'",
+}
+# The number of scores on the first page, and on the largest.
+_FIRST_PAGE, _MAX_PAGE = 256, 8192
 _COLUMNS = [name for name in SCORE_ROWS.names if name != "metadata"]
 
 
@@ -101,20 +130,58 @@ class Scores:
 
         Attributes, conditions and exclusions of the selection are not applied.
         """
+        yield from self.at(self.numbers(selection))
+
+    def numbers(
+        self,
+        selection: Selection = EVERYTHING,
+        *,
+        evaluators: Sequence[str] = (),
+        outcome: Outcome | None = None,
+        ids: Iterable[str] | None = None,
+    ) -> pa.Table:
+        """Return the numbers of current scores in the order of storage, to be read with `at`.
+
+        Args:
+            selection: The trajectories, as for `read`.
+            evaluators: Only scores by these; by all when empty.
+            outcome: Only scores with this outcome.
+            ids: Only scores of these trajectories.
+
+        Returns:
+            A table with the column ``seq``.
+        """
         clause, values = condition_of(selection)
-        # Both tables have columns of the same names, so the condition is in a subquery.
-        batches = reader(
-            self._connection,
-            f"""
-            SELECT s.* FROM current_scores s
-            SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) t
-            USING (trajectory_id)
-            ORDER BY s.seq
-            """,  # noqa: S608
-            values,
-        )
-        for batch in batches:
-            yield from map(score_of, batch.to_pylist())
+        scored = ["TRUE"]
+        if evaluators:
+            scored.append("list_contains(?::VARCHAR[], evaluator)")
+            values = [*values, list(evaluators)]
+        if outcome is not None:
+            scored.append(_OUTCOMES[outcome])
+        semi_join = "" if ids is None else "SEMI JOIN wanted USING (trajectory_id)"
+        query = _NUMBERS.format(clause=clause, semi_join=semi_join, scored=" AND ".join(scored))
+        with ExitStack() as stack:
+            if ids is not None:
+                stack.enter_context(wanted(self._connection, "trajectory_id", ids))
+            return with_memory(
+                self._connection,
+                lambda: self._connection.sql(query, params=values).to_arrow_table(),
+            )
+
+    def at(self, numbers: pa.Table) -> Iterator[Score]:
+        """Yield scores by a table of `numbers`, page by page, without those deleted since."""
+        start, size = 0, _FIRST_PAGE
+        while start < len(numbers):
+            page = numbers.slice(start, size)
+            start, size = start + size, min(_MAX_PAGE, 4 * size)
+            first, last = page["seq"][0].as_py(), page["seq"][len(page) - 1].as_py()
+            with registered(self._connection, "wanted", page):
+                table = fetch(
+                    self._connection,
+                    "SELECT s.* FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
+                    f"WHERE s.seq BETWEEN {first} AND {last} ORDER BY s.seq",
+                )
+            yield from map(score_of, rows_of(table))
 
     def versions(self, evaluator: str) -> list[str]:
         """Return the versions of an evaluator that gave scores, newest first."""

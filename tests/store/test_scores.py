@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,37 @@ def test_scores_are_read_by_selection(store: Store):
 
     assert [s.trajectory_id for s in store.scores.read(Selection(agents=("b",)))] == [run(2).id]
     assert len(list(store.scores.read())) == 2
+
+
+def test_repeated_scores_of_many_runs(store: Store):
+    """In order of storage, the newest of a run, evaluator and version counts, on any page."""
+    keep(store, *map(run, range(40)))
+    chance = random.Random(1)
+    made = [
+        score(
+            chance.randrange(50), rev=chance.randrange(1, 3), version=chance.choice("vw"),
+            evaluator=chance.choice("ef"), passed=chance.choice([True, False, None]),
+            comment=str(at), time_ns=at,
+        )
+        for at in range(700)
+    ]  # fmt: skip
+    store.scores.write(made)
+    newest: dict[tuple[str, str, str], tuple[int, int]] = {}
+    known = {run(at).id for at in range(40)}
+    for at, one in enumerate(made):
+        key = one.trajectory_id, one.evaluator, one.version
+        newest[key] = max(newest.get(key, (0, 0)), (one.rev, at))
+    wanted = [made[at] for _, at in sorted(newest.values(), key=lambda place: place[1])]
+    wanted = [one for one in wanted if one.trajectory_id in known]
+
+    assert list(store.scores.read()) == wanted
+    some = [run(at).id for at in range(7)]
+    numbers = store.scores.numbers(evaluators=["f"], outcome="fail", ids=some)
+    assert list(store.scores.at(numbers)) == [
+        one
+        for one in wanted
+        if one.evaluator == "f" and one.passed is False and one.trajectory_id in some
+    ]
 
 
 def test_writing_no_scores_is_allowed(store: Store):

@@ -15,7 +15,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -29,6 +30,7 @@ __all__ = [
     "encodable",
     "equal_objects",
     "escaped",
+    "flat_objects",
     "loads",
     "loads_exact",
     "restore",
@@ -45,6 +47,7 @@ _DIGITS = bytes(48 if 48 <= code < 58 else 45 if code == 45 else 32 for code in 
 _LONG_INTEGER, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
 # Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
+_FLAT = frozenset({str, int, type(None)})
 
 
 def loads(text: str | bytes) -> Any:
@@ -244,6 +247,22 @@ def equal_objects(one: str, two: str) -> bool | None:
         return None
     # Different integers of more than 64 bits may have been read as the same float.
     return None if _has_long_integer(one) or _has_long_integer(two) else True
+
+
+def flat_objects(texts: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Parse JSON texts into objects for which ``==`` decides as their canonical texts do.
+
+    Returns:
+        The objects; None unless all texts are objects whose values are strings, integers of at
+        most 64 bits or null.
+    """
+    try:
+        values = [*map(orjson.loads, texts)]
+        # Larger integers are read as floats; true equals 1, and lists may hold either.
+        is_flat = _FLAT.issuperset(map(type, chain.from_iterable(map(dict.values, values))))
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+    return values if is_flat else None
 
 
 def _written(value: Any, number: Callable[[float], Any], *, sort_keys: bool = False) -> str:

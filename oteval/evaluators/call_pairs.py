@@ -9,25 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-from ..jsontext import equal_objects
+from ..jsontext import equal_objects, flat_objects
 from .assignment import longest_order, match_equal, maximum_matching
 from .calls import CallTable
 from .rules import Rule
 from .spec import MatchSpec
 
-__all__ = ["Pairs", "call_fits", "identical", "match_calls", "ordered_calls", "unpaired"]
+__all__ = ["Pairs", "call_fits", "differing", "match_calls", "ordered_calls", "unpaired"]
 
 Pairs = list[tuple[int, int]]
 """Index of an output call and index of the reference call that it stands for."""
 
 
-def identical(out: CallTable, ref: CallTable, spec: MatchSpec) -> bool:
-    """Return whether both sides hold the same calls in the same order, seen by text alone."""
+def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | None:
+    """Return the calls that do not match the call at the same place on the other side.
+
+    Returns:
+        The calls; None unless both sides call the same tools in the same order, and it is easily
+        seen which arguments match.
+    """
+    rule = spec.args
     if spec.overrides or out.names != ref.names:
-        return False
-    return spec.args.blind or (
-        spec.args.preorder and out.textual and ref.textual and out.raw == ref.raw
-    )
+        return None
+    if rule.blind:
+        return []
+    if not (rule.preorder and out.textual and ref.textual):
+        return None
+    if out.raw == ref.raw:
+        return []
+    if not _by_value(rule):
+        return None
+    texts = zip(out.raw, ref.raw, strict=True)
+    other = [call for call, (one, two) in enumerate(texts) if one != two]
+    made = flat_objects([out.raw[call] for call in other])
+    wanted = None if made is None else flat_objects([ref.raw[call] for call in other])
+    if made is None or wanted is None:
+        return None
+    if made == wanted:
+        return []
+    out.learn(other, made)
+    ref.learn(other, wanted)
+    return [call for call, one, two in zip(other, made, wanted, strict=True) if one != two]
 
 
 def match_calls(
@@ -83,13 +105,25 @@ def _by_value(rule: Rule) -> bool:
 
 def _in_place(out: CallTable, ref: CallTable, outs: Sequence[int], refs: Sequence[int]) -> Pairs:
     """Pair calls that stand at the same place on both sides and are easily seen to be equal."""
-    names, texts = ref.names, ref.raw
+    made, wanted = out.names, ref.names
     return [
         (i, j)
         for i, j in zip(outs, refs, strict=False)
-        if out.names[i] == names[j]
-        and (out.raw[i] == texts[j] or equal_objects(out.raw[i], texts[j]))
+        if made[i] == wanted[j] and (out.raw[i] == ref.raw[j] or _equal_texts(out, ref, i, j))
     ]
+
+
+def _equal_texts(out: CallTable, ref: CallTable, i: int, j: int) -> bool | None:
+    """Return whether arguments in JSON text are equal; None if that is not easily seen."""
+    made, wanted = out.flat.get(i), ref.flat.get(j)
+    if made is None or wanted is None:
+        both = flat_objects((out.raw[i], ref.raw[j]))
+        if both is None:
+            return equal_objects(out.raw[i], ref.raw[j])
+        made, wanted = both
+        out.learn((i,), (made,))
+        ref.learn((j,), (wanted,))
+    return made == wanted
 
 
 def _pair_equal(
@@ -101,6 +135,10 @@ def _pair_equal(
     """Pair calls of equal keys, first those at the same place, as most are; None equals nothing."""
     if out_keys == ref_keys and None not in out_keys:
         return [*zip(outs, refs, strict=True)]
+    place = dict(zip(ref_keys, refs, strict=True))
+    if len(place) == len(refs) and len({*out_keys}) == len(outs):  # there is one way only
+        place.pop(None, None)
+        return [(i, place[key]) for i, key in zip(outs, out_keys, strict=True) if key in place]
     rows = zip(outs, out_keys, refs, ref_keys, strict=False)
     pairs = [(i, j) for i, left, j, right in rows if left == right and left is not None]
     done_outs, done_refs = {i for i, _ in pairs}, {j for _, j in pairs}
@@ -148,7 +186,7 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
     if not (out.captured(i) and ref.captured(j)):
         return False
     if _by_value(rule) and out.textual and ref.textual:
-        known = equal_objects(out.raw[i], ref.raw[j])
+        known = _equal_texts(out, ref, i, j)
         if known is not None:
             return known
     if rule.equality:

@@ -11,8 +11,7 @@ A call whose arguments the trace does not hold has None for its raw arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..jsontext import canonical, canonical_object, loads_exact
@@ -21,10 +20,7 @@ from .messages import ROLES, convert, entries, parse_arguments
 
 __all__ = ["CallTable", "read"]
 
-_DICTS = frozenset({dict})
 _STRINGS = frozenset({str})
-_TEXTS = frozenset({str, type(None)})
-_ROLE = itemgetter("role")
 
 
 class CallTable:
@@ -36,10 +32,11 @@ class CallTable:
         raw: The arguments of each call: JSON text, a value, or None where not captured.
         at: The message that holds each call.
         times: Start and end in ns of the calls whose execution a span shows.
+        flat: Arguments that are parsed already, and for which ``==`` says whether they are equal.
         textual: Whether all arguments are JSON text, so that equal texts are equal arguments.
     """
 
-    __slots__ = ("_keys", "_parsed", "at", "names", "raw", "roles", "textual", "times")
+    __slots__ = ("_keys", "_parsed", "at", "flat", "names", "raw", "roles", "textual", "times")
 
     def __init__(self) -> None:
         self.roles: list[str] = []
@@ -50,6 +47,7 @@ class CallTable:
         self.textual = True
         self._parsed: dict[int, Any] = {}
         self._keys: dict[int, str | None] = {}
+        self.flat: dict[int, dict[str, Any]] = {}
 
     def arguments(self, call: int) -> Any:
         """Return a call's arguments as a value; None where they were not captured."""
@@ -78,6 +76,12 @@ class CallTable:
                 key = None
         self._keys[call] = key
         return key
+
+    def learn(self, calls: Iterable[int], values: Iterable[dict[str, Any]]) -> None:
+        """Keep the values of arguments that `oteval.jsontext.flat_objects` has parsed."""
+        found = dict(zip(calls, values, strict=True))
+        self.flat.update(found)
+        self._parsed.update(found)
 
     def captured(self, call: int) -> bool:
         """Return whether the trace holds the call's arguments."""
@@ -125,24 +129,23 @@ def read(value: Any, place: str) -> CallTable:
 def _read_plain(items: Sequence[Any]) -> CallTable | None:
     """Read plain OpenAI dicts; None where any message is something else."""
     table = CallTable()
-    names, raw, at = table.names, table.raw, table.at
+    roles, names, raw, at = table.roles, table.names, table.raw, table.at
     try:
-        if not _DICTS.issuperset(map(type, items)):
-            return None
-        table.roles = [*map(ROLES.__getitem__, map(_ROLE, items))]
-        if not _TEXTS.issuperset([type(item.get("content")) for item in items]):
-            return None
-        for position, item in enumerate(items):
+        # One loop: every pass over the messages costs more than all that is looked at here.
+        for item in items:
+            if type(item) is not dict or "parts" in item or "function_call" in item:
+                return None
+            if "content" in item:
+                content = item["content"]
+                if type(content) is not str and content is not None:
+                    return None
             if "tool_calls" in item:
                 for call in item["tool_calls"] or ():
                     function = call["function"]
                     names.append(function["name"])
                     raw.append(function["arguments"])
-                    at.append(position)
-                if "parts" in item or "function_call" in item:
-                    return None
-            elif "parts" in item or "function_call" in item:
-                return None
+                    at.append(len(roles))
+            roles.append(ROLES[item["role"]])
     except (KeyError, TypeError):
         return None
     return table if {*map(type, raw), *map(type, names)} <= _STRINGS else None

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from .call_pairs import Pairs, call_fits, unpaired
+from .call_pairs import call_fits, unpaired
 from .calls import CallTable
-from .list_order import call_lists, option_for
+from .list_order import call_lists, may_hold_lists, option_for
 from .rules import Exact
 from .spec import MatchSpec
 from .strict import StrictMatch
@@ -30,9 +30,8 @@ def calls_comment(
     out: CallTable,
     ref: CallTable,
     spec: MatchSpec,
-    pairs: Pairs,
-    outs: Sequence[int],
-    refs: Sequence[int],
+    extra: Sequence[int],
+    missing: Sequence[int],
 ) -> str:
     """Say which calls are missing and which are extra.
 
@@ -40,14 +39,12 @@ def calls_comment(
         out: The output's calls.
         ref: The reference's calls.
         spec: The configuration; its mode decides which calls count against the output.
-        pairs: The pairing found.
-        outs: The output's calls that count.
-        refs: The reference's calls that count.
+        extra: The output's calls that count and have no counterpart.
+        missing: The reference's calls likewise.
 
     Returns:
         The comment.
     """
-    extra, missing = unpaired(pairs, outs, refs)
     parts = []
     if missing and spec.mode != "subset":
         parts.append(_listed("missing", ref, missing))
@@ -95,7 +92,7 @@ def _calls_at(out: CallTable, ref: CallTable, spec: MatchSpec, match: StrictMatc
         for i, j in zip(lefts, rights, strict=False):
             if (i, j) not in match.pairs and _out_of_order(out, ref, spec, i, rights):
                 return f"{_call(out, i)} where the reference has {_call(ref, j)}"
-    return calls_comment(out, ref, spec, match.pairs, lefts, rights)
+    return calls_comment(out, ref, spec, *unpaired(match.pairs, lefts, rights))
 
 
 def _out_of_order(
@@ -154,7 +151,7 @@ def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) 
         why = rule.explain(left, right)
     except RecursionError:
         why = None
-    paths = call_lists(rule, left, right)
+    paths = call_lists(rule, left, right) if may_hold_lists(out, i, ref, j) else []
     if why and paths:
         lists = "list" if len(paths) == 1 else "lists"
         named = " and ".join(repr(path) for path in paths)

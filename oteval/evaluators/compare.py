@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .assignment import in_order
-from .call_pairs import Pairs, call_fits, identical, match_calls, ordered_calls
+from .call_pairs import Pairs, call_fits, differing, match_calls, ordered_calls, unpaired
 from .calls import CallTable, read
 from .comments import calls_comment, strict_comment
 from .list_order import reordered_lists
@@ -115,12 +115,16 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     Returns:
         The verdict.
     """
-    if identical(out, ref, spec) and (
-        spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
-    ):
-        count = len(out.names)
+    other = differing(out, ref, spec)
+    count = len(out.names)
+    if other == [] and (spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)):
         return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
-    return _judge(out, ref, spec, range(len(out.names)), range(len(ref.names)))
+    outs, refs = range(count), range(len(ref.names))
+    if other and len(other) == 1 and spec.mode in _UNORDERED:
+        # Whatever the pairs, one call is left over on both sides, and those two do not match.
+        pairs = [(call, call) for call in outs if call != other[0]]
+        return _verdict(out, ref, spec, pairs, outs, refs)
+    return _judge(out, ref, spec, outs, refs)
 
 
 async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
@@ -193,20 +197,39 @@ class _Recall:
 def _judge(
     out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
 ) -> Verdict:
-    if spec.mode == "strict":
-        match = match_strict(out, ref, spec, outs, refs)
-        pairs, passed = match.pairs, match.position is None
-        comment = None if passed else strict_comment(out, ref, spec, match)
-    else:
-        pairs = _pairs(out, ref, spec, outs, refs)
-        passed = _PASSES[spec.mode](len(refs) - len(pairs), len(outs) - len(pairs))
-        comment = None if passed else calls_comment(out, ref, spec, pairs, outs, refs)
-    count = len(pairs)
-    reordered = None if passed else reordered_lists(out, ref, spec, pairs, outs, refs)
+    if spec.mode != "strict":
+        return _verdict(out, ref, spec, _pairs(out, ref, spec, outs, refs), outs, refs)
+    match = match_strict(out, ref, spec, outs, refs)
+    count = len(match.pairs)
     missing, extra = len(refs) - count, len(outs) - count
-    return Verdict(passed, comment, count, missing, extra, pairs, reordered)
+    if match.position is None:
+        return Verdict(True, None, count, missing, extra, match.pairs)
+    comment = strict_comment(out, ref, spec, match)
+    reordered = reordered_lists(out, ref, spec, *unpaired(match.pairs, outs, refs))
+    return Verdict(False, comment, count, missing, extra, match.pairs, reordered)
 
 
+def _verdict(
+    out: CallTable,
+    ref: CallTable,
+    spec: MatchSpec,
+    pairs: Pairs,
+    outs: Sequence[int],
+    refs: Sequence[int],
+) -> Verdict:
+    """Return the verdict on calls that are paired without regard to their messages."""
+    count = len(pairs)
+    missing, extra = len(refs) - count, len(outs) - count
+    if _PASSES[spec.mode](missing, extra):
+        return Verdict(True, None, count, missing, extra, pairs)
+    left = unpaired(pairs, outs, refs)
+    comment = calls_comment(out, ref, spec, *left)
+    return Verdict(
+        False, comment, count, missing, extra, pairs, reordered_lists(out, ref, spec, *left)
+    )
+
+
+_UNORDERED = frozenset({"unordered", "superset", "subset"})
 _PASSES: dict[str, Callable[[int, int], bool]] = {
     "unordered": lambda missing, extra: not missing and not extra,
     "superset": lambda missing, _extra: not missing,

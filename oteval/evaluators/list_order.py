@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..jsontext import canonical, dumps
-from .call_pairs import Pairs, unpaired
 from .calls import CallTable
 from .rules import Rule, Tolerant
 from .spec import MatchSpec
 from .values import canonical_key, holds_list, sorted_lists
 
-__all__ = ["call_lists", "option_for", "reordered_lists"]
+__all__ = ["call_lists", "may_hold_lists", "option_for", "reordered_lists"]
 
 # The most namesakes that a call is compared with.
 _CANDIDATES = 50
@@ -27,9 +26,8 @@ def reordered_lists(
     out: CallTable,
     ref: CallTable,
     spec: MatchSpec,
-    pairs: Pairs,
-    outs: Sequence[int],
-    refs: Sequence[int],
+    extra: Sequence[int],
+    missing: Sequence[int],
 ) -> dict[str, list[str]]:
     """Return the lists whose order alone keeps unpaired calls apart.
 
@@ -37,16 +35,16 @@ def reordered_lists(
         out: The output's calls.
         ref: The reference's calls.
         spec: The configuration.
-        pairs: The pairing found.
-        outs: The output's calls that count.
-        refs: The reference's calls that count.
+        extra: The output's calls that count and have no counterpart.
+        missing: The reference's calls likewise.
 
     Returns:
         By tool, the dotted paths of the lists, as the option ``sets`` takes them.
     """
-    extra, missing = unpaired(pairs, outs, refs)
-    extra = [call for call in extra if _may_hold_list(out, call)]
-    missing = [call for call in missing if extra and _may_hold_list(ref, call)]
+    extra = _with_lists(out, extra)
+    missing = _with_lists(ref, missing) if extra else []
+    if not missing:
+        return {}
     waiting: dict[tuple[str, str], list[int]] = {}
     for call in missing:
         key = _unordered(spec.rule(ref.names[call]), ref, call)
@@ -98,9 +96,21 @@ def option_for(rule: Rule, paths: Sequence[str]) -> str:
     return dumps({"tolerant": {"sets": sorted(sets)}})
 
 
-def _may_hold_list(table: CallTable, call: int) -> bool:
-    raw = table.raw[call]
-    return raw is not None and (not isinstance(raw, str) or "[" in raw)
+def may_hold_lists(out: CallTable, i: int, ref: CallTable, j: int) -> bool:
+    """Return whether the arguments of both calls may hold a list; it takes no parsing."""
+    return bool(_with_lists(out, (i,)) and _with_lists(ref, (j,)))
+
+
+def _with_lists(table: CallTable, calls: Sequence[int]) -> list[int]:
+    """Return the calls whose arguments may hold a list."""
+    raw = table.raw
+    if table.textual:
+        return [call for call in calls if "[" in raw[call]]
+    return [
+        call
+        for call in calls
+        if raw[call] is not None and (not isinstance(raw[call], str) or "[" in raw[call])
+    ]
 
 
 def _unordered(rule: Rule, table: CallTable, call: int) -> str | None:

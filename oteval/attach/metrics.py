@@ -6,12 +6,13 @@ series for its first 200 agents only; the others share the label "other".
 
 from __future__ import annotations
 
+from collections import Counter as Totals
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
-from ..model import Score
+from ..model import EvaluationResult, Score
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -151,8 +152,56 @@ class ScoringMetrics:
             self._verdicts.labels(*labels, str(score.passed).lower()).inc()
         if score.passed is not None or score.status == "error":
             # As in reports, a run on which the evaluator failed does not count as passed.
+            self._note_verdicts(labels, [score.passed is True])
+
+    def count_results(
+        self, evaluator: str, results: Sequence[tuple[str, EvaluationResult]], seconds: float
+    ) -> None:
+        """Count scores that an evaluator gave to many runs at once, as their traces ended.
+
+        Args:
+            evaluator: The evaluator's name.
+            results: The agent's name and the result of each run.
+            seconds: The duration of all evaluations.
+        """
+        if not results:
+            return
+        each, duration = seconds / len(results), self._evaluation_seconds.labels(evaluator)
+        lag = self._lag.labels(evaluator)
+        by_agent: dict[str, list[EvaluationResult]] = {}
+        for agent, result in results:
+            by_agent.setdefault(self._agent_label(evaluator, agent), []).append(result)
+            duration.observe(each)
+            lag.observe(0.0)
+        for agent, found in by_agent.items():
+            self._count_results_of((evaluator, agent), found)
+
+    def _count_results_of(
+        self, labels: tuple[str, str], results: Sequence[EvaluationResult]
+    ) -> None:
+        for status, count in Totals(one.status for one in results).items():
+            self._scores.labels(*labels, status).inc(count)
+        values = [one.score for one in results if one.score is not None]
+        if values:
+            observed = self._values.labels(*labels)
+            for value in values:
+                observed.observe(value)
+        for passed, count in Totals(one.passed for one in results).items():
+            if passed is not None:
+                self._verdicts.labels(*labels, str(passed).lower()).inc(count)
+        self._note_verdicts(
+            labels,
+            [
+                one.passed is True
+                for one in results
+                if one.passed is not None or one.status == "error"
+            ],
+        )
+
+    def _note_verdicts(self, labels: tuple[str, str], verdicts: Sequence[bool]) -> None:
+        if verdicts:
             recent = self._recent.setdefault(labels, deque(maxlen=_WINDOW))
-            recent.append(score.passed is True)
+            recent.extend(verdicts)
             self._pass_rate.labels(*labels).set(sum(recent) / len(recent))
 
     def count_cost(self, evaluator: str, cost: float) -> None:

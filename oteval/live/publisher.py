@@ -8,6 +8,7 @@ from typing import Any
 
 from ..attach import ScoreDestinations
 from ..store import Store
+from .batch_scorer import ScoredBatch
 from .evaluation import FinishedEvaluation
 
 __all__ = ["ScorePublisher"]
@@ -37,6 +38,21 @@ class ScorePublisher:
     def state(self) -> dict[str, Any]:
         """Return the state of the destinations."""
         return {} if self._attach is None else self._attach.state()
+
+    @property
+    def exports_events(self) -> bool:
+        """Whether scores are exported as log events."""
+        return self._attach is not None and self._attach.events is not None
+
+    def count_batch(self, scored: ScoredBatch) -> None:
+        """Count scores that were given to a batch of runs as their traces ended."""
+        if self._attach is None:
+            return
+        for one in scored.by_evaluator.values():
+            results = [one.runs.results[code] for code in one.runs.codes.to_pylist()]
+            self._attach.metrics.count_results(
+                one.evaluator, list(zip(one.agents, results, strict=True)), one.seconds
+            )
 
     def publish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
         """Publish scores that were written to the store as metrics and events."""

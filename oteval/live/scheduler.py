@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ..evaluators.scorer import is_drawn
 from ..store import CompletedTrace, EvaluationState, EvaluatorProgress, Store
+from .batch_scorer import BatchScorer, ScoredBatch
 from .evaluation import Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 from .pending_evaluations import EvaluatorQueue, PendingEvaluations
@@ -31,13 +32,19 @@ class Scheduler:
     Args:
         store: The store.
         wall: The time of day (ns), which the ends of traces are recorded with.
+        scorer: Scores new runs that need not be read; none are when it is missing.
 
     Attributes:
         progress: The completion up to which no evaluator has anything left to do, as recorded.
     """
 
-    def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
-        self._store, self._wall = store, wall
+    def __init__(
+        self,
+        store: Store,
+        wall: Callable[[], int] = time.time_ns,
+        scorer: BatchScorer | None = None,
+    ) -> None:
+        self._store, self._wall, self._scorer = store, wall, scorer
         self._pending = PendingEvaluations(wall)
         self._states: dict[tuple[str, str], EvaluatorProgress] = {}
         self._salt, self._backfill_ns = "", 0
@@ -91,8 +98,12 @@ class Scheduler:
             if key not in self._pending.queues:
                 self._begin(evaluator)
 
-    def admit(self, reconstructed: ReconstructedTraces, now: int) -> None:
-        """Record that traces have ended, and schedule the evaluations of their trajectories."""
+    def admit(self, reconstructed: ReconstructedTraces, now: int) -> ScoredBatch:
+        """Record that traces have ended, and schedule the evaluations of their trajectories.
+
+        Returns:
+            The scores that were given at once, and are written.
+        """
         completed = list(reconstructed.traces)
         refreshed = reconstructed.refreshed
         if refreshed is not None:
@@ -109,19 +120,21 @@ class Scheduler:
                     for name in sorted(self._traces_to_evaluate(todo))
                 ]
         if not completed:
-            return
-        previous = self._newest
-        self._record(completed, reconstructed.floor)
+            return ScoredBatch()
         traces = [trace.trace_id for trace in completed]
-        if refreshed is None:
-            todo = self._store.live.evaluation_states(traces=traces, after=previous)
-        else:
-            todo = self._store.live.evaluation_states(
-                traces=traces, after=previous, times=refreshed.times, unscored=refreshed.changed
-            )
-        self._schedule(todo, now, is_old=reconstructed.is_large)
+        scored = ScoredBatch()
+        if self._scorer is not None and refreshed is not None and refreshed.rows is not None:
+            scored = self._scorer.score(refreshed.rows, traces)
+        with self._store.transaction():
+            todo = self._record(completed, reconstructed)
+            if not set(scored.revisions) <= {(one.trajectory_id, one.rev) for one in todo}:
+                scored = ScoredBatch()  # some changed meanwhile
+            self._store.scores.append(scored.rows())
+        self._newest += len(completed)
+        self._schedule(todo, now, scored=scored, is_old=reconstructed.is_large)
         waits = self._pending.waits_for_score
         self._releasable += [name for name in traces if not waits(name)]
+        return scored
 
     def take_due(self, key: tuple[str, str], limit: int) -> list[Evaluation]:
         """Remove and return up to `limit` evaluations that are due for an evaluator."""
@@ -189,14 +202,26 @@ class Scheduler:
         self._states[key] = state
         self._pending.add_evaluator(evaluator, state.completion + 1)
 
-    def _record(self, completed: Sequence[CompletedTrace], floor: int) -> None:
-        """Record the ends of traces, with the row up to which all traces have ended."""
+    def _record(
+        self, completed: Sequence[CompletedTrace], reconstructed: ReconstructedTraces
+    ) -> list[EvaluationState]:
+        """Record the ends of traces, and the row up to which all traces have ended.
+
+        Returns:
+            The trajectories of these traces.
+        """
         # Never before an earlier one: evaluators find the traces that ended since a time.
         self._newest_ns = max(self._newest_ns, self._wall())
-        with self._store.transaction():
-            self._store.live.note_completions(completed, self._newest + 1, self._newest_ns)
-            self._store.live.advance(floor)
-        self._newest += len(completed)
+        live = self._store.live
+        live.note_completions(completed, self._newest + 1, self._newest_ns)
+        live.advance(reconstructed.floor)
+        traces = [trace.trace_id for trace in completed]
+        refreshed = reconstructed.refreshed
+        if refreshed is None:
+            return live.evaluation_states(traces=traces, after=self._newest)
+        return live.evaluation_states(
+            traces=traces, after=self._newest, times=refreshed.times, unscored=refreshed.changed
+        )
 
     def _traces_to_evaluate(self, todo: Sequence[EvaluationState]) -> set[str]:
         """Return the traces of those trajectories that an evaluator wants and has not scored."""
@@ -224,6 +249,7 @@ class Scheduler:
         now: int,
         only: EvaluatorQueue | None = None,
         *,
+        scored: ScoredBatch | None = None,
         is_old: bool = False,
     ) -> None:
         """Schedule the evaluations of some trajectories.
@@ -232,6 +258,7 @@ class Scheduler:
             todo: The trajectories, each with the scores that it has.
             now: The time (ns).
             only: The queue of the only evaluator to consider; all when None.
+            scored: Scores that were given at once.
             is_old: Whether evaluations of new traces go before these.
         """
         scores = {(one.trajectory_id, one.rev, (one.evaluator, one.version)): one for one in todo}
@@ -239,6 +266,8 @@ class Scheduler:
         for queue in [only] if only is not None else self._pending.queues.values():
             key = queue.evaluator.key
             for revision, one in revisions.items():
+                if scored is not None and scored.is_finished(key, revision):
+                    continue
                 evaluation = (*revision, key)
                 if evaluation in self._pending or not self._draws(queue, one.trace_id):
                     continue

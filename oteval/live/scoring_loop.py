@@ -3,6 +3,7 @@
     store.live.arrivals        --TraceArrival-->         TraceTracker.add
     TraceTracker.take_ended    --CompletedTrace-->       TraceReconstructor.run
     TraceReconstructor.run     --ReconstructedTraces-->  Scheduler.admit (writes the ends)
+                               (BatchScorer scores what need not be read)
     Scheduler.take_due         --Evaluation-->           EvaluatorRunner.submit
     EvaluatorRunner.collect    --FinishedEvaluation-->   store.scores.write (writes its Score)
                                                          Scheduler.finish (a retry?)
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from ..model import Trajectory
 from ..runner import day_of, start_of_day_ns
 from ..store import Store
+from .batch_scorer import BatchScorer
 from .evaluation import Evaluation, FinishedEvaluation
 from .evaluator_rules import EvaluatorRules
 from .evaluator_runner import EvaluatorRunner
@@ -77,7 +79,8 @@ class ScoringLoop:
         self._wall = wall or clock
         self._tracker = TraceTracker(rules.config.completion)
         self._arrivals = ArrivalReader(store, self._tracker)
-        self._scheduler = Scheduler(store, self._wall)
+        self._batch_scorer = BatchScorer(store, self._wall)
+        self._scheduler = Scheduler(store, self._wall, self._batch_scorer)
         self._reconstructor = TraceReconstructor(store, self._tracker, self._arrivals)
         self._runners: dict[_Key, EvaluatorRunner] = {}
         self._publisher = ScorePublisher(store, attach)
@@ -198,6 +201,9 @@ class ScoringLoop:
             self._rules.evaluators, salt=config.salt, backfill=config.completion.backfill
         )
         after = self._scheduler.evaluators
+        # Log events carry data of the runs, which must be read for them.
+        batched = () if self._publisher.exports_events else after.values()
+        self._batch_scorer.configure(batched, salt=config.salt)
         for key, evaluator in before.items():
             if after.get(key) is not evaluator:
                 self._runners.pop(key).close()
@@ -223,11 +229,12 @@ class ScoringLoop:
             reconstructed = next(batches)
             while True:
                 try:
-                    self._scheduler.admit(reconstructed, now)
+                    scored = self._scheduler.admit(reconstructed, now)
                 except BaseException as error:
                     # The reconstructor opens the traces again, and may try them one by one.
                     reconstructed = batches.throw(error)
                 else:
+                    self._publisher.count_batch(scored)
                     reconstructed = next(batches)
 
     def _run_due(self) -> bool:

@@ -106,8 +106,22 @@ class OutlinedEvaluator:
             time_ns: The time of the scores.
             given: Stored verdicts to use again.
         """
-        scorer = self._one.scorer
-        groups = store.outlines.read(keys, self._request, scorer.where)
+        groups = store.outlines.read(keys, self._request, self._one.scorer.where)
+        return self._decided(groups, len(keys), time_ns, given)
+
+    def decide_rows(self, store: Store, rows: pa.Table, time_ns: int) -> DecidedRuns:
+        """Decide runs that were written just now.
+
+        Args:
+            store: The store.
+            rows: Their rows.
+            time_ns: The time of the scores.
+        """
+        groups = store.outlines.of_rows(rows, self._request, self._one.scorer.where)
+        return self._decided(groups, len(rows), time_ns, {})
+
+    def _decided(self, groups: pa.Table, count: int, time_ns: int, given: Given) -> DecidedRuns:
+        """Decide the runs of outlines that `Outlines` grouped; `count` is their number."""
         results: list[EvaluationResult] = []
         codes = []
         for outline in groups.drop_columns(["runs"]).to_pylist():
@@ -131,7 +145,7 @@ class OutlinedEvaluator:
         return DecidedRuns(
             self._rows(runs.filter(mask), kept, results, time_ns),
             used,
-            set(range(len(keys))) - done,
+            set(range(count)) - done,
             results,
             kept,
         )

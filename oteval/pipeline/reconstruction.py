@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
 
+import pyarrow as pa
+
 from ..errors import NotFound, TooLarge
 from ..machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
@@ -78,6 +80,7 @@ class RefreshResult(NamedTuple):
         changed: The ids of new trajectories and of those with a new revision.
         without_agent: The traces without any agent: nothing but requests and database calls.
         read_bytes: The bytes of the rows that were read.
+        rows: The rows of the new and changed trajectories; None if they were not kept.
     """
 
     trace_ids: list[str]
@@ -85,6 +88,7 @@ class RefreshResult(NamedTuple):
     changed: list[str]
     without_agent: Sequence[str] = ()
     read_bytes: int = 0
+    rows: pa.Table | None = None
 
 
 class _PageSize:
@@ -215,11 +219,15 @@ def _refresh_page(
             changed=[name for part in parts for name in part.changed],
             without_agent=[name for part in parts for name in part.without_agent],
             read_bytes=sum(part.read_bytes for part in parts),
+            rows=pa.concat_tables(part.rows for part in parts if part.rows is not None),
         )
-    changed = store.trajectories.write(trajectories, loaded.trace_ids, loaded.times)
+    rows = store.trajectories.write_rows(trajectories, loaded.trace_ids, loaded.times)
+    changed = rows["trajectory_id"].to_pylist()
     with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
     others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
-    return RefreshResult(loaded.trace_ids, loaded.times, changed, list(others), loaded.read_bytes)
+    return RefreshResult(
+        loaded.trace_ids, loaded.times, changed, list(others), loaded.read_bytes, rows
+    )
 
 
 def _by_conversation(page: Sequence[str], locator: TraceLocator) -> list[list[str]]:
@@ -238,8 +246,9 @@ def _store_placeholders(store: Store, traces: Sequence[str], reason: str) -> Ref
     _log.warning("not reconstructed: %s: %s", ", ".join(traces[:5]), reason)
     spans = store.spans.first_of_traces(traces)
     placeholders = [failed_trajectory([span], reason, "too_large") for span in spans]
-    changed = store.trajectories.write(placeholders, [span.trace_id for span in spans])
-    return RefreshResult(list(traces), _times(spans), changed)
+    rows = store.trajectories.write_rows(placeholders, [span.trace_id for span in spans])
+    changed = rows["trajectory_id"].to_pylist()
+    return RefreshResult(list(traces), _times(spans), changed, rows=rows)
 
 
 def _reconstruct_together(

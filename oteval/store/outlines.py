@@ -69,6 +69,35 @@ class Outlines:
             ``runs``, a list of their trajectory_id, rev, trace_id and span_id, each with its
             ``place`` in `keys`.
         """
+        starts = keys["start_ns"]
+        places = pa.array(range(len(keys)), pa.int32())
+        wanted = pa.table({"id": keys["trajectory_id"], "place": places})
+        found = (
+            "SELECT t.*, w.place FROM current_trajectories t "
+            "JOIN wanted w ON t.trajectory_id = w.id WHERE t.start_ns BETWEEN ? AND ?"
+        )
+        with registered(self._connection, "wanted", wanted):
+            return self._grouped(found, [starts[0].as_py(), starts[-1].as_py()], request, where)
+
+    def of_rows(self, rows: pa.Table, request: OutlineRequest, where: Selection) -> pa.Table:
+        """Return the outlines of rows that were written just now, without reading the store.
+
+        Args:
+            rows: Rows of ``trajectories``; their ``place`` is their index.
+            request: As for `read`.
+            where: As for `read`.
+
+        Returns:
+            As `read`.
+        """
+        places = pa.array(range(len(rows)), pa.int32())
+        with registered(self._connection, "written", rows.append_column("place", places)):
+            return self._grouped("SELECT * FROM written", [], request, where)
+
+    def _grouped(
+        self, found: str, found_values: list[Any], request: OutlineRequest, where: Selection
+    ) -> pa.Table:
+        """Group the rows of a query, which has parameters of its own, by their outlines."""
         clause, values = condition_of(where)
         columns = [_ALWAYS, *(_FACTS[fact] for fact in sorted(request.facts - {"call_hashes"}))]
         if "call_hashes" in request.facts:
@@ -80,23 +109,16 @@ class Outlines:
                 "json_extract_string(attributes, ?) AS attribute"
             )
             params += [_pointer(request.attribute)] * 2
-        starts = keys["start_ns"]
-        places = pa.array(range(len(keys)), pa.int32())
-        wanted = pa.table({"id": keys["trajectory_id"], "place": places})
         query = f"""
             SELECT {", ".join(columns)}, {clause} AS is_wanted, list({_RUN}) AS runs
-            FROM (
-                SELECT t.*, w.place FROM current_trajectories t
-                JOIN wanted w ON t.trajectory_id = w.id WHERE t.start_ns BETWEEN ? AND ?
-            )
+            FROM ({found})
             GROUP BY ALL
         """  # noqa: S608
-        params += [*values, starts[0].as_py(), starts[-1].as_py()]
-        with registered(self._connection, "wanted", wanted):
-            return with_memory(
-                self._connection,
-                lambda: self._connection.sql(query, params=params).to_arrow_table(),
-            )
+        params += [*values, *found_values]
+        return with_memory(
+            self._connection,
+            lambda: self._connection.sql(query, params=params).to_arrow_table(),
+        )
 
 
 def _hashes(calls: tuple[int, ...] | None) -> str:

@@ -121,6 +121,8 @@ class Scores:
 
     def append(self, rows: pa.Table) -> None:
         """Append rows of scores, in their order; see `score_rows`."""
+        if not len(rows):
+            return
         start = next_number(self._connection, "scores")
         numbers = pa.array(range(start, start + len(rows)), pa.int64())
         insert(self._connection, "scores", rows.append_column("seq", numbers))

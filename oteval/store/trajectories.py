@@ -103,6 +103,16 @@ class Trajectories:
         Returns:
             The ids of the trajectories that are new or changed.
         """
+        written = self.write_rows(trajectories, trace_ids, times)
+        return list(written["trajectory_id"].to_pylist())
+
+    def write_rows(
+        self,
+        trajectories: Sequence[Trajectory],
+        trace_ids: Sequence[str],
+        times: Sequence[Range] = (EVERYWHERE,),
+    ) -> pa.Table:
+        """Store trajectories as `write` does, and return the rows that are new or changed."""
         rows = [trajectory_row(trajectory) for trajectory in trajectories]
         stored = self._newest_revisions(trace_ids, times)
         new = []
@@ -115,8 +125,7 @@ class Trajectories:
         superseded = [
             (name, rev) for name, (rev, fingerprint) in stored.items() if fingerprint is not None
         ]
-        self._insert(new, superseded)
-        return [row["trajectory_id"] for row in new]
+        return self._insert(new, superseded)
 
     def add(self, trajectories: Sequence[Trajectory]) -> list[str]:
         """Store trajectories that were reconstructed elsewhere, except those with a stored id.
@@ -161,15 +170,18 @@ class Trajectories:
 
     def _insert(
         self, new: Sequence[Mapping[str, Any]], superseded: Sequence[tuple[str, int]]
-    ) -> None:
+    ) -> pa.Table:
+        table = table_of([], TRAJECTORY_SCHEMA)
         with transaction(self._connection):
             if superseded:
                 insert(self._connection, "superseded", table_of(superseded, _SUPERSEDED))
             if new:
                 start = next_number(self._connection, "trajectories")
-                numbered = [{**row, "seq": start + place} for place, row in enumerate(new)]
-                rows = [[row[name] for name in TRAJECTORY_SCHEMA.names] for row in numbered]
-                insert(self._connection, "trajectories", table_of(rows, TRAJECTORY_SCHEMA))
+                names = TRAJECTORY_SCHEMA.names[:-1]
+                rows = [[*map(row.__getitem__, names), at] for at, row in enumerate(new, start)]
+                table = table_of(rows, TRAJECTORY_SCHEMA)
+                insert(self._connection, "trajectories", table)
+        return table
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:
         """Yield the current trajectories of a selection by start."""

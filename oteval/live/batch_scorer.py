@@ -1,0 +1,126 @@
+"""Score the runs of a batch of traces by their outlines, before any of them is scheduled.
+
+Most checks and matches need only a few columns of a run. Those of the runs that were reconstructed
+just now are still in memory, so all runs of a batch are decided together, and equal outlines once.
+Runs that an evaluator must read, and evaluators that read every run, are left to the scheduler.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..pipeline.outlined_runs import DecidedRuns, OutlinedEvaluator
+from ..store import SCORE_ROWS, Store, is_store_failure
+from .evaluator_rules import LiveEvaluator
+
+__all__ = ["BatchScorer", "EvaluatorBatch", "ScoredBatch"]
+
+_log = logging.getLogger(__name__)
+_Key = tuple[str, str]
+
+Revision = tuple[str, int]
+"""A trajectory's id and its revision."""
+
+
+@dataclass(frozen=True)
+class EvaluatorBatch:
+    """The runs of a batch that one evaluator has decided.
+
+    Attributes:
+        evaluator: The evaluator's name.
+        runs: Their scores.
+        agents: The agent of each of these runs.
+        seconds: The duration of the evaluation.
+        undecided: The trajectories that it must read.
+    """
+
+    evaluator: str
+    runs: DecidedRuns
+    agents: Sequence[str]
+    seconds: float
+    undecided: Collection[Revision]
+
+
+@dataclass(frozen=True)
+class ScoredBatch:
+    """The scores of a batch.
+
+    Attributes:
+        revisions: The ids and revisions of the trajectories that were looked at.
+        by_evaluator: The decisions, by the evaluator's name and version.
+    """
+
+    revisions: Collection[Revision] = frozenset()
+    by_evaluator: dict[_Key, EvaluatorBatch] = field(default_factory=dict)
+
+    def is_finished(self, key: _Key, revision: Revision) -> bool:
+        """Return whether an evaluator has nothing left to do for a trajectory."""
+        found = self.by_evaluator.get(key)
+        if found is None or revision not in self.revisions:
+            return False
+        return revision not in found.undecided
+
+    def rows(self) -> pa.Table:
+        """Return the scores as rows."""
+        tables = [one.runs.rows.select(SCORE_ROWS.names) for one in self.by_evaluator.values()]
+        return pa.concat_tables([SCORE_ROWS.empty_table(), *tables])
+
+
+class BatchScorer:
+    """Scores batches of runs with those evaluators that can decide by outlines.
+
+    Args:
+        store: The store.
+        wall: The time of day (ns).
+    """
+
+    def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
+        self._store, self._wall = store, wall
+        self._evaluators: dict[_Key, OutlinedEvaluator] = {}
+
+    def configure(self, evaluators: Collection[LiveEvaluator], *, salt: str) -> None:
+        """Put evaluators in force."""
+        self._evaluators = {}
+        for one in evaluators:
+            outlined = None if one.is_slow else OutlinedEvaluator.of(one.prepared, salt)
+            if outlined is not None:
+                self._evaluators[one.key] = outlined
+
+    def score(self, rows: pa.Table, traces: Collection[str]) -> ScoredBatch:
+        """Return the scores of new trajectories and of new revisions.
+
+        Args:
+            rows: Their rows.
+            traces: The traces that have ended. Runs of other traces are left out.
+        """
+        if not len(rows) or not self._evaluators:
+            return ScoredBatch()
+        has_ended = pc.is_in(rows["trace_id"], pa.array(traces, pa.string()))
+        rows = rows.filter(has_ended)
+        ids, revs = rows["trajectory_id"].to_pylist(), rows["rev"].to_pylist()
+        revisions = list(zip(ids, revs, strict=True))
+        batch = ScoredBatch(frozenset(revisions))
+        for key, outlined in self._evaluators.items() if revisions else ():
+            try:
+                batch.by_evaluator[key] = self._decided(key, outlined, rows, revisions)
+            except Exception as error:
+                if is_store_failure(error):
+                    raise
+                # The scheduler runs this evaluator on each of the runs.
+                _log.exception("%s cannot decide a batch of runs", key[0])
+        return batch
+
+    def _decided(
+        self, key: _Key, outlined: OutlinedEvaluator, rows: pa.Table, revisions: Sequence[Revision]
+    ) -> EvaluatorBatch:
+        begun = time.perf_counter()
+        runs = outlined.decide_rows(self._store, rows, self._wall())
+        agents = pc.take(rows["agent"], runs.rows["place"]).to_pylist()
+        undecided = frozenset(revisions[place] for place in runs.undecided)
+        return EvaluatorBatch(key[0], runs, agents, time.perf_counter() - begun, undecided)

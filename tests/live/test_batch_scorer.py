@@ -1,0 +1,94 @@
+"""Runs that are scored in batches get the scores that they would get one by one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oteval.attach import ScoreDestinations
+from oteval.attach.metrics import ScoringMetrics
+from oteval.live.batch_scorer import BatchScorer
+from oteval.model import Score
+from oteval.pipeline.outlined_runs import OutlinedEvaluator
+from oteval.store import Store
+
+from ..make import CAPTURES, capture, chat
+from .conftest import Clock, Driver
+
+MOST = CAPTURES[::8]
+REFERENCE = [
+    {"role": "user", "content": "x"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "get_order", "arguments": "{}"}}
+        ],
+    },
+    {"role": "assistant", "content": "done"},
+]
+RULES = """
+evaluators:
+  - {name: names, type: trajectory_match, mode: superset, tool_args: ignore, reference: r.json}
+  - {name: exact, type: trajectory_match, tool_args: exact, reference: r.json}
+  - {name: errors, type: tool_errors}
+  - {name: fast, type: latency, max: 1s}
+  - {name: some, type: latency, max: 60s, sample: 0.5}
+  - {name: few, type: tool_errors, where: {model: none}}
+"""
+
+
+def scored(folder: Path) -> tuple[list[Score], dict[str, float]]:
+    """Score captured runs and chats live; return the scores, and the metrics that count them."""
+    folder.mkdir()
+    (folder / "r.json").write_text(json.dumps(REFERENCE))
+    attach = ScoreDestinations(ScoringMetrics())
+    with Store(folder / "traces.duckdb") as store:
+        driver = Driver(store, folder, Clock())
+        driver.rules(RULES)
+        driver.start(attach)
+        for name in MOST:
+            spans, logs = capture(name)
+            store.spans.write((), logs)
+            driver.came(*spans)
+        driver.came(*(chat(n, 1, [("user", "hi")], f"hello {n}") for n in range(1, 30)))
+        driver.run(600)
+        found = sorted(driver.scores(), key=lambda one: (one.trajectory_id, one.evaluator))
+        assert driver.scoring is not None
+        driver.scoring.close()
+    names = ("oteval_scores_total", "oteval_verdicts_total", "oteval_pass_rate", "oteval_score_sum")
+    lines = [line.rsplit(" ", 1) for line in attach.metrics.text().decode().splitlines()]
+    return found, {name: float(value) for name, value in lines if name.startswith(names)}
+
+
+def test_scores_and_metrics_are_those_of_single_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matches and checks, samples and filters: each score and each count is the same."""
+    batch, counted = scored(tmp_path / "batch")
+    monkeypatch.setattr(BatchScorer, "configure", lambda *_, **__: None)
+    single, counted_singly = scored(tmp_path / "single")
+
+    assert batch == single
+    assert {one.evaluator for one in batch} == {"names", "exact", "errors", "fast", "some"}
+    assert counted == counted_singly
+
+
+def test_an_evaluator_that_cannot_decide_is_run_on_each_run(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in the decision of a batch costs no score, and each run has exactly one."""
+
+    def fails(*_: Any) -> Any:
+        raise ValueError("broken")
+
+    monkeypatch.setattr(OutlinedEvaluator, "decide_rows", fails)
+    driver.rules("evaluators: [{name: errors, type: tool_errors}]")
+    driver.start()
+    driver.came(*(chat(number, 1, [("user", "hi")], f"hello {number}") for number in range(1, 4)))
+    driver.run(6)
+
+    assert [row[4] for row in driver.rows()] == ["ok"] * 3

@@ -29,8 +29,11 @@ from .tracker import ArrivalReader, TraceTracker
 __all__ = ["ReconstructedTraces", "TraceReconstructor"]
 
 _log = logging.getLogger(__name__)
-# Traces in one batch.
-BATCH = 400
+# Traces in one batch, their rows, and about the bytes of these. Every batch has the cost of some
+# twenty statements, which is that of reconstructing hundreds of rows.
+BATCH, _BATCH_ROWS, _BATCH_BYTES = 2_000, 16_000, 48 << 20
+# The rows of the first batch. Later ones have at most four times those of the one before.
+_FIRST_ROWS, _GROWTH = 2_000, 4
 # A trace with this many spans is large. So is a conversation with this many traces; below the
 # second number of traces a conversation is never checked.
 _LARGE_TRACE, _LONG_CONVERSATION, _USUAL_CONVERSATION = 3_000, 600, 8
@@ -103,8 +106,12 @@ class RowLocator:
             self._conversations[key] = self._find_conversations(traces)
         return self._conversations[key]
 
+    def conversing(self, traces: Sequence[str]) -> list[str]:
+        """Return those of some traces that may share a conversation with others."""
+        return [n for n in traces if not self._is_new(n) or self._has_conversation(n)]
+
     def _find_conversations(self, traces: Sequence[str]) -> list[str]:
-        candidates = [n for n in traces if not self._is_new(n) or self._has_conversation(n)]
+        candidates = self.conversing(traces)
         if not candidates:
             return sorted(set(traces))
         found = self._store.related.with_conversations(candidates, noted=True)
@@ -135,6 +142,7 @@ class TraceReconstructor:
         self._store, self._tracker, self._arrivals = store, tracker, arrivals
         self.has_more = False
         self._failures: Counter[str] = Counter()
+        self._max_rows = _FIRST_ROWS
         self._background_store: Store | None = None
         self._background = BackgroundReconstructor(self._refresh_in_background)
 
@@ -152,13 +160,13 @@ class TraceReconstructor:
         """
         self.has_more = False
         yield from self._finish_large(now)
-        ended = self._tracker.take_ended(now, BATCH)
+        ended = self._tracker.take_ended(now, BATCH, self._max_rows)
         try:
             yield from self._run_batch(ended, now)
         except BaseException:
             self._tracker.reopen(ended)
             raise
-        self.has_more = len(ended) == BATCH
+        self.has_more = bool(ended) and self._tracker.has_due(now)
 
     def close(self) -> None:
         """Wait for the background thread; unfinished work is found again at the next start."""
@@ -188,7 +196,10 @@ class TraceReconstructor:
     ) -> Iterator[ReconstructedTraces]:
         names = [trace.trace_id for trace in batch]
         locator = locator or RowLocator(self._store, self._tracker, self._arrivals.last_row)
+        rows = sum(map(self._rows, names))
         refreshed = refresh_traces(self._store, names, locator)
+        width = 1 + refreshed.read_bytes // max(1, rows)
+        self._max_rows = max(1, min(_BATCH_ROWS, _GROWTH * self._max_rows, _BATCH_BYTES // width))
         self._background.note_reconstructed(refreshed.trace_ids)
         # A conversation is reconstructed as a whole: its other traces need not be done again.
         others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
@@ -273,7 +284,8 @@ class TraceReconstructor:
             The other traces, and those of long conversations.
         """
         names = [trace.trace_id for trace in ended]
-        if len(locator.with_conversations(names)) < _LONG_CONVERSATION:
+        others = len(locator.with_conversations(names)) - len(names)
+        if others + len(locator.conversing(names)) < _LONG_CONVERSATION:
             return list(ended), []
         long = self._store.related.in_long_conversations(names, _LONG_CONVERSATION)
         _, large = self._queue_long([trace for trace in ended if trace.trace_id in long], locator)

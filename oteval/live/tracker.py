@@ -131,10 +131,19 @@ class TraceTracker:
         if len(self._heap) > 2 * len(self._open) + _MAX_STALE:
             self._rebuild_heap()
 
-    def take_ended(self, now: int, limit: int) -> list[CompletedTrace]:
-        """Return up to `limit` traces that have ended, the earliest first, and close them."""
+    def take_ended(self, now: int, limit: int, max_rows: int | None = None) -> list[CompletedTrace]:
+        """Return traces that have ended, the earliest first, and close them.
+
+        Args:
+            now: The time (ns).
+            limit: At most this many traces.
+            max_rows: No trace is added once they have this many rows.
+        """
         taken: list[CompletedTrace] = []
+        rows = 0
         while self._heap and self._heap[0][0] <= now and len(taken) < limit:
+            if max_rows is not None and rows >= max_rows:
+                break
             _, _, name = heapq.heappop(self._heap)
             state = self._open.get(name)
             if state is None:
@@ -144,7 +153,12 @@ class TraceTracker:
                 self._schedule_check(name, state, end_ns)
             else:
                 taken.append(self._take(name, state, reason))
+                rows += state.rows
         return taken
+
+    def has_due(self, now: int) -> bool:
+        """Return whether a trace is to be checked; most of these have ended."""
+        return bool(self._heap) and self._heap[0][0] <= now
 
     def take_ended_among(self, names: Iterable[str], now: int) -> list[CompletedTrace]:
         """Return those of some traces that have ended, as `take_ended` does."""

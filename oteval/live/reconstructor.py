@@ -161,12 +161,14 @@ class TraceReconstructor:
         self.has_more = False
         yield from self._finish_large(now)
         ended = self._tracker.take_ended(now, BATCH, self._max_rows)
+        rows = sum(self._rows(trace.trace_id) for trace in ended)
+        is_full = len(ended) == BATCH or rows >= self._max_rows
         try:
             yield from self._run_batch(ended, now)
         except BaseException:
             self._tracker.reopen(ended)
             raise
-        self.has_more = bool(ended) and self._tracker.has_due(now)
+        self.has_more = is_full
 
     def close(self) -> None:
         """Wait for the background thread; unfinished work is found again at the next start."""

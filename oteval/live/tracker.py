@@ -156,10 +156,6 @@ class TraceTracker:
                 rows += state.rows
         return taken
 
-    def has_due(self, now: int) -> bool:
-        """Return whether a trace is to be checked; most of these have ended."""
-        return bool(self._heap) and self._heap[0][0] <= now
-
     def take_ended_among(self, names: Iterable[str], now: int) -> list[CompletedTrace]:
         """Return those of some traces that have ended, as `take_ended` does."""
         taken: list[CompletedTrace] = []

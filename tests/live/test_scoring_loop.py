@@ -13,6 +13,7 @@ import pytest
 
 from oteval.evaluators.scorer import is_drawn
 from oteval.live import pending_evaluations, reconstructor, scheduler
+from oteval.live.batch_scorer import ScoredBatch
 from oteval.live.reconstructor import ReconstructedTraces
 from oteval.model import Span
 from oteval.pipeline import RefreshResult, TraceLocator
@@ -373,11 +374,11 @@ def test_a_trace_that_cannot_be_admitted_holds_up_no_other(
     driver.came(*[said(number) for number in range(1, 6)])
     real, tries = scheduler.Scheduler.admit, []
 
-    def fails(self: scheduler.Scheduler, batch: ReconstructedTraces, now: int) -> None:
+    def fails(self: scheduler.Scheduler, batch: ReconstructedTraces, now: int) -> ScoredBatch:
         if batch.refreshed and f"{3:032x}" in [trace.trace_id for trace in batch.traces]:
             tries.append(len(batch.traces))
             raise ValueError("unexpected")
-        real(self, batch, now)
+        return real(self, batch, now)
 
     monkeypatch.setattr(scheduler.Scheduler, "admit", fails)
     driver.run(6)

@@ -3,7 +3,7 @@
     store.live.arrivals        --TraceArrival-->         TraceTracker.add
     TraceTracker.take_ended    --CompletedTrace-->       TraceReconstructor.run
     TraceReconstructor.run     --ReconstructedTraces-->  Scheduler.admit (writes the ends)
-                               (BatchScorer scores what need not be read)
+                               (BatchScorer scores most runs)
     Scheduler.take_due         --Evaluation-->           EvaluatorRunner.submit
     EvaluatorRunner.collect    --FinishedEvaluation-->   store.scores.write (writes its Score)
                                                          Scheduler.finish (a retry?)

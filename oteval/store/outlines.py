@@ -97,7 +97,7 @@ class Outlines:
     def _grouped(
         self, found: str, found_values: list[Any], request: OutlineRequest, where: Selection
     ) -> pa.Table:
-        """Group the rows of a query, which has parameters of its own, by their outlines."""
+        """Group the rows of a query with parameters by their outlines."""
         clause, values = condition_of(where)
         columns = [_ALWAYS, *(_FACTS[fact] for fact in sorted(request.facts - {"call_hashes"}))]
         if "call_hashes" in request.facts:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import click
 
 from ..errors import StoreLocked
-from ..pipeline import FileReport, LoadReport, load, refresh
+from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
 from ..store import Store
 from ..text import counted
 from .common import db_option, json_option, out, print_json, progress, warn
+from .loaded_files import load_files
 
-__all__ = ["ingest", "load_files"]
-
-_SHOWN = 10
+__all__ = ["ingest"]
 
 
 @click.command()
@@ -76,31 +75,6 @@ def _agentless_line(traces: Sequence[str]) -> str:
         f"{counted(len(traces), 'trace')} without an agent: {holds} only HTTP requests, database "
         f"calls and the like (oteval explain {traces[0]})"
     )
-
-
-def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
-    """Load files with a progress bar, and report unreadable parts on standard error."""
-    with progress("reading", " bytes") as update:
-        report = load(store, paths, update)
-    for file in report.files:
-        _report_problems(file)
-    return report
-
-
-def _report_problems(file: FileReport) -> None:
-    for problem in file.problems[:_SHOWN]:
-        warn(str(problem))
-    if file.problem_count > _SHOWN:
-        more = counted(file.problem_count - _SHOWN, "more bad part")
-        warn(f"{file.path}: {more} (--json lists them)")
-    for name in file.written.conflicts:
-        warn(
-            f"{file.path}: span {name} appears again with different content; the first one is kept"
-        )
-    if file.error:
-        warn(file.error)
-    elif not (file.spans or file.logs or file.runs or file.problem_count):
-        warn(f"{file.path}: contains no spans and no log records")
 
 
 def _as_dict(file: FileReport) -> dict[str, object]:

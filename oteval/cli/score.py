@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,8 +14,7 @@ from click.core import ParameterSource
 from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..errors import InputError, NothingEvaluated
 from ..model import Score
-from ..pipeline import GateResult, ScoreRun, check_gates, refresh
-from ..pipeline import score as score_all
+from ..pipeline import FileScores, GateResult, ScoreRun, can_score_files, check_gates
 from ..selection import Selection
 from ..show import (
     judge_summary,
@@ -26,7 +25,6 @@ from ..show import (
     scores_table,
     tallies_table,
 )
-from ..store import MEMORY, Outcome, Store
 from ..text import counted
 from .common import (
     TABLE_ROWS,
@@ -41,7 +39,10 @@ from .common import (
     warn,
     write_report,
 )
-from .ingest import load_files
+from .loaded_files import load_files, report_problems
+
+if TYPE_CHECKING:
+    from ..store import Outcome, Store
 
 __all__ = ["exit_status", "score", "score_selection", "scores"]
 
@@ -97,17 +98,23 @@ def score(
     base = Path(config_path).parent
     run = ScoreRun()
     chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
-    if paths:
+    keep = bool(junit or md)
+    kept: list[Score] = []
+    titles: dict[str, str] = {}
+    if paths and (keep or chosen or not _score_files(paths, config, base, selection, run, as_json)):
+        from ..pipeline import refresh
+        from ..store import MEMORY, Store
+
         with Store(db if chosen else MEMORY) as store:
             report = load_files(store, paths)
             if any(file.error for file in report.files):
                 raise InputError("nothing was scored, because a file could not be read")
             refresh(store)
-            kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
+            kept = _run(store, config, base, selection, run, as_json, keep, again)
             titles = _titles(store, kept)
-    else:
+    elif not paths:
         with open_store(db) as store:
-            kept = _run(store, config, base, selection, run, as_json, bool(junit or md), again)
+            kept = _run(store, config, base, selection, run, as_json, keep, again)
             titles = _titles(store, kept)
     gates = check_gates(config.gates, run.tallies)
     write_report(junit, lambda: junit_report(kept, titles))
@@ -149,8 +156,8 @@ def _run(
     again: bool,
 ) -> list[Score]:
     """Score the selection, print failures, and return the scores that reports need."""
-    kept: list[Score] = []
-    failures: list[Score] = []
+    from ..pipeline import score as score_all
+
     total = None if selection.needs_python else store.trajectories.count(selection)
     with (
         progress("scoring", " trajectories") as update,
@@ -163,20 +170,58 @@ def _run(
             )
         ) as scores_found,
     ):
-        for found in scores_found:
-            if as_json:
-                print_json(found.as_dict())
-            elif _is_bad(found) and len(failures) < _SHOWN:
-                failures.append(found)
-            if keep:
-                kept.append(found)
+        kept, failures = _print_scores(scores_found, as_json, keep)
+    _print_failures(failures, run)
+    return kept
+
+
+def _score_files(
+    paths: Sequence[str],
+    config: Config,
+    base: Path,
+    selection: Selection,
+    run: ScoreRun,
+    as_json: bool,
+) -> bool:
+    """Score files without a store, if they are large; return whether that was possible."""
+    if not can_score_files(config, selection, paths):
+        return False
+    with FileScores(paths, config, base, selection) as files:
+        with progress("reading and scoring", " bytes") as update:
+            if not files.read(update):
+                return False
+        report_problems(files.report)
+        with progress("listing", " trajectories") as update:
+            found = files.scores(run, lambda done: update(done, None))
+            _, failures = _print_scores(found, as_json, keep=False)
+    _print_failures(failures, run)
+    return True
+
+
+def _print_scores(
+    found: Iterable[Score], as_json: bool, keep: bool
+) -> tuple[list[Score], list[Score]]:
+    """Print scores as JSON; return those that reports need, and the failures to print."""
+    kept: list[Score] = []
+    failures: list[Score] = []
+    for one in found:
+        if as_json:
+            print_json(one.as_dict())
+        elif _is_bad(one) and len(failures) < _SHOWN:
+            failures.append(one)
+        if keep:
+            kept.append(one)
+    return kept, failures
+
+
+def _print_failures(failures: Sequence[Score], run: ScoreRun) -> None:
+    """Print failures, and how many more there are."""
     if failures:
         out().print(scores_table(failures, wraps=True))
         hidden = sum(t.failed + t.errors + t.not_evaluated for t in run.tallies.values())
         if hidden > len(failures):
             warn(f"{hidden - len(failures)} more did not pass (--json or oteval scores lists all)")
         out().print()
-    return kept
 
 
 def _titles(store: Store, kept: Iterable[Score]) -> dict[str, str]:

@@ -129,3 +129,4 @@ from .trajectory import (
 from .trajectory import (
     trajectory_id as trajectory_id,
 )
+from .write_result import WriteResult as WriteResult

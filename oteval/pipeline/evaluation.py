@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..config import Config, Gate
+from ..config import Config
 from ..evaluators.alignment import AlignedPair, align, first_divergence
-from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
+from ..evaluators.gates import GateResult, Tally, worst_first
 from ..model import Score, Trajectory
 from ..runner import Runner
 from ..selection import EVERYTHING, Selection
@@ -22,7 +22,7 @@ from ..store import Store
 from .outlined_runs import DecidedRuns, Given, OutlinedEvaluator
 from .prepared import PreparedEvaluator, prepare
 from .score_batch import ScoreBatch
-from .score_counts import ScoreRun
+from .score_counts import ScoreRun, check_gates
 
 __all__ = [
     "AlignedPair",
@@ -302,22 +302,3 @@ def score_trajectories(
         _close(prepared, runner)
     store.scores.write(found)
     return found
-
-
-def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:
-    """Return whether each gate held.
-
-    Args:
-        gates: The gates of a configuration.
-        tallies: The counts by evaluator. A gate of an evaluator without counts does not hold.
-    """
-    return [
-        check_gate(
-            tallies.get(gate.evaluator, Tally(gate.evaluator)),
-            min_pass_rate=gate.min_pass_rate,
-            min_score=gate.min_score,
-            min_evaluated=gate.min_evaluated,
-            max_errors=gate.max_errors,
-        )
-        for gate in gates
-    ]

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
-from ..ingest import Batch, FilePart, Problem, Table, file_size, read, split_file
+from ..ingest import Batch, FilePart, Table, file_size, read, split_file
 from ..machine import infrequent_gc
-from ..model import ScoredRun, Span
-from ..store import Store, WriteResult
+from ..model import ScoredRun, Span, WriteResult
+from ..store import Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
+from .file_reports import FileReport, LoadReport
 
 __all__ = ["FileReport", "LoadReport", "load"]
 
 # Rows of an insert: exactly a row group of the store. DuckDB writes a full group once, in a third
 # of the time that two halves take.
 BATCH = 16_384
-_MAX_PROBLEMS = 1000
 _MAX_QUEUED = 1
 # The least spans and log records that are read at once.
 CHUNK = 1024
@@ -35,67 +34,6 @@ EXPORTED = (
 )
 
 Progress = Callable[[int, int | None], None]
-
-
-@dataclass
-class FileReport:
-    """The result of loading one file.
-
-    Attributes:
-        path: The file.
-        spans: The number of spans read.
-        logs: The number of log records read.
-        runs: The number of exported runs read.
-        written: How many of them were new, and how many the store already had.
-        problems: The first 1,000 parts that could not be read.
-        problem_count: The number of all parts that could not be read.
-        error: Why the file as a whole could not be read, or "".
-    """
-
-    path: str
-    spans: int = 0
-    logs: int = 0
-    runs: int = 0
-    written: WriteResult = field(default_factory=WriteResult)
-    problems: list[Problem] = field(default_factory=list)
-    problem_count: int = 0
-    error: str = ""
-
-
-@dataclass
-class LoadReport:
-    """The result of loading several files.
-
-    Attributes:
-        files: The report of each file, in the order given.
-    """
-
-    files: list[FileReport] = field(default_factory=list)
-
-    @property
-    def read(self) -> int:
-        """The number of spans, log records and runs that were read."""
-        return sum(file.spans + file.logs + file.runs for file in self.files)
-
-    @property
-    def stored(self) -> int:
-        """How many of them are new in the store."""
-        return sum(file.written.stored for file in self.files)
-
-    @property
-    def duplicate(self) -> int:
-        """How many of them the store already had."""
-        return sum(file.written.duplicate for file in self.files)
-
-    @property
-    def new_runs(self) -> int:
-        """How many exported runs are new in the store."""
-        return sum(file.written.runs for file in self.files)
-
-    @property
-    def bad(self) -> int:
-        """The number of parts, including whole files, that could not be read."""
-        return sum(file.problem_count + bool(file.error) for file in self.files)
 
 
 def load(
@@ -144,7 +82,7 @@ def _take_batches(inserter: _Inserter, file: FileReport) -> Iterator[int]:
         file.spans += len(batch.spans)
         file.logs += len(batch.logs)
         file.runs += len(batch.runs)
-        _note(file, batch.problems)
+        file.note(batch.problems)
         inserter.take(batch)
         yield batch.bytes_read
 
@@ -154,14 +92,9 @@ def _take_parts(inserter: _Inserter, file: FileReport, parts: Sequence[FilePart]
     for part, found in decode_parts(file.path, parts):
         file.spans += found.spans.num_rows
         file.logs += found.logs.num_rows
-        _note(file, found.problems)
+        file.note(found.problems)
         inserter.take_part(found)
         yield part.end
-
-
-def _note(file: FileReport, problems: Sequence[Problem]) -> None:
-    file.problem_count += len(problems)
-    file.problems.extend(problems[: max(0, _MAX_PROBLEMS - len(file.problems))])
 
 
 class _Inserter:

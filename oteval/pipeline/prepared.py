@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..config import Config, EvaluatorSettings, Limits
 from ..errors import ConfigError, OtevalError
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
-from ..store import Store
 from .references import References, read_json, references_of
 from .resources import resources_of
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 __all__ = ["PreparedEvaluator", "prepare"]
 
@@ -50,13 +53,19 @@ class PreparedEvaluator:
 
 
 def prepare(
-    config: Config, store: Store, base: Path, *, again: bool = False, is_budgeted: bool = True
+    config: Config,
+    store: Store | None,
+    base: Path,
+    *,
+    again: bool = False,
+    is_budgeted: bool = True,
 ) -> list[PreparedEvaluator]:
     """Return the scorers of a configuration, their references read.
 
     Args:
         config: The configuration.
-        store: Where references by name or trajectory are.
+        store: Where references by name or trajectory are, and the answers of language models; None
+            if no evaluator needs them.
         base: The folder that paths of the configuration are relative to.
         again: Whether to ask language models again, ignoring cached answers.
         is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.

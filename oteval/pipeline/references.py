@@ -6,15 +6,17 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..config import DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
 from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.graph.forms import graph_of, read_turns
 from ..model import Reference, Trajectory
-from ..store import Store
 from .resources import read_text
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 __all__ = ["References", "read_json", "read_messages", "references_of"]
 
@@ -166,12 +168,12 @@ def _json(text: str, place: str) -> Any:
         raise ConfigError(f"{place}: not valid JSON: {error}") from error
 
 
-def references_of(settings: EvaluatorSettings, store: Store, base: Path) -> References:
+def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) -> References:
     """Return where the references of an evaluator come from.
 
     Args:
         settings: The evaluator's settings.
-        store: Where references by name or trajectory are.
+        store: Where references by name or trajectory are; None without any.
         base: The folder that paths are relative to.
 
     Raises:
@@ -188,6 +190,7 @@ def references_of(settings: EvaluatorSettings, store: Store, base: Path) -> Refe
         return _One(_READ[option.form](path.stem, read_json(path), str(path)))
     if isinstance(source, DatasetReference):
         return _Dataset(base / source.dataset, source.key, option.form)
+    assert store is not None
     if option.form == "steps":
         return _One(_stored_graph(source, store, whole=settings.scope == "conversation"))
     if source.name is not None:

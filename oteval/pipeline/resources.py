@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import EvaluatorSettings
 from ..errors import ConfigError
 from ..evaluators.evaluator import Resources
 from ..evaluators.functions import load_function
 from ..runner import day_of, start_of_day_ns
-from ..store import Store
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 __all__ = ["read_text", "resources_of"]
 
@@ -23,7 +25,7 @@ __all__ = ["read_text", "resources_of"]
 def resources_of(
     settings: EvaluatorSettings,
     base: Path,
-    store: Store,
+    store: Store | None,
     *,
     again: bool = False,
     is_budgeted: bool = True,
@@ -33,15 +35,17 @@ def resources_of(
     Args:
         settings: The evaluator's settings.
         base: The folder that paths of the configuration are relative to.
-        store: Where the answers of language models are kept.
+        store: Where the answers of language models are kept; None without models.
         again: Whether to ask models again, ignoring cached answers.
         is_budgeted: Whether the evaluator keeps its own budget.
     """
 
     def stored_calls(kind: type[Any]) -> Any:
+        assert store is not None
         return store.judge_calls.of(settings.name, kind, again=again)
 
     def spent_today() -> float:
+        assert store is not None
         today = start_of_day_ns(day_of(time.time_ns()))
         return store.judge_calls.spent(settings.name, today)
 

@@ -1,13 +1,18 @@
-"""The counts of a scoring: by evaluator, and of verdicts that were asked for or used again."""
+"""The counts of a scoring, by evaluator, and the gates that they reach.
+
+Verdicts that models were asked for, and those that were used again, are counted as well.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..evaluators.gates import Tally
+from ..config import Gate
+from ..evaluators.gates import GateResult, Tally, check_gate
 from ..model import EvaluationResult, Score
 
-__all__ = ["ListOrder", "ScoreRun"]
+__all__ = ["GateResult", "ListOrder", "ScoreRun", "Tally", "check_gates"]
 
 
 @dataclass
@@ -74,3 +79,22 @@ class ScoreRun:
             found = self.list_order.setdefault(evaluator, ListOrder())
             found.runs += runs
             found.lists.update(path for paths in lists.values() for path in paths)
+
+
+def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:
+    """Return whether each gate held.
+
+    Args:
+        gates: The gates of a configuration.
+        tallies: The counts by evaluator. A gate of an evaluator without counts does not hold.
+    """
+    return [
+        check_gate(
+            tallies.get(gate.evaluator, Tally(gate.evaluator)),
+            min_pass_rate=gate.min_pass_rate,
+            min_score=gate.min_score,
+            min_evaluated=gate.min_evaluated,
+            max_errors=gate.max_errors,
+        )
+        for gate in gates
+    ]

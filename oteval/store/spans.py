@@ -8,13 +8,13 @@ numbers of archived rows are not used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from threading import Lock
 
 import duckdb
 import pyarrow as pa
 
-from ..model import LogRecord, Span
+from ..model import LogRecord, Span, WriteResult
+from ..model.write_result import MAX_CONFLICTS
 from .archive.reader import ArchiveReader, rows_not_in
 from .memory import MAX_READ_BYTES, ReadLimit
 from .progress import newest_seq
@@ -32,7 +32,6 @@ from .telemetry_rows import SPAN_COLUMNS, log_of, log_table, span_table, spans_o
 
 __all__ = ["SpanBatch", "Spans", "WriteResult"]
 
-_MAX_CONFLICTS = 20
 _MAX_REPEATED = 1000
 
 # A duplicate begins when its original does. With this condition DuckDB skips the row groups of
@@ -40,31 +39,6 @@ _MAX_REPEATED = 1000
 _SAME_TIME = (
     "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
 )
-
-
-@dataclass
-class WriteResult:
-    """Counts of the spans, log records or runs that a write stored or skipped.
-
-    Attributes:
-        stored: New ones.
-        duplicate: Those that the store had already.
-        conflicts: ``trace/span`` ids of up to 20 duplicates with other content than the stored
-            span.
-        runs: The new ones that are runs reconstructed elsewhere.
-    """
-
-    stored: int = 0
-    duplicate: int = 0
-    conflicts: list[str] = field(default_factory=list)
-    runs: int = 0
-
-    def add(self, other: WriteResult) -> None:
-        """Add the counts of another write."""
-        self.stored += other.stored
-        self.duplicate += other.duplicate
-        self.runs += other.runs
-        self.conflicts = (self.conflicts + other.conflicts)[:_MAX_CONFLICTS]
 
 
 class SpanBatch:
@@ -188,7 +162,7 @@ class Spans:
             total.conflicts += self._conflicts(span_table(batch.repeated, 0))
         for repeated in batch.repeated_tables:
             total.conflicts += self._conflicts(repeated)
-        del total.conflicts[_MAX_CONFLICTS:]
+        del total.conflicts[MAX_CONFLICTS:]
         return total
 
     def _conflicts(self, table: pa.Table) -> list[str]:
@@ -202,7 +176,7 @@ class Spans:
                     SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
                     WHERE {_SAME_TIME}
                 )
-                ORDER BY ALL LIMIT {_MAX_CONFLICTS}
+                ORDER BY ALL LIMIT {MAX_CONFLICTS}
                 """  # noqa: S608
             ).fetchall()
         return [name for (name,) in rows]

@@ -1,0 +1,49 @@
+"""Load trace files for a command, and report their unreadable parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..pipeline import FileReport, LoadReport
+from ..text import counted
+from .common import progress, warn
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+__all__ = ["load_files", "report_problems"]
+
+_SHOWN = 10
+
+
+def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
+    """Load files with a progress bar, and report unreadable parts on standard error."""
+    # Large files are scored without a store.
+    from ..pipeline import load
+
+    with progress("reading", " bytes") as update:
+        report = load(store, paths, update)
+    report_problems(report)
+    return report
+
+
+def report_problems(report: LoadReport) -> None:
+    """Report the unreadable parts of files on standard error."""
+    for file in report.files:
+        _report_problems(file)
+
+
+def _report_problems(file: FileReport) -> None:
+    for problem in file.problems[:_SHOWN]:
+        warn(str(problem))
+    if file.problem_count > _SHOWN:
+        more = counted(file.problem_count - _SHOWN, "more bad part")
+        warn(f"{file.path}: {more} (--json lists them)")
+    for name in file.written.conflicts:
+        warn(
+            f"{file.path}: span {name} appears again with different content; the first one is kept"
+        )
+    if file.error:
+        warn(file.error)
+    elif not (file.spans or file.logs or file.runs or file.problem_count):
+        warn(f"{file.path}: contains no spans and no log records")

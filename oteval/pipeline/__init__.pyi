@@ -8,7 +8,6 @@ from .evaluation import align as align
 from .evaluation import first_divergence as first_divergence
 from .evaluation import score as score
 from .evaluation import score_trajectories as score_trajectories
-from .evaluation import worst_first as worst_first
 from .exporter import export_jsonl as export_jsonl
 from .exporter import export_parquet as export_parquet
 from .file_reports import FileReport as FileReport
@@ -32,5 +31,6 @@ from .score_counts import GateResult as GateResult
 from .score_counts import ScoreRun as ScoreRun
 from .score_counts import Tally as Tally
 from .score_counts import check_gates as check_gates
+from .score_counts import worst_first as worst_first
 from .variant_list import VariantList as VariantList
 from .variant_list import variants as variants

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ..config import Config
 from ..evaluators.alignment import AlignedPair, align, first_divergence
-from ..evaluators.gates import GateResult, Tally, worst_first
+from ..evaluators.gates import GateResult, Tally
 from ..model import Score, Trajectory
 from ..runner import Runner
 from ..selection import EVERYTHING, Selection
@@ -35,7 +35,6 @@ __all__ = [
     "prepare",
     "score",
     "score_trajectories",
-    "worst_first",
 ]
 
 # The most scores of runs that were read in one write, and the runs that are looked at together.

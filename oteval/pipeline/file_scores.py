@@ -18,19 +18,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
-from .. import machine
 from ..child_process import ChildProcess
 from ..config import Config, StoredReference
 from ..errors import InputError
 from ..evaluators.gates import Tally
-from ..ingest import Batch, FilePart, file_size, read, read_part, split_file
+from ..ingest import Batch, FilePart, file_size, read, read_part
 from ..model import Score
 from ..selection import EVERYTHING, Selection
 from .file_reports import FileReport, LoadReport
 from .prepared import prepare
 from .score_counts import ScoreRun
 from .score_spool import RunScores, SpoolReader
-from .score_worker import ScoringJob, Unit
+from .score_units import ScoringJob, units_of
 from .trace_groups import GroupKey, keys_of_run, shared_groups
 
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FileScores", "can_score_files"]
 
-# Bytes of all files from which on processes that score them pay off, and of a part.
+# Bytes of all files from which on processes that score them pay off.
 LEAST_SIZE = 32 << 20
-PART_SIZE = 2 << 20
-_MAX_WORKERS = 8
 # The least spans and log records that are read at once from parts that are read again.
 _CHUNK = 1024
 # The share of groups from which on all is stored, and how often the traces of a store may turn out
@@ -95,7 +92,7 @@ class FileScores:
     ) -> None:
         self._paths, self._config, self._base, self._selection = paths, config, base, selection
         self._prepared = prepare(config, None, base)
-        self._units = _units(paths)
+        self._units = units_of(paths)
         self._temporary = TemporaryDirectory(prefix="oteval-")
         self._folder = Path(self._temporary.name)
         self._spool = SpoolReader(self._folder, len(self._units))
@@ -255,30 +252,6 @@ class FileScores:
                     scores.append(waiting)
                     waiting = next(found, None)
                 yield RunScores(start_ns, name, scores)
-
-
-def _units(paths: Sequence[str]) -> list[list[Unit]]:
-    """Return the work of each worker: stretches of files that have about the same size."""
-    whole: list[tuple[int, Unit]] = []
-    parts: list[tuple[str, FilePart]] = []
-    for path in paths:
-        found = split_file(path, PART_SIZE)
-        parts += ((path, part) for part in found)
-        if not found:
-            whole.append((file_size(path) or 0, Unit(path, None)))
-    count = min(machine.processors(), _MAX_WORKERS)
-    loads = [0] * count
-    units: list[list[Unit]] = [[] for _ in range(count)]
-    for worker in range(count):
-        own = parts[len(parts) * worker // count : len(parts) * (worker + 1) // count]
-        for path in dict.fromkeys(path for path, _ in own):
-            units[worker].append(Unit(path, [part for at, part in own if at == path]))
-        loads[worker] = sum(part.end - part.start for _, part in own)
-    for size, unit in sorted(whole, key=lambda one: -one[0]):
-        worker = loads.index(min(loads))
-        units[worker].append(unit)
-        loads[worker] += size
-    return [found for found in units if found]
 
 
 def _batches(path: str, pieces: Collection[FilePart | None]) -> Iterator[Batch]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..config import DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
 from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
-from ..evaluators.graph.forms import graph_of, read_turns
 from ..model import Reference, Trajectory
 from .resources import read_text
 
@@ -147,6 +146,9 @@ def _reference(name: str, value: Any, place: str) -> Reference:
 
 
 def _graph(name: str, value: Any, place: str) -> Reference:
+    # This imports judges as well.
+    from ..evaluators.graph.forms import read_turns
+
     try:
         turns = read_turns(value if isinstance(value, dict) else {"steps": value}, "reference")
     except InputError as error:
@@ -205,6 +207,8 @@ def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Refe
         found = store.trajectories.get(source.trajectory)
     else:
         found = _trajectory_of(str(source.name), store)
+    from ..evaluators.graph.forms import graph_of
+
     turns = graph_of(found)["steps"]
     turns = turns if whole else turns[-1:]
     if not all(turns):

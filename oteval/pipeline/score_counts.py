@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..config import Gate
-from ..evaluators.gates import GateResult, Tally, check_gate
+from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
 from ..model import EvaluationResult, Score
 
-__all__ = ["GateResult", "ListOrder", "ScoreRun", "Tally", "check_gates"]
+__all__ = ["GateResult", "ListOrder", "ScoreRun", "Tally", "check_gates", "worst_first"]
 
 
 @dataclass

@@ -15,57 +15,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from ..child_process import ignore_interrupts
 from ..errors import InputError
-from ..ingest import Batch, FilePart, read, read_part
+from ..ingest import Batch, read, read_part
 from ..machine import infrequent_gc
 from ..model import Trajectory
 from ..reconstruct import reconstruct
-from ..selection import Selection
 from .score_spool import ScoreSpool, UnitReport
+from .score_units import ScoringJob, Unit
 from .trace_groups import TraceGroup, TraceGroups, keys_of_group, keys_of_run
 
-if TYPE_CHECKING:
-    from .prepared import PreparedEvaluator
-
-__all__ = ["ScoringJob", "Unit", "main", "run_all"]
+__all__ = ["main", "run_all"]
 
 Say = Callable[[bytes], object]
 
 # The least spans and log records that are decoded at once.
 _CHUNK = 256
-
-
-class Unit(NamedTuple):
-    """A part of the work of a worker.
-
-    Attributes:
-        path: The file.
-        parts: The parts to read; None for all of a file that has no parts.
-    """
-
-    path: str
-    parts: Sequence[FilePart] | None
-
-
-class ScoringJob(NamedTuple):
-    """Traces to score.
-
-    Attributes:
-        folder: The folder for results.
-        units: The units of each worker.
-        prepared: The evaluators.
-        salt: The text that changes samples.
-        selection: The runs to score.
-    """
-
-    folder: str
-    units: Sequence[Sequence[Unit]]
-    prepared: Sequence[PreparedEvaluator]
-    salt: str
-    selection: Selection
 
 
 class _Worker:

@@ -21,6 +21,7 @@ from oteval.pipeline import (
     load,
     refresh,
     score,
+    score_units,
     score_worker,
 )
 from oteval.selection import EVERYTHING, Selection
@@ -49,8 +50,8 @@ def config(tmp_path: Path) -> Config:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the parts so small that the traces of a few captures lie in several."""
     monkeypatch.setattr(file_scores, "LEAST_SIZE", 1)
-    monkeypatch.setattr(file_scores, "PART_SIZE", 20_000)
-    monkeypatch.setattr(file_scores.machine, "processors", lambda: 3)
+    monkeypatch.setattr(score_units, "PART_SIZE", 20_000)
+    monkeypatch.setattr(score_units.machine, "processors", lambda: 3)
 
 
 @pytest.fixture

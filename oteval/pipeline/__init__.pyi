@@ -10,6 +10,7 @@ from .evaluation import score as score
 from .evaluation import score_trajectories as score_trajectories
 from .exporter import export_jsonl as export_jsonl
 from .exporter import export_parquet as export_parquet
+from .exporter import scored_trajectories as scored_trajectories
 from .file_reports import FileReport as FileReport
 from .file_reports import LoadReport as LoadReport
 from .file_scores import FileScores as FileScores

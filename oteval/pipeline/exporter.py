@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -11,13 +12,36 @@ import pyarrow.parquet as pq
 
 from ..errors import InputError
 from ..jsontext import dumps
+from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
-from ..store import Store
+from ..store import Store, is_exact
 from ..text import printable_json
 
-__all__ = ["export_jsonl", "export_parquet"]
+__all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
 
-_PAGE = 1000
+# Trajectories whose scores are looked up together: on the first page, and on the others. A look-up
+# reads the ids of all stored scores, so that small pages would take time quadratic in the runs.
+_FIRST_PAGE, _PAGE = 500, 8_000
+# Trajectories that are in memory at once, if they have to be read to be selected.
+_MOST_READ = 1000
+
+
+def scored_trajectories(
+    store: Store, selection: Selection = EVERYTHING
+) -> Iterator[tuple[Trajectory, list[Score]]]:
+    """Yield trajectories by start, each with the newest score of each evaluator."""
+    if not is_exact(selection):
+        trajectories = store.trajectories.read(selection)
+        while page := list(islice(trajectories, _MOST_READ)):
+            scores = store.scores.of([trajectory.id for trajectory in page])
+            yield from ((trajectory, scores[trajectory.id]) for trajectory in page)
+        return
+    for number, keys in enumerate(store.trajectories.keys(selection, _PAGE)):
+        parts = (keys,) if number else (keys.slice(0, _FIRST_PAGE), keys.slice(_FIRST_PAGE))
+        for part in filter(len, parts):
+            scores = store.scores.of(part["trajectory_id"].to_pylist())
+            for trajectory in store.trajectories.at(part):
+                yield trajectory, scores[trajectory.id]
 
 
 def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) -> int:
@@ -34,14 +58,11 @@ def export_jsonl(store: Store, out: IO[str], selection: Selection = EVERYTHING) 
         The number of lines written.
     """
     count = 0
-    trajectories = store.trajectories.read(selection)
-    while page := list(islice(trajectories, _PAGE)):
-        scores = store.scores.of([trajectory.id for trajectory in page])
-        for trajectory in page:
-            own = [score.as_dict() for score in scores[trajectory.id]]
-            text = dumps({**trajectory.as_dict(), "scores": own})
-            out.write(printable_json(text) + "\n")
-        count += len(page)
+    for trajectory, scores in scored_trajectories(store, selection):
+        count += 1
+        own = [score.as_dict() for score in scores]
+        text = dumps({**trajectory.as_dict(), "scores": own})
+        out.write(printable_json(text) + "\n")
     return count
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import combinations, islice
+from itertools import combinations
 
 from ...errors import ConfigError
 from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Trajectory, Vote, question_of
+from ...pipeline import scored_trajectories
 from ...selection import Condition, Selection
 from ...store import Store
 from ..run_titles import CASE_ATTRIBUTES, case_key, first_attribute, question_line
@@ -88,25 +89,20 @@ def from_store(
         on_progress: Called with the number of runs read.
     """
     keys = (case,) if case else CASE_ATTRIBUTES
-    trajectories = store.trajectories.read(selection)
-    done = 0
-    while page := list(islice(trajectories, _PAGE)):
-        scores = store.scores.of([trajectory.id for trajectory in page])
-        for trajectory in page:
-            named = first_attribute(trajectory, keys)
-            asked = question_line(trajectory)
-            yield ReportRun(
-                id=trajectory.id,
-                group=(group(trajectory) or NONE) if group else "",
-                case=case_key(trajectory, keys),
-                label=asked or named or trajectory.agent or trajectory.id,
-                verdicts=tuple(RunVerdict.of(score) for score in scores[trajectory.id]),
-                trajectory=trajectory,
-                start_ns=trajectory.start_ns,
-                end_ns=trajectory.end_ns,
-            )
-        done += len(page)
-        if on_progress:
+    for done, (trajectory, scores) in enumerate(scored_trajectories(store, selection), 1):
+        named = first_attribute(trajectory, keys)
+        asked = question_line(trajectory)
+        yield ReportRun(
+            id=trajectory.id,
+            group=(group(trajectory) or NONE) if group else "",
+            case=case_key(trajectory, keys),
+            label=asked or named or trajectory.agent or trajectory.id,
+            verdicts=tuple(map(RunVerdict.of, scores)),
+            trajectory=trajectory,
+            start_ns=trajectory.start_ns,
+            end_ns=trajectory.end_ns,
+        )
+        if on_progress and done % _PAGE == 0:
             on_progress(done)
 
 

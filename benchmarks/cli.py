@@ -6,7 +6,8 @@ start to end, imports included; the output goes to a file. oteval is started as
 ``oteval score FILE -c oteval.yaml --json`` (nothing kept on disk), the peer as ``agentevals run
 FILE -e SET -f otlp-json -m tool_trajectory_avg_score --trajectory-match-type EXACT -o json``. Its
 set has one case, which the traces name in ``agentevals.eval.case.id``. That both find as many
-passes is checked.
+passes is checked. Memory is that of all processes together: the sum of their
+proportional set sizes. Larger files show whether it grows with the file.
 
 Without the peer its figures of an earlier run, on other traces, are shown as a reference, marked
 as such and without a ratio.
@@ -16,15 +17,18 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import parts, traces
 from .clock import Spent, module, run
-from .report import Row, compared
+from .report import Row, below, compared
 
-FULL = {"count": 10_000}
-QUICK = {"count": 1000}
+FULL = {"count": 10_000, "sizes": [20_000, 100_000]}
+QUICK = {"count": 1000, "sizes": [2000]}
+CPU_RATIO, MEMORY_RATIO, LIMIT = 4, 2, 400_000_000
+"""The targets: beside agentevals-cli, and bytes of all processes together at any size."""
 
 REFERENCE = {"cpu_s": 22.0, "peak": 363_000_000}
 """agentevals-cli 0.11 on 10,000 other traces of four spans, on two cores; not from this run."""
@@ -46,7 +50,7 @@ def score(file: Path, folder: Path) -> tuple[Spent, int, int]:
     (folder / "reference.json").write_text(json.dumps(traces.reference()))
     config = folder / "oteval.yaml"
     config.write_text(_CONFIG)
-    cost = run(module("oteval", "score", file, "-c", config, "--json"))
+    cost = run(module("oteval", "score", file, "-c", config, "--json"), with_children=True)
     found = [json.loads(line) for line in cost.output.splitlines()]
     return cost, sum(one["status"] == "ok" for one in found), sum(bool(o["passed"]) for o in found)
 
@@ -57,7 +61,7 @@ def score_peer(file: Path, folder: Path, peer_cli: str) -> tuple[Spent, int, int
     cases.write_text(json.dumps(_eval_set()))
     command = [peer_cli, "run", str(file), "-e", str(cases), "-f", "otlp-json"]
     command += ["-m", "tool_trajectory_avg_score", "--trajectory-match-type", "EXACT"]
-    cost = run([*command, "-o", "json"], environment=_QUIET, statuses=(0, 1))
+    cost = run([*command, "-o", "json"], environment=_QUIET, statuses=(0, 1), with_children=True)
     found = [
         metric
         for trace in json.loads(cost.output)["traces"]
@@ -81,16 +85,19 @@ def _eval_set() -> dict[str, Any]:
     return {"eval_set_id": "benchmark", "eval_cases": [case]}
 
 
-def measure(*, count: int, peer_cli: str | None = None) -> dict[str, Any]:
+def measure(
+    *, count: int, sizes: Sequence[int] = (), peer_cli: str | None = None
+) -> dict[str, Any]:
     """Measure the command line.
 
     Args:
         count: How many traces the file has.
+        sizes: How many traces further files have, which oteval alone scores.
         peer_cli: agentevals-cli's ``agentevals`` command.
 
     Returns:
         ``count``, and for ``oteval`` and ``agentevals`` (None without it) ``cpu_s``, ``wall_s``,
-        ``peak`` bytes, ``verdicts`` and ``passed``.
+        ``peak`` bytes, ``verdicts`` and ``passed``; ``larger`` has oteval's by size.
     """
     found: dict[str, Any] = {"count": count, "agentevals": None}
     with tempfile.TemporaryDirectory() as name:
@@ -98,6 +105,12 @@ def measure(*, count: int, peer_cli: str | None = None) -> dict[str, Any]:
         file = folder / "traces.jsonl"
         traces.write(file, count * traces.SPANS_PER_TRACE)
         found["oteval"] = _figures(*score(file, folder))
+        found["larger"] = {}
+        for size in sizes:
+            large = folder / "large.jsonl"
+            traces.write(large, size * traces.SPANS_PER_TRACE)
+            found["larger"][str(size)] = _figures(*score(large, folder))
+            large.unlink()
         if peer_cli is None:
             return {**found, "missing": [parts.MISSING_CLI]}
         found["agentevals"] = _figures(*score_peer(file, folder, peer_cli))
@@ -108,7 +121,7 @@ def _figures(cost: Spent, verdicts: int, passed: int) -> dict[str, Any]:
     return {
         "cpu_s": cost.cpu,
         "wall_s": cost.wall,
-        "peak": cost.peak,
+        "peak": cost.peak_of_all or cost.peak,
         "verdicts": verdicts,
         "passed": passed,
     }
@@ -118,20 +131,32 @@ def rows(found: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     ours, theirs = found["oteval"], found["agentevals"]
     out = []
-    for key, what, unit, form in (
-        ("cpu_s", "CPU seconds", 1.0, "{:,.2f}"),
-        ("wall_s", "seconds", 1.0, "{:,.2f}"),
-        ("peak", "peak MB", 1e6, "{:,.0f}"),
+    for key, what, unit, form, goal in (
+        ("cpu_s", "CPU seconds", 1.0, "{:,.2f}", CPU_RATIO),
+        ("wall_s", "seconds", 1.0, "{:,.2f}", None),
+        ("peak", "peak MB of all processes", 1e6, "{:,.0f}", MEMORY_RATIO),
     ):
         figure, own = f"{found['count']:,} traces to scores: {what}", ours[key] / unit
         if theirs is not None:
             other = theirs[key] / unit
-            out.append(compared(figure, own, other, "agentevals-cli", form, smaller_is_better=True))
+            row = compared(
+                *(figure, own, other, "agentevals-cli", form),
+                at_least=goal,
+                smaller_is_better=True,
+            )
+            out.append(row)
         else:
             known = form.format(REFERENCE[key] / unit) if key in REFERENCE else ""
             out.append(Row(figure, form.format(own), known and f"{known} ({_REFERENCE_NAME})"))
     verdicts = [f"{one['verdicts']:,} / {one['passed']:,}" for one in (ours, theirs) if one]
     out.append(Row("verdicts / passes", *verdicts))
+    for size, one in found["larger"].items():
+        figure = f"{int(size):,} traces to scores: peak MB of all processes"
+        out.append(below(figure, one["peak"] / 1e6, "{:,.0f}", LIMIT / 1e6))
+        per_second = int(size) / one["cpu_s"]
+        out.append(
+            Row(f"{int(size):,} traces to scores: traces per CPU second", f"{per_second:,.0f}")
+        )
     return out
 
 

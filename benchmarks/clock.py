@@ -1,5 +1,8 @@
 """The cost of a piece of work: wall time, CPU time of all threads, and peak memory.
 
+`run` can also watch the memory of a command with all of its child processes: the sum of their
+proportional set sizes, in which memory that processes share is counted once (Linux only).
+
 The cyclic garbage collector keeps its usual settings; existing objects are collected before the
 clock starts. Peak memory is a process' highest resident set, so that it needs a process
 that did nothing else: `run` starts one and waits for it. Linux counts the parent's
@@ -16,14 +19,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# Seconds between two looks at the memory of processes.
+_INTERVAL = 0.1
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -35,6 +41,8 @@ class Spent:
         wall: Seconds on the wall.
         cpu: CPU seconds of all threads, and of children that have ended.
         peak: Bytes of the highest resident set; 0 where it was not measured.
+        peak_of_all: Bytes of the highest sum of the proportional set sizes of the process and its
+            children; 0 where it was not measured.
         output: The command's standard output.
     """
 
@@ -42,6 +50,7 @@ class Spent:
     cpu: float = 0.0
     peak: int = 0
     output: str = ""
+    peak_of_all: int = 0
 
 
 class CommandError(Exception):
@@ -93,6 +102,7 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     statuses: Sequence[int] = (0,),
+    with_children: bool = False,
 ) -> Spent:
     """Run a command and return the cost of its process, from start to end.
 
@@ -100,6 +110,7 @@ def run(
         command: The command; this project's packages are on its Python path.
         environment: Variables to add.
         statuses: The exit statuses that mean it did its work.
+        with_children: Whether to watch the memory of the command with its children.
 
     Raises:
         CommandError: It exited with another status.
@@ -109,8 +120,12 @@ def run(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         wall = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err, env=variables)
+        watch = _Watch(process.pid)
+        if with_children:
+            watch.start()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - wall
+        watch.ended.set()
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in statuses:
             err.seek(0)
@@ -119,7 +134,45 @@ def run(
         out.seek(0)
         output = out.read().decode(errors="replace")
     cpu = usage.ru_utime + usage.ru_stime
-    return Spent(wall, cpu, usage.ru_maxrss * _RSS_UNIT, output)
+    return Spent(wall, cpu, usage.ru_maxrss * _RSS_UNIT, output, watch.peak)
+
+
+class _Watch(threading.Thread):
+    """Watches the memory of a process and its children.
+
+    Attributes:
+        peak: The highest sum (bytes) so far.
+        ended: Set when the process has ended.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self.peak = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(_INTERVAL):
+            self.peak = max(self.peak, sum(map(_proportional_size, _family(self._pid))))
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process, its children, and theirs."""
+    found = [pid]
+    for member in found:
+        for task in Path(f"/proc/{member}/task").glob("*/children"):
+            with suppress(OSError):
+                found += map(int, task.read_text().split())
+    return found
+
+
+def _proportional_size(pid: int) -> int:
+    """Return the bytes of a process, shared ones divided by the number of processes."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def module(name: str, *arguments: Any) -> list[str]:

@@ -41,10 +41,10 @@ def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | No
         return None
     texts = zip(out.raw, ref.raw, strict=True)
     other = [call for call, (one, two) in enumerate(texts) if one != two]
-    made = flat_objects([out.raw[call] for call in other])
-    wanted = None if made is None else flat_objects([ref.raw[call] for call in other])
-    if made is None or wanted is None:
+    both = flat_objects([table.raw[call] for table in (out, ref) for call in other])
+    if both is None:
         return None
+    made, wanted = both[: len(other)], both[len(other) :]
     if made == wanted:
         return []
     out.learn(other, made)
@@ -81,9 +81,7 @@ def match_calls(
         return sorted(pairs)
     if not spec.overrides:
         for key in _levels(spec.args, out, ref):
-            pairs += _pair_equal(
-                outs, [key(out, i) for i in outs], refs, [key(ref, j) for j in refs]
-            )
+            pairs += _pair_equal(outs, key(out, outs), refs, key(ref, refs))
             if len(pairs) == most:
                 return sorted(pairs)
             if pairs:
@@ -150,20 +148,33 @@ def _pair_equal(
 
 def _levels(
     rule: Rule, out: CallTable, ref: CallTable
-) -> Iterator[Callable[[CallTable, int], Hashable]]:
+) -> Iterator[Callable[[CallTable, Sequence[int]], list[Hashable]]]:
     """Yield keys by which calls of all tools may be paired off at once, the cheapest first."""
     if rule.blind:
-        yield lambda table, call: table.names[call]
+        yield _names
     elif rule.preorder:
         if out.textual and ref.textual and not set(out.raw).isdisjoint(ref.raw):
-            yield lambda table, call: (table.names[call], table.raw[call])
+            yield _texts
         if type(rule).key is Rule.key:
-            yield _canonical_call
+            yield _canonical_calls
 
 
-def _canonical_call(table: CallTable, call: int) -> Hashable:
-    key = table.key(call)
-    return None if key is None else f"{table.names[call]}\0{key}"
+def _names(table: CallTable, calls: Sequence[int]) -> list[Hashable]:
+    names = table.names
+    return [names[call] for call in calls]
+
+
+def _texts(table: CallTable, calls: Sequence[int]) -> list[Hashable]:
+    names, raw = table.names, table.raw
+    return [(names[call], raw[call]) for call in calls]
+
+
+def _canonical_calls(table: CallTable, calls: Sequence[int]) -> list[Hashable]:
+    names, keys = table.names, map(table.key, calls)
+    return [
+        None if key is None else f"{names[call]}\0{key}"
+        for call, key in zip(calls, keys, strict=True)
+    ]
 
 
 def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[list[int], list[int]]:

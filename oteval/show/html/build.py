@@ -150,6 +150,9 @@ class _KeptRuns:
             place = self._missing if "none" in states else self._good
         place.append((self._seen, item))
         self._seen += 1
+        # Worse runs only become more, so that a run without a place now gets none later.
+        if len(self._failed) + len(self._missing) + len(self._good) > self._most:
+            (self._good or self._missing).popleft()
 
     def items(self) -> list[ReportRun]:
         """Return the runs kept, in the order in which they came."""

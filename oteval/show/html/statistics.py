@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -32,21 +33,34 @@ Held = tuple[str, GateResult]
 Form = Callable[..., str]
 
 
+def _numbers() -> array[float]:
+    """Return an empty array: 8 bytes a number, because every run of a large store adds some."""
+    return array("d")
+
+
 @dataclass
 class _VerdictSeries:
-    """One evaluator's verdicts in one group."""
+    """One evaluator's verdicts in one group.
+
+    Attributes:
+        tally: Their counts.
+        by_case: The verdicts by case, where groups are compared.
+        shares: Where they are not, each run's share of passes.
+        scores: The scores.
+    """
 
     tally: Tally
     by_case: dict[str, list[RunVerdict]] = field(default_factory=dict)
-    scores: list[float] = field(default_factory=list)
+    shares: array[float] = field(default_factory=_numbers)
+    scores: array[float] = field(default_factory=_numbers)
 
 
 @dataclass
 class _GroupUsage:
     """The durations and token counts of a group's runs."""
 
-    seconds: list[float] = field(default_factory=list)
-    tokens: list[float] = field(default_factory=list)
+    seconds: array[float] = field(default_factory=_numbers)
+    tokens: array[float] = field(default_factory=_numbers)
 
 
 class ReportStatistics:
@@ -58,7 +72,8 @@ class ReportStatistics:
         self.groups: dict[str, _GroupUsage] = {}
         self.names: dict[str, None] = {}
         self._seen: dict[Place, _VerdictSeries] = {}
-        self._timed: dict[str, list[tuple[int, bool]]] = {}
+        # By evaluator, when the judged runs began, and whether they passed.
+        self._timed: dict[str, tuple[array[int], bytearray]] = {}
         self._agents: set[str] = set()
         self._conversations: set[str] = set()
         self._cases: set[str] = set()
@@ -77,8 +92,9 @@ class ReportStatistics:
     def add(self, item: ReportRun) -> None:
         """Count a run."""
         self.runs += 1
-        self._cases.add(item.case)
-        self._unpaired += item.case == item.id
+        if self._is_grouped:
+            self._cases.add(item.case)
+            self._unpaired += item.case == item.id
         self._runs_failed += bool(item.error)
         group = self.groups.setdefault(item.group, _GroupUsage())
         if item.start_ns:
@@ -90,6 +106,15 @@ class ReportStatistics:
         self._add_run(item, group)
         for verdict in item.verdicts:
             self._add_verdict(item, verdict)
+        if not self._is_grouped:
+            self._add_shares(item)
+
+    def _add_shares(self, item: ReportRun) -> None:
+        """Add the run's share of passes by each evaluator."""
+        for name in dict.fromkeys(verdict.evaluator for verdict in item.verdicts):
+            share = _passes([one for one in item.verdicts if one.evaluator == name])
+            if share is not None:
+                self._seen[name, item.group].shares.append(share)
 
     def _add_run(self, item: ReportRun, group: _GroupUsage) -> None:
         run = item.trajectory
@@ -118,13 +143,15 @@ class ReportStatistics:
         self.names.setdefault(name)
         seen = self._seen.setdefault((name, item.group), _VerdictSeries(Tally(name)))
         seen.tally.add(verdict.as_score())
-        case = item.case if self._is_grouped else item.id
-        seen.by_case.setdefault(case, []).append(verdict)
+        if self._is_grouped:
+            seen.by_case.setdefault(item.case, []).append(verdict)
         if verdict.score is not None:
             seen.scores.append(verdict.score)
         judged = verdict.passed is not None or verdict.status == "error"
         if judged and item.start_ns:
-            self._timed.setdefault(name, []).append((item.start_ns, bool(verdict.passed)))
+            starts, passes = self._timed.setdefault(name, (array("q"), bytearray()))
+            starts.append(item.start_ns)
+            passes.append(bool(verdict.passed))
         cost = reported_cost(verdict.metadata)
         if cost is not None:
             self._cost = (self._cost or 0.0) + cost
@@ -243,7 +270,7 @@ class ReportStatistics:
         labels = _time_labels([first + step * at for at in range(_TIMES)])
         for name in names:
             counts = [[0, 0] for _ in range(_TIMES)]
-            for start, passed in self._timed.get(name, ()):
+            for start, passed in zip(*self._timed.get(name, ((), ())), strict=True):
                 place = counts[min(int((start - first) / step), _TIMES - 1)]
                 place[0] += passed
                 place[1] += 1
@@ -254,9 +281,8 @@ class ReportStatistics:
 
 def _counted(seen: _VerdictSeries, group: str) -> EvaluatorSummary:
     tally = seen.tally
-    shares = [
-        share for verdicts in seen.by_case.values() if (share := _passes(verdicts)) is not None
-    ]
+    by_case = map(_passes, seen.by_case.values())
+    shares = [*seen.shares, *(share for share in by_case if share is not None)]
     interval = clopper_pearson(min(math.fsum(shares), len(shares)), len(shares))
     return EvaluatorSummary(
         name=clean(tally.evaluator),

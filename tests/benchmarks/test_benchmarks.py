@@ -19,6 +19,7 @@ from benchmarks import (
     instrument,
     judge_drift,
     judge_rate,
+    large_store,
     match,
     memory,
     pairwise_bias,
@@ -378,6 +379,15 @@ def test_stored_runs_are_scored_both_ways():
 
     assert set(found["runs"]["2000"]) == {"wall", "cpu", "mb"}
     assert len(stored_scoring.rows(found)) == 3
+
+
+@pytest.mark.slow
+def test_commands_on_a_large_store_are_measured():
+    """Each command ends well, also where its pipe is closed; time and memory are measured."""
+    found = large_store.measure(runs=2000)
+
+    assert all(min(cost.values()) > 0 for cost in found["commands"].values())
+    assert len(large_store.rows(found)) == 3 * len(found["commands"])
 
 
 def test_variants_are_counted_both_ways():

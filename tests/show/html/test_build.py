@@ -265,6 +265,18 @@ def test_failures_are_kept_before_missing_verdicts() -> None:
     assert [row.cells[0].state for row in report.rows] == ["fail"] * 3 + ["none"] * 2
 
 
+@given(st.lists(st.sampled_from(["pass", "fail", "none", "half"]), min_size=1, max_size=30))
+def test_the_rows_are_those_of_all_runs_sorted(names: list[str]) -> None:
+    """Whatever the order of the runs, rows are failures, then missing verdicts, then the latest."""
+    items = [item(number, "", name) for number, name in enumerate(names, 1)]
+    order = {"fail": 0, "none": 1}
+    best = sorted(range(len(names)), key=lambda at: (order.get(names[at], 2), -at))[:7]
+
+    report = build(items, ReportOptions(most_rows=7))
+
+    assert sorted(row.runs[0] for row in report.rows) == sorted(items[at].id for at in best)
+
+
 def test_the_evaluators_that_fail_come_first() -> None:
     """In the table of evaluators and in the matrix, whatever the order of the verdicts."""
     made = item(1, "")

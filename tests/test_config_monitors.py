@@ -166,6 +166,53 @@ notify:
             "  - {measure: latency, notify: ops}\nnotify:\n  ops: {apprise: []}\n",
             "x.yaml:6: notify.ops: apprise has no URL, so nobody would be notified; add one",
         ),
+        (
+            "  - {measure: latncy}\n",
+            "x.yaml:4: monitors.0.measure: 'latncy' is not a measure, perhaps 'latency'; of an "
+            "evaluator: pass_rate, score, error_rate, not_evaluated_rate; of runs: latency, tokens",
+        ),
+        (
+            "  - {measure: latency, detector: {type: threshold, above: 3, window: 999999999d}}\n",
+            "x.yaml:4: monitors.0.detector.window: must be at most 3650d",
+        ),
+        (
+            "  - {measure: latency, detector: {type: e_detector, block: 99999999999999999999}}\n",
+            "x.yaml:4: monitors.0.detector.block: input should be less than or equal to 10000",
+        ),
+        (
+            "  - {measure: latency, baseline: {scores: 99999999999999999999}}\n",
+            "x.yaml:4: monitors.0.baseline.scores: input should be less than or equal to 1000000",
+        ),
+        (
+            "  - {measure: latency, baseline: {span: 999999999d}}\n",
+            "x.yaml:4: monitors.0.baseline.span: must be at most 3650d",
+        ),
+        (
+            "  - {measure: latency, baseline: {from: 2026-11-01, until: 9999-12-31}}\n",
+            "x.yaml:4: monitors.0.baseline.until: '9999-12-31' is not between 1970 and 2262",
+        ),
+        (
+            "  - {measure: latency}\nnotify:\n  ops: {webhook: 'http://127.0.0.1:99999/secret'}\n",
+            "x.yaml:6: notify.ops.webhook: its host or port is not valid; write http://HOST:PORT",
+        ),
+        (
+            "  - {measure: latency}\nnotify:\n  ops: {log_event: 'grpc://x:99999'}\n",
+            "x.yaml:6: notify.ops.log_event: its host or port is not valid; write http://HOST",
+        ),
+        (
+            "  - {measure: latency}\n"
+            "notify:\n  ops: {webhook: {url: 'http://x', headers: {'a b': c}}}\n",
+            "x.yaml:6: notify.ops.webhook.headers: 'a b' is not the name of a header; write for",
+        ),
+        (
+            "  - {measure: latency}\n"
+            'notify:\n  ops: {webhook: {url: "http://x", headers: {a: "b\\nc"}}}\n',
+            "x.yaml:6: notify.ops.webhook.headers: the header 'a' has a line break or a letter",
+        ),
+        (
+            "  - {measure: latency}\nnotify:\n  ops: {apprise: secret-of-mine}\n",
+            "x.yaml:6: notify.ops: apprise: number 1 is not a URL; write for instance mailto://",
+        ),
     ],
 )
 def test_an_error_names_the_line_and_the_key(text: str, expected: str):
@@ -181,6 +228,18 @@ def test_a_secret_is_not_in_the_file_or_in_the_error():
 
     assert message.startswith("x.yaml:7: notify.ops.webhook.secret: write ${NAME}")
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:secret/secret", "http://secret\u2100secret@127.0.0.1:1/?secret"]
+)
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager", "log_event"])
+def test_the_error_of_a_wrong_url_has_no_secret(kind: str, url: str):
+    """A port that is not a number, or a host that is not one, is named without the URL."""
+    text = fault(f"  - {{measure: latency}}\nnotify:\n  ops: {{{kind}: '{url}'}}\n")
+
+    assert text.endswith("its host or port is not valid; write http://HOST:PORT/PATH")
+    assert "secret" not in text
 
 
 def test_the_schema_describes_monitors():

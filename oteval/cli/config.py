@@ -9,6 +9,7 @@ import click
 
 from ..config import DEFAULT_PATH, Config, load_config
 from ..evaluators.registry import load_all
+from ..monitor import check_destinations
 from ..pipeline import prepare
 from ..store import MEMORY, Store
 from ..text import counted, printable
@@ -28,6 +29,7 @@ def config() -> None:
 def check(path: str, db: str) -> int:
     """Check a configuration with its references and functions; errors name the line."""
     found = load_config(path)
+    check_destinations(found)
     with Store(db if Path(db).exists() else MEMORY) as store:
         prepared = prepare(found, store, Path(path).parent)
     for one in prepared:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["config_option", "configured", "monitor"]
 
+_LONGEST_DAYS = 3650
+
 config_option = click.option(
     "-c",
     "--config",
@@ -55,6 +57,9 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     database, and delivers those that are due. It prints the state of each group whose state
     changed; with --once, all.
 
+    Between checks, other commands may use the database. A check that fails is named once, and the
+    next one is tried.
+
     With --once, the exit status is 0 if at least one group was judged and none alerts, 1 if one
     alerts, 2 on an error, and 3 if all groups are learning or have no data.
     """
@@ -66,16 +71,32 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
 
     with open_store(db) as store, little_memory(store):
         outbox = Outbox(store.outbox, config.notify, version=__version__)
-        if once:
-            found = _check(store, config)
-            _deliver(outbox)
-            _print(found, as_json)
-            return exit_status(found)
-        known: dict[str, str] = {}
-        while True:
-            _print_changes(_check(store, config), known, as_json)
-            _deliver(outbox)
-            time.sleep(pause)
+        found = _check(store, config)
+        _deliver(outbox)
+    if once:
+        _print(found, as_json)
+        return exit_status(found)
+    known: dict[str, str] = {}
+    problem = ""
+    while True:
+        _print_changes(found, known, as_json)
+        time.sleep(pause)
+        try:
+            with open_store(db) as store, little_memory(store):
+                found = _check(store, config)
+                outbox.reopen(store.outbox)
+                _deliver(outbox)
+            problem = ""
+        except Exception as error:
+            problem = _named(error, problem)
+
+
+def _named(error: Exception, known: str) -> str:
+    """Warn of the error of a check unless it is the known one, and return it."""
+    text = str(error) or type(error).__name__
+    if text != known:
+        warn(f"monitors are not checked: {text}")
+    return text
 
 
 @monitor.command()
@@ -140,6 +161,8 @@ def mark(name: str, service: str, version: str, at: str | None, db: str) -> int:
     """
     now = common.now_ns()
     when = time_of(at, "--at") if at else now
+    if when is not None and not 0 <= when < 2**63:
+        raise ConfigError(f"--at {at!r}: write a time between 1970 and 2262")
     with Store(db, create=False) as store:
         store.monitors.add_mark(StoredMark(when or now, "mark", name, service, version, now))
     say(f"marked {name}")
@@ -222,9 +245,12 @@ def _check(store: Store, config: Config) -> list[MonitorStatus]:
 
 def _duration(text: str, option: str) -> float:
     try:
-        return seconds(text)
+        found = seconds(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
+    if not 0 <= found <= _LONGEST_DAYS * 86400:
+        raise ConfigError(f"{option}: must be from 0s to {_LONGEST_DAYS}d")
+    return found
 
 
 def _user() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -25,6 +26,8 @@ __all__ = [
     "Redaction",
     "Retention",
     "Seconds",
+    "check_headers",
+    "check_host",
     "resolved",
 ]
 
@@ -43,6 +46,8 @@ Seconds = Annotated[float, BeforeValidator(_duration, json_schema_input_type=flo
 
 DEFAULT_ARCHIVE = "archive"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_HEADERS = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
 
 class Completion(Strict):
@@ -81,7 +86,45 @@ class Endpoint(Strict):
             raise ValueError(
                 f"{shown_url(value)!r} is not a URL; write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
             )
+        check_host(value)
         return value.rstrip("/")
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_headers(value)
+
+
+def check_host(url: str) -> None:
+    """Refuse a URL without a host, or with a port that does not exist.
+
+    Raises:
+        ValueError: The URL is wrong; the message does not have it.
+    """
+    try:
+        parts = urlsplit(url)
+        is_wrong = not parts.hostname or parts.port == 0 or bool(re.search(r"\s", parts.netloc))
+    except ValueError:
+        is_wrong = True
+    if is_wrong:
+        # Not the URL, of which any part may be the secret.
+        raise ValueError("its host or port is not valid; write http://HOST:PORT/PATH")
+
+
+def check_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return headers that HTTP allows.
+
+    Raises:
+        ValueError: A name or a value is not allowed; the message has no value.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a header; write for instance X-Team")
+        if _NOT_IN_HEADERS.search(value):
+            raise ValueError(
+                f"the header {name!r} has a line break or a letter outside Latin-1; remove it"
+            )
+    return headers
 
 
 def _from_url(value: Any) -> Any:

@@ -6,16 +6,25 @@ notifications go to the destinations of ``notify`` that it names.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from ..text import seconds, shown_url
 from .base import Strict, Where
-from .live import Endpoint, EndpointOrUrl, Seconds
+from .live import Endpoint, EndpointOrUrl, Seconds, check_headers, check_host
 
 __all__ = [
     "EVALUATOR_MEASURES",
@@ -52,13 +61,26 @@ _GROUPS = ("agent", "service", "version", "model")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{\w+\}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_DAYS = 3650
+_LATEST_NS = 2**63 - 1
+_APPRISE_URL = re.compile(r"\$\{\w+\}\S*|[A-Za-z][A-Za-z0-9+.-]*://\S+")
+
+
+def _not_too_long(value: float) -> float:
+    if value > _LONGEST_DAYS * 86400:
+        raise ValueError(f"must be at most {_LONGEST_DAYS}d")
+    return value
+
+
+Period = Annotated[Seconds, AfterValidator(_not_too_long)]
+"""A duration in seconds, of at most ten years."""
 
 
 class FalseAlarms(Strict):
     """A budget of false alarms: so many in a time, for all groups of a monitor together."""
 
-    alarms: float = Field(1.0, gt=0, allow_inf_nan=False, description="How many.")
-    per: Seconds = Field(30 * 86400.0, gt=0, description="In this time.")
+    alarms: float = Field(1.0, gt=0, le=1e6, allow_inf_nan=False, description="How many.")
+    per: Period = Field(30 * 86400.0, gt=0, description="In this time.")
 
 
 def _false_alarms(value: Any) -> Any:
@@ -81,6 +103,7 @@ class EDetectorSettings(Strict):
     block: int | None = Field(
         None,
         ge=1,
+        le=10_000,
         description="How many observations are averaged; by default chosen from the baseline.",
     )
 
@@ -92,11 +115,15 @@ class ThresholdSettings(Strict):
     """
 
     type: Literal["threshold"]
-    below: float | None = Field(None, allow_inf_nan=False, description="Alert below this mean.")
-    above: float | None = Field(None, allow_inf_nan=False, description="Alert above this mean.")
-    window: Seconds = Field(3600.0, gt=0, description="The time over which the mean is taken.")
+    below: float | None = Field(
+        None, ge=-1e15, le=1e15, allow_inf_nan=False, description="Alert below this mean."
+    )
+    above: float | None = Field(
+        None, ge=-1e15, le=1e15, allow_inf_nan=False, description="Alert above this mean."
+    )
+    window: Period = Field(3600.0, gt=0, description="The time over which the mean is taken.")
     min_observations: int = Field(
-        10, ge=1, description="The least number of observations in the window."
+        10, ge=1, le=1_000_000, description="The least number of observations in the window."
     )
 
     @model_validator(mode="after")
@@ -110,8 +137,8 @@ class TwoWindowsSettings(Strict):
     """Alerts when a recent window differs from the one before it (Fisher's exact test)."""
 
     type: Literal["two_windows"]
-    window: Seconds = Field(3600.0, gt=0, description="The length of the recent window.")
-    reference: Seconds = Field(86400.0, gt=0, description="The length of the window before it.")
+    window: Period = Field(3600.0, gt=0, description="The length of the recent window.")
+    reference: Period = Field(86400.0, gt=0, description="The length of the window before it.")
     p: float = Field(0.001, gt=0, lt=1, description="Alert below this p-value.")
 
 
@@ -156,7 +183,10 @@ def _time(value: Any) -> Any:
             f"{value!r} is not a time; write for instance 2026-11-20 or 2026-11-20T08:00"
         ) from None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    found = (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    if not 0 <= found <= _LATEST_NS:
+        raise ValueError(f"{value!r} is not between 1970 and 2262")
+    return found
 
 
 _Time = Annotated[int, BeforeValidator(_time, json_schema_input_type=str)]
@@ -168,9 +198,10 @@ class BaselineSettings(Strict):
     scores: int = Field(
         300,
         ge=20,
+        le=1_000_000,
         description="The least number of effective observations; dependent ones count in part.",
     )
-    span: Seconds = Field(
+    span: Period = Field(
         86400.0, description="The least time they span, so that hourly variation is in them."
     )
     from_: _Time | None = Field(
@@ -190,7 +221,7 @@ class BaselineSettings(Strict):
 class NoData(Strict):
     """When a group without new observations has the state ``no_data``."""
 
-    after: Seconds | None = Field(
+    after: Period | None = Field(
         None,
         gt=0,
         description="The time without observations; by default twice the longest silence in the "
@@ -210,19 +241,32 @@ def _one_or_more(value: Any) -> Any:
 _Names = Annotated[list[str], BeforeValidator(_one_or_more, json_schema_input_type=str | list[str])]
 
 
+def _measure(value: Any) -> Any:
+    if value not in (*EVALUATOR_MEASURES, *RUN_MEASURES):
+        near = difflib.get_close_matches(str(value), (*EVALUATOR_MEASURES, *RUN_MEASURES), 1)
+        hint = f", perhaps {near[0]!r}" if near else ""
+        raise ValueError(
+            f"{value!r} is not a measure{hint}; of an evaluator: {', '.join(EVALUATOR_MEASURES)}; "
+            f"of runs: {', '.join(RUN_MEASURES)}"
+        )
+    return value
+
+
 class MonitorSettings(Strict):
     """A measure that is watched in each group, and who is notified of a change."""
 
     name: str = Field(
         "",
+        max_length=200,
         description="Unique; by default the evaluator's name and the measure.",
     )
     evaluator: str | None = Field(
         None, description="The name of one of the evaluators; without it the measure is of runs."
     )
-    measure: EvaluatorMeasure | RunMeasure = Field(
-        "pass_rate", description="The figure that is watched."
-    )
+    measure: Annotated[
+        EvaluatorMeasure | RunMeasure,
+        BeforeValidator(_measure, json_schema_input_type=EvaluatorMeasure | RunMeasure),
+    ] = Field("pass_rate", description="The figure that is watched.")
     where: Where = Field(Where(), description="Which runs it looks at.")
     group_by: _Names = Field(
         default_factory=list,
@@ -313,12 +357,17 @@ class Webhook(Strict):
     headers: dict[str, str] = Field(
         default_factory=dict, description="Headers; ${NAME} is taken from the environment."
     )
-    timeout: Seconds = Field(10.0, gt=0, description="How long a request may take.")
+    timeout: Period = Field(10.0, gt=0, description="How long a request may take.")
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str) -> str:
         return _http_url(value)
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_headers(value)
 
     @field_validator("secret")
     @classmethod
@@ -339,23 +388,36 @@ class Alertmanager(Strict):
     labels: dict[str, str] = Field(
         default_factory=dict, description="Labels that are added to each alert."
     )
-    resolve_timeout: Seconds = Field(
+    resolve_timeout: Period = Field(
         4 * 3600.0,
         gt=0,
         description="Alertmanager ends an alert that is not repeated for this long; more than the "
         "time between two checks.",
     )
-    timeout: Seconds = Field(10.0, gt=0, description="How long a request may take.")
+    timeout: Period = Field(10.0, gt=0, description="How long a request may take.")
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str) -> str:
         return _http_url(value).rstrip("/")
 
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_headers(value)
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, value: dict[str, str]) -> dict[str, str]:
+        if "" in value:
+            raise ValueError("a label has no name")
+        return value
+
 
 def _http_url(value: str) -> str:
     if not re.match(r"https?://[^/\s]+", value):
         raise ValueError(f"{shown_url(value)!r} is not a URL; write http://HOST:PORT/PATH")
+    check_host(value)
     return value
 
 
@@ -391,6 +453,13 @@ class NotifyDestination(Strict):
             raise ValueError("give one of apprise, alertmanager, webhook and log_event")
         if self.apprise == []:
             raise ValueError("apprise has no URL, so nobody would be notified; add one")
+        for number, url in enumerate(self.apprise or (), 1):
+            if not _APPRISE_URL.fullmatch(url):
+                # Not the URL, which may have a password.
+                raise ValueError(
+                    f"apprise: number {number} is not a URL; write for instance mailto://... or "
+                    "${NAME}"
+                )
         return self
 
     @property

@@ -9,6 +9,7 @@ raises an alarm within a *budget* of false alarms.
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
@@ -16,7 +17,7 @@ from ..errors import ConfigError
 if TYPE_CHECKING:
     from ..config import Config
 
-__all__ = ["require_packages"]
+__all__ = ["check_destinations", "require_packages"]
 
 
 def require_packages(config: Config) -> None:
@@ -26,14 +27,42 @@ def require_packages(config: Config) -> None:
         config: The configuration.
 
     Raises:
-        ConfigError: One is missing; the message has the command that installs it.
+        ConfigError: One is missing, and the message has the command that installs it; or a
+            destination is wrong.
     """
     needed = ["numpy"] if config.monitors else []
-    used = {name for one in config.monitors for name in one.notify}
-    if any(one.apprise for name, one in config.notify.items() if name in used):
+    if _apprise_urls(config):
         needed.append("apprise")
     for name in needed:
         if importlib.util.find_spec(name) is None:
             raise ConfigError(
                 f'monitors need more packages: pip install "oteval[monitor]" ({name})'
             )
+    check_destinations(config)
+
+
+def check_destinations(config: Config) -> None:
+    """Refuse Apprise URLs that Apprise does not know, if it is installed.
+
+    URLs with variables that are not set are left for their delivery.
+
+    Args:
+        config: The configuration.
+
+    Raises:
+        ConfigError: A URL is wrong; the message has its scheme only.
+    """
+    found = _apprise_urls(config)
+    if found and importlib.util.find_spec("apprise") is not None:
+        # Apprise loads a hundred services.
+        from .notification.apprise import check_urls
+
+        check_urls(found, os.environ)
+
+
+def _apprise_urls(config: Config) -> dict[str, list[str]]:
+    """Return the Apprise URLs that monitors use, by destination."""
+    used = {name for one in config.monitors for name in one.notify}
+    return {
+        name: one.apprise for name, one in config.notify.items() if name in used and one.apprise
+    }

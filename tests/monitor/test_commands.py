@@ -75,6 +75,10 @@ def test_people_note_what_they_know(history: tuple[Run, History], tmp_path: Path
         (("snooze", "zzz"), "no monitor is called 'zzz'; there are e"),
         (("snooze", "e", "--group", "x=1"), "--group: give agent=..."),
         (("snooze", "e", "--for", "long"), "--for: 'long' is not a duration"),
+        (("snooze", "e", "--for", "99999999d"), "--for: must be from 0s to 3650d"),
+        (("snooze", "e", "--for", "nan"), "--for: must be from 0s to 3650d"),
+        (("run", "--interval", "99999999d"), "--interval: must be from 0s to 3650d"),
+        (("mark", "x", "--at", "9999-12-31"), "--at '9999-12-31': write a time between 1970"),
         (("run", "-c", "missing.yaml"), "missing.yaml: no such file"),
     ],
 )
@@ -87,6 +91,37 @@ def test_errors_are_one_line(oteval: Run, tmp_path: Path, arguments: list[str], 
 
     assert done.status == 2
     assert expected in done.err
+
+
+def test_between_checks_the_database_is_free(
+    history: tuple[Run, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Other commands work meanwhile, and a check that fails does not end the command."""
+    oteval, made = history
+    pauses = []
+
+    def pause(_seconds: float) -> None:
+        path = tmp_path / "oteval.duckdb"
+        pauses.append(path)
+        if len(pauses) == 1:
+            with Store(path) as store:
+                made.store = store
+                made.scored(100, 1.0)
+        elif len(pauses) == 2:
+            path.rename(tmp_path / "away.duckdb")
+        elif len(pauses) == 3:
+            (tmp_path / "away.duckdb").rename(path)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("oteval.cli.monitor.time.sleep", pause)
+    done = oteval("monitor", "run")
+
+    assert len(pauses) == 4
+    first, second = done.out.splitlines()
+    assert first.startswith("e [agent=a]: alert since ")
+    assert second == "e [agent=a]: recovered"
+    assert done.err.count("monitors are not checked: oteval.duckdb: ") == 1
 
 
 def test_monitors_of_runs_need_no_evaluators(oteval: Run, tmp_path: Path):
@@ -122,6 +157,27 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         done = oteval("monitor", command)
         assert done.status == 2
         assert f'pip install "oteval[monitor]" ({missing})' in done.err
+
+
+def test_an_apprise_url_is_checked_before_anything_is_sent(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A wrong URL is an error of the configuration, without its secrets, once it is known."""
+    text = f"{CONFIG[:-2]}, notify: ops}}\nnotify: {{ops: {{apprise: ['%s']}}}}\n"
+    (tmp_path / "oteval.yaml").write_text(text % "slack://too-short-secret")
+    Store(tmp_path / "oteval.duckdb").close()
+
+    for command in (("monitor", "run", "--once"), ("config", "check")):
+        done = oteval(*command)
+        assert done.status == 2
+        assert "notify.ops: URL 1 (slack://...) is not one that Apprise accepts" in done.err
+        assert "secret" not in done.err
+
+    (tmp_path / "oteval.yaml").write_text(text % "${CHAT}")
+    assert oteval("monitor", "run", "--once").status == 3
+    monkeypatch.setenv("CHAT", "nosuch://secret")
+    done = oteval("monitor", "run", "--once")
+    assert (done.status, "secret" in done.err) == (2, False)
 
 
 def test_without_monitors_there_is_nothing_to_run(oteval: Run, tmp_path: Path):

@@ -159,8 +159,6 @@ def test_retry_after_may_be_a_time(there: Downstream):
     ("settings", "environment", "said"),
     [
         ({"url": "http://u:secret@127.0.0.1:1/secret?secret"}, {}, "http://127.0.0.1:1"),
-        ({"url": "http://127.0.0.1:port/secret"}, {}, "URL"),
-        ({"url": "http://secret\u2100secret@127.0.0.1:1"}, {}, "URL"),
         ({"url": "http://127.0.0.1:1", "headers": {"X": "${H}"}}, {"H": "a\nsecret"}, "header"),
         ({"url": "http://127.0.0.1:1", "secret": "${GONE}"}, {}, "GONE"),
         ({"url": "http://127.0.0.1:1", "secret": "${S}"}, {"S": "whsec_secret"}, "base64"),
@@ -178,7 +176,6 @@ def test_errors_have_no_secrets(settings: Any, environment: dict[str, str], said
 @pytest.mark.parametrize(
     ("settings", "value"),
     [
-        ({"url": "http://127.0.0.1:secret"}, ""),
         ({"url": "http://127.0.0.1:1", "headers": {"X": "${H}"}}, "a\nsecret"),
         ({"url": "grpc://127.0.0.1:1", "headers": {"X": "${H}"}}, "a\nsecret"),
     ],

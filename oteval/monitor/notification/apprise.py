@@ -7,20 +7,62 @@ after the failure of one URL does not repeat the message at the others.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...errors import ConfigError
 from ...text import shown_url
-from .delivery import DeliveryResult
+from .delivery import DeliveryResult, with_variables
 from .text import NotificationText
 
 if TYPE_CHECKING:
     from apprise import AppriseResult
 
-__all__ = ["send_by_apprise"]
+__all__ = ["check_urls", "send_by_apprise"]
 
 # Apprise's services log the HTTP status so.
 _STATUS = re.compile(r"error=(\d{3})\b")
 _TEMPORARY = frozenset({"408", "425", "429"})
+
+
+def check_urls(urls: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> None:
+    """Refuse URLs that Apprise does not know.
+
+    Args:
+        urls: The URLs by destination, as in oteval.yaml.
+        environment: The environment's variables. URLs with others are not checked.
+
+    Raises:
+        ConfigError: A URL is wrong; the message has its scheme only.
+    """
+    for name, listed in urls.items():
+        for number, url in enumerate(listed, 1):
+            try:
+                whole = with_variables(url, environment, quoted=True)
+            except ValueError:
+                continue
+            if not _is_known(whole):
+                scheme = f" ({_scheme(url)}://...)" if "://" in url else ""
+                raise ConfigError(
+                    f"notify.{name}: URL {number}{scheme} is not one that Apprise accepts; "
+                    "https://github.com/caronc/apprise describes them"
+                )
+
+
+@lru_cache(maxsize=256)
+def _is_known(url: str) -> bool:
+    import apprise
+
+    try:
+        return apprise.Apprise.instantiate(url) is not None
+    except Exception:
+        # A hundred services by many authors.
+        return False
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]
 
 
 def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> DeliveryResult:
@@ -39,7 +81,7 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
         import apprise
     except ImportError:
         return DeliveryResult(False, 'apprise is missing; run pip install "oteval[monitor]"')
-    scheme = shown_url(url).partition("://")[0]
+    scheme = _scheme(shown_url(url))
     # In this thread, and without redirects, which requests would follow to other hosts.
     asset = apprise.AppriseAsset(
         app_id="oteval", http_redirects=False, async_mode=False, service_timeout=0

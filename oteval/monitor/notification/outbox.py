@@ -69,6 +69,10 @@ class Outbox:
         self._held: dict[str, int] = {}
         self._repeated: dict[tuple[str, str], int] = {}
 
+    def reopen(self, store: NotificationOutbox) -> None:
+        """Continue with the same store, which was closed and opened again."""
+        self._store = store
+
     def pump(
         self, now_ns: int, should_stop: Callable[[], bool] = lambda: False
     ) -> list[tuple[Notification, DeliveryResult]]:

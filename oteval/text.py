@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["byte_size", "counted", "listed", "printable", "printable_json", "seconds", "shown_url"]
+__all__ = [
+    "byte_size",
+    "counted",
+    "listed",
+    "printable",
+    "printable_json",
+    "seconds",
+    "shown_name",
+    "shown_url",
+]
 
 # Everything that a terminal interprets, except newline and tab: C0 and C1 controls, bidirectional
 # marks, invisible tags. Also characters that neither UTF-8 nor XML can encode.
@@ -13,6 +22,9 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb"
     "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e007f]"
 )
+# Text that could be taken for a part of the sentence or list around it.
+_AMBIGUOUS = re.compile(r'[",;=\[\]]|: |^-$')
+_NAME_END = 20
 _BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -97,6 +109,21 @@ def _json_escape(found: re.Match[str]) -> str:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def shown_name(text: str, longest: int = 80) -> str:
+    """Return a name from a trace as one line: cut in the middle, and quoted if it is ambiguous.
+
+    Args:
+        text: The name, which may hold anything.
+        longest: The most characters; of longer names, the beginning and the end are shown.
+    """
+    line = " ".join(printable(text).split())
+    if len(line) > longest:
+        line = f"{line[: longest - _NAME_END - 1]}…{line[-_NAME_END:]}"
+    if _AMBIGUOUS.search(line):
+        return '"' + line.replace('"', "'") + '"'
+    return line or "-"
 
 
 def shown_url(url: str) -> str:

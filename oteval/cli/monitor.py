@@ -287,9 +287,11 @@ def _print(found: list[MonitorStatus], as_json: bool) -> None:
         for one in found:
             print_json(one.as_dict())
         return
-    from ..show.monitors import monitors_table
+    from ..show.monitors import evidence_text, monitors_table
 
     out().print(monitors_table(found, common.now_ns()))
+    if evidence := evidence_text(found):
+        say(f"\n{evidence}")
     alerting = sum(one.state == "alert" for one in found)
     warn(f"{counted(len(found), 'group')}, {counted(alerting, 'alert')}")
 

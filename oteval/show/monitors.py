@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ..text import shown_name
 from .columns import Column, Columns, one_row
 from .text import ago, clock
 
@@ -15,22 +17,25 @@ if TYPE_CHECKING:
     from ..monitor.changes import Estimate, MeasuredChange
     from ..monitor.group_simulation import GroupSimulation
     from ..monitor.status import MonitorStatus
+    from ..store import StoredEpisode
 
 __all__ = [
     "change_line",
     "changes_table",
     "episodes_table",
+    "evidence_text",
     "group_text",
     "monitors_table",
     "simulations_table",
 ]
 
+_SHOWN_EPISODES = 5
 _STYLES = {"alert": "bold red", "warn": "yellow", "no_data": "magenta", "ok": "green"}
 
 
 def group_text(group: Mapping[str, str]) -> str:
     """Return a group's values as text: ``agent=refunds version=2``."""
-    return " ".join(f"{name}={value or '-'}" for name, value in group.items())
+    return " ".join(f"{name}={shown_name(value)}" for name, value in group.items())
 
 
 def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
@@ -62,6 +67,42 @@ def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
             one_row(_note(one)),
         )
     return table
+
+
+def evidence_text(found: Iterable[MonitorStatus]) -> str:
+    """Return the alerts of lasting episodes as text, each with its figures, slices and runs.
+
+    Args:
+        found: The states of groups.
+    """
+    episodes = [(one, episode) for one in found for episode in one.episodes]
+    texts = [_evidence(one, episode) for one, episode in episodes[:_SHOWN_EPISODES]]
+    if len(episodes) > _SHOWN_EPISODES:
+        texts.append(f"and {len(episodes) - _SHOWN_EPISODES:,} more; --json has all")
+    return "\n\n".join(texts)
+
+
+def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
+    # Imported when needed: it comes with the clients of all destinations.
+    from ..monitor.notification.text import message
+
+    payload = {
+        "event": "alert",
+        "episode": episode.episode_id,
+        "monitor": status.monitor,
+        "measure": status.measure,
+        "group": status.group,
+        "side": episode.side,
+        "since_ns": episode.change_ns,
+        "since_from_ns": episode.change_from_ns,
+        "since_to_ns": episode.change_to_ns,
+        "observations": episode.observations,
+        **json.loads(episode.evidence or "{}"),
+        "runs": list(episode.runs),
+        "runs_before": list(episode.runs_before),
+    }
+    shown = message(payload)
+    return "\n".join([shown.title, *(f"  {line}" for line in shown.text.splitlines())])
 
 
 def episodes_table(found: Iterable[PastEpisode]) -> Columns:
@@ -147,7 +188,7 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
         for part in one.slices:
             table.add_row(
                 "",
-                one_row(f"{part.dimension}: {part.value or '-'}"),
+                one_row(f"{part.dimension}: {shown_name(part.value)}"),
                 _figure(part.before),
                 _figure(part.after),
                 "worse",
@@ -164,8 +205,8 @@ def _estimate(found: Estimate | None) -> str:
 
 def change_line(status: MonitorStatus) -> str:
     """Return one line about a group whose state changed."""
-    group = group_text(status.group)
-    name = f"{status.monitor} [{group}]" if group else status.monitor
+    group, title = group_text(status.group), shown_name(status.monitor, 200)
+    name = f"{title} [{group}]" if group else title
     line = f"{name}: {status.state.replace('_', ' ')}"
     if status.state == "alert" and status.episodes:
         one = status.episodes[0]
@@ -192,7 +233,7 @@ def _baseline(status: MonitorStatus) -> str:
 def _note(status: MonitorStatus) -> str:
     if status.episodes:
         one = status.episodes[0]
-        by = f", acknowledged by {one.acknowledged_by}" if one.acknowledged_by else ""
+        by = f", acknowledged by {shown_name(one.acknowledged_by)}" if one.acknowledged_by else ""
         return f"episode {one.episode_id}{by}"
     if status.snoozed_until_ns is not None:
         return "snoozed"

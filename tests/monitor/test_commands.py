@@ -41,6 +41,9 @@ def test_a_check_exits_with_its_result(history: tuple[Run, History]):
     assert done.status == 1
     assert "agent=a" in done.out
     assert "alert" in done.out
+    shown = oteval("monitor", "status")
+    for part in ("Alert: e [agent=a] got worse", "pass rate fell from 9", "Runs since: "):
+        assert part in shown.out
 
     (row,) = oteval("monitor", "run", "--once", "--json").rows
     assert (row["monitor"], row["group"], row["state"]) == ("e", {"agent": "a"}, "alert")

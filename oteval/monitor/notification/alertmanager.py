@@ -72,8 +72,14 @@ def alert_labels(payload: Payload) -> dict[str, str]:
         while label in labels:
             label += "_"
         labels[label] = str(value)
-    # Alertmanager drops empty labels, and refuses text that is not UTF-8.
-    return {name: value.encode("utf-8", "replace").decode() for name, value in labels.items()}
+    # Alertmanager drops empty labels. Different values stay different, so that alerts do.
+    return {name: _label_value(value) for name, value in labels.items()}
+
+
+def _label_value(text: str) -> str:
+    """Return text without characters that could control a terminal or break a template's line."""
+    shown = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    return shown.encode("utf-8", "replace").decode()
 
 
 def _annotations(payload: Payload, key: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ after the failure of one URL does not repeat the message at the others.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...errors import ConfigError
 from ...text import shown_url
 from .delivery import DeliveryResult, with_variables
-from .text import NotificationText
+from .text import NotificationText, escaped
 
 if TYPE_CHECKING:
     from apprise import AppriseResult
@@ -23,6 +24,7 @@ __all__ = ["check_urls", "send_by_apprise"]
 
 # Apprise's services log the HTTP status so.
 _STATUS = re.compile(r"error=(\d{3})\b")
+_ACTIVE = re.compile(r"@|!(?=\w)|:(?=//)")
 _TEMPORARY = frozenset({"408", "425", "429"})
 
 
@@ -55,7 +57,10 @@ def _is_known(url: str) -> bool:
     import apprise
 
     try:
-        return apprise.Apprise.instantiate(url) is not None
+        with warnings.catch_warnings():
+            # Services import modules that Python has deprecated.
+            warnings.simplefilter("ignore")
+            return apprise.Apprise.instantiate(url) is not None
     except Exception:
         # A hundred services by many authors.
         return False
@@ -91,9 +96,12 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
         if not sender.add(url):
             error = f"{scheme}: not a URL that Apprise knows"
             return DeliveryResult(False, error, is_refused=True)
+        # Without a line for titles, the title becomes a part of the Markdown.
+        has_titles = all(service.title_maxlen > 0 for service in sender)
+        title = message.title if has_titles else escaped(message.title)
         found = sender.notify(
-            title=_without_mentions(message.title),
-            body=_without_mentions(message.markdown),
+            title=_harmless(title),
+            body=_harmless(message.markdown),
             body_format="markdown",
             notify_type="warning" if is_alert else "success",
         )
@@ -105,9 +113,10 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
     return _failure(scheme, found)
 
 
-def _without_mentions(text: str) -> str:
-    """Return text in which a name such as @everyone, from an agent, calls nobody."""
-    return text.replace("@", "@\u200b")
+def _harmless(text: str) -> str:
+    """Return text whose names, which come from agents, call nobody and link to nothing."""
+    # A name such as @everyone or <!channel> calls people; a URL would be a link.
+    return _ACTIVE.sub(lambda found: f"{found[0]}\u200b", text)
 
 
 def _failure(scheme: str, found: AppriseResult) -> DeliveryResult:

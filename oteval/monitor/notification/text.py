@@ -14,9 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...text import counted, listed, printable
+from ...text import counted, listed, printable, shown_name
 
-__all__ = ["NotificationText", "duration", "group_text", "message", "slice_text", "time_text"]
+__all__ = [
+    "NotificationText",
+    "duration",
+    "escaped",
+    "group_text",
+    "message",
+    "slice_text",
+    "time_text",
+]
 
 _SHARES = frozenset(
     {"pass_rate", "error_rate", "not_evaluated_rate", "tool_errors", "loops", "new_variants"}
@@ -25,6 +33,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~"})
 _SHOWN_RUNS = 3
 _SHOWN_SLICES = 3
+_LONGEST_PLACE = 400
+_LONGEST_SLICE = 120
 
 Payload = Mapping[str, Any]
 
@@ -50,7 +60,7 @@ class NotificationText:
     def markdown(self) -> str:
         """The lines as a Markdown list, with labels in bold."""
         return "\n".join(
-            f"- **{_escaped(label)}:** {_escaped(text)}" if label else f"{_escaped(text)}\n"
+            f"- **{escaped(label)}:** {escaped(text)}" if label else f"{escaped(text)}\n"
             for label, text in self.lines
         )
 
@@ -62,7 +72,8 @@ def message(payload: Payload) -> NotificationText:
         payload: The payload.
     """
     group = group_text(payload)
-    place = f"{payload['monitor']}" + (f" [{group}]" if group else "")
+    # Cut before the verdict is appended, which is to be seen in any case.
+    place = _line(f"{payload['monitor']}" + (f" [{group}]" if group else ""), _LONGEST_PLACE)
     if payload["event"] == "resolved":
         is_back = payload.get("end_reason") in (None, "recovered")
         title = f"Resolved: {place} {'recovered' if is_back else 'is no longer watched'}"
@@ -83,7 +94,7 @@ def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     if slices := payload.get("slices"):
         yield "Where", "; ".join(slice_text(payload, one) for one in slices[:_SHOWN_SLICES])
     if marks := payload.get("marks"):
-        named = [f"{one['name']} ({time_text(one['time_ns'])})" for one in marks]
+        named = [f"{shown_name(one['name'])} ({time_text(one['time_ns'])})" for one in marks]
         yield "Deployed around then", listed(named, 3)
     if runs := payload.get("runs"):
         yield "Runs since", listed(runs, _SHOWN_RUNS)
@@ -128,7 +139,7 @@ def _figure(payload: Payload, value: float) -> str:
 
 def slice_text(payload: Payload, one: Payload) -> str:
     """Return a slice: ``tools=look > refund: 95.0% to 41.0% (52 conversations)``."""
-    name = f"{one['dimension']}={' '.join(str(one['value']).split()) or '-'}"
+    name = f"{one['dimension']}={shown_name(str(one['value']), _LONGEST_SLICE)}"
     figures = " to ".join(_figure(payload, one[moment]) for moment in ("before", "after"))
     return f"{name}: {figures} ({counted(one['observations'], 'conversation')})"
 
@@ -151,7 +162,7 @@ def _end(payload: Payload) -> str:
 
 def group_text(payload: Payload) -> str:
     """Return the group of a payload: ``agent=support, version=2``; "" without groups."""
-    return ", ".join(f"{name}={value or '-'}" for name, value in payload["group"].items())
+    return ", ".join(f"{name}={shown_name(value)}" for name, value in payload["group"].items())
 
 
 def time_text(time_ns: int) -> str:
@@ -167,10 +178,11 @@ def duration(length_ns: int) -> str:
     return f"{length / 3600:.3g} h" if length < 2 * 86400 else f"{length / 86400:.3g} d"
 
 
-def _line(text: str) -> str:
+def _line(text: str, longest: int = 500) -> str:
     """Return one printable line; names of groups come from agents and may hold anything."""
-    return " ".join(printable(text).split())[:500]
+    return " ".join(printable(text).split())[:longest]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return plain text as Markdown."""
     return text.translate(_SPECIAL)

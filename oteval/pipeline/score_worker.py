@@ -13,7 +13,9 @@ import os
 import pickle
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..child_process import ignore_interrupts
@@ -131,15 +133,23 @@ def main() -> None:
         if child := os.fork():
             others.append(child)
             continue
-        status = 1
         try:
-            _Worker(job, number, _print).run()
-            status = 0
+            _run(job, number)
+        except BaseException:  # else the other workers would be forked here as well
+            traceback.print_exc()
         finally:
-            os._exit(status)
-    _Worker(job, 0, _print).run()
-    for child in others:
-        os.waitpid(child, 0)
+            os._exit(0)  # without the report, the parent knows that it failed
+    try:
+        _run(job, 0)
+    finally:
+        for child in others:
+            os.waitpid(child, 0)
+
+
+def _run(job: ScoringJob, number: int) -> None:
+    """Do the work of a worker, unless the parent stops reading because of Ctrl-C."""
+    with suppress(BrokenPipeError):
+        _Worker(job, number, _print).run()
 
 
 if __name__ == "__main__":

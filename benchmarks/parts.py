@@ -47,6 +47,7 @@ PARTS = (
     "monitor",
     "monitor_store",
     "serve",
+    "live_scoring",
 )
 MISSING_PEER = (
     "agentevals is not here to compare with: pip install 'oteval[peers]', or name an interpreter "

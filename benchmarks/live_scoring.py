@@ -248,13 +248,14 @@ def _behind(samples: list[Sample], rate: float) -> float:
 
 
 def _thirds(samples: list[Sample], total: int) -> dict[str, float]:
-    """Return CPU for a scored span and memory in the first and in the last third of sending."""
+    """Return CPU for a span and memory in the first and in the last third of sending."""
     marks = [min(samples, key=lambda one: abs(one.sent - total * n / 3)) for n in range(4)]
     parts_ = {"first": (marks[0], marks[1]), "last": (marks[2], marks[3])}
     found = {}
     for name, (begin, end) in parts_.items():
-        scored = max(1, end.scored - begin.scored)
-        found[f"us_{name}"] = 1e6 * (end.cpu - begin.cpu) / scored
+        spans = max(1, end.sent - begin.sent)
+        # A clock tick at least, which a short measurement may not reach.
+        found[f"us_{name}"] = 1e6 * max(0.01, end.cpu - begin.cpu) / spans
         found[f"bytes_{name}"] = max(
             one.bytes for one in samples if begin.seconds <= one.seconds <= end.seconds
         )
@@ -280,7 +281,7 @@ def rows(found: dict[str, Any]) -> list[Row]:
         ),
         Row("of these the server", f"{found['server_us']:.0f}"),
         below(
-            "CPU a scored span, last third beside the first",
+            "CPU a span, last third beside the first",
             found["us_last"] / found["us_first"], "{:.2f}", MOST_GROWTH,
         ),
         below(

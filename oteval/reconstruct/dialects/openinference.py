@@ -19,6 +19,7 @@ from ..readers.message_forms import SYSTEM_ROLES
 from ..readers.messages import tool_definitions
 from ..readers.openinference_flat import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
 from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
+from ..readers.read_cache import folded
 from ..readers.spans import (
     attribute_gaps,
     has_prefix,
@@ -116,7 +117,7 @@ def _model_call(span: Span) -> ModelCall:
     received, others = _received(span)
     if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
         gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
-    gaps += cut_arguments(span, [*sent, *received])
+    gaps += cut_arguments(span, sent, received)
     parameters = parse(attributes.get("llm.invocation_parameters")).value
     delta = isinstance(parameters, Mapping) and bool(parameters.get("previous_response_id"))
     losses = {"redacted", "attributes_dropped", "content_not_captured"}
@@ -138,7 +139,7 @@ def _model_call(span: Span) -> ModelCall:
 def _sent(span: Span) -> list[Message]:
     """Return the messages that a model was sent."""
     flat = flat_messages(span, SENT, "user")
-    hollow = sum(map(_is_hollow, flat))
+    hollow = folded(flat, _hollow)
     if flat and not hollow:
         return flat
     raw = request(span)
@@ -151,14 +152,21 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
     if len(flat) == 1 and flat[0].tool_calls:
         return flat, []
     raw = answer(span)
+    if not raw.messages:
+        return flat, []
     is_fuller = not flat or all(map(_is_hollow, flat)) or _calls(raw.messages) > _calls(flat)
-    if raw.messages and ((raw.choices and len(flat) != 1) or is_fuller):
+    if (raw.choices and len(flat) != 1) or is_fuller:
         return raw.messages, list(raw.choices)
     return flat, []
 
 
 def _calls(messages: Sequence[Message]) -> int:
     return sum(len(message.tool_calls) for message in messages)
+
+
+def _hollow(known: int | None, messages: Sequence[Message]) -> int:
+    """Return how many messages so far, and further ones, are hollow."""
+    return (known or 0) + sum(map(_is_hollow, messages))
 
 
 def _is_hollow(message: Message) -> bool:

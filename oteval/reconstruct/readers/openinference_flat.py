@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...model import Gap, Message, Span
 from ..gaps import gap
 from .messages import from_messages
-from .read_cache import active
+from .read_cache import active, folded
 from .values import nested, parse
 
 __all__ = ["RECEIVED", "SENT", "cut_arguments", "flat_messages", "tool_schemas"]
@@ -43,9 +43,14 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
     if any(word in _origin(span) for word in _GOOGLE):
         items = _folded(_with_errors, items)
     found = from_messages(items, span, role)
-    if _UNKNOWN in map(attrgetter("content"), found):
+    if folded(found, _has_unknown):
         return [replace(m, content=None) if m.content == _UNKNOWN else m for m in found]
     return found
+
+
+def _has_unknown(known: bool | None, messages: Sequence[Message]) -> bool:
+    """Return whether any message so far, or any further one, stands for an unknown result."""
+    return bool(known) or _UNKNOWN in map(attrgetter("content"), messages)
 
 
 def _folded(
@@ -256,13 +261,19 @@ def tool_schemas(span: Span) -> list[Any]:
     return found
 
 
-def cut_arguments(span: Span, messages: Sequence[Message]) -> list[Gap]:
+def cut_arguments(span: Span, sent: Sequence[Message], received: Sequence[Message]) -> list[Gap]:
     """Return the gaps of calls whose arguments are JSON that was cut."""
+    cut = (*folded(sent, _cut_calls), *_cut_calls(None, received))
+    keys = (f"the arguments of {name}" for name in dict.fromkeys(cut))
+    return [gap("content_truncated", span.span_id, key=key) for key in keys]
+
+
+def _cut_calls(known: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
+    """Return the names of calls so far, and in further messages, whose arguments were cut."""
     cut = [
         call.name
         for message in messages
         for call in message.tool_calls
         if isinstance(call.arguments, str) and parse(call.arguments).truncated
     ]
-    keys = (f"the arguments of {name}" for name in dict.fromkeys(cut))
-    return [gap("content_truncated", span.span_id, key=key) for key in keys]
+    return (*(known or ()), *cut)

@@ -30,7 +30,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-__all__ = ["ReadCache", "active", "reading_once"]
+__all__ = ["ReadCache", "active", "folded", "joined_names", "names_of", "reading_once"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -91,6 +91,7 @@ class ReadCache:
         self._characters = 0
         self._reached: dict[Hashable, list[_Reached[Any]]] = {}
         self._flat: dict[str, list[_FlatList]] = {}
+        self._names: tuple[Mapping[str, Any] | None, str] = (None, "")
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
         """Return the result of parsing a list's text, from an equal one if there was any.
@@ -177,23 +178,81 @@ class ReadCache:
             read: Returns the items that some of these attributes spell out.
         """
         recent = self._flat.setdefault(prefix, [])
-        known = next((one for one in recent if one.is_part_of(attributes)), None)
-        rest = attributes.keys() - known.fields.keys() if known else attributes.keys()
-        keys = [key for key in rest if key.startswith(prefix)]
+        names = self.names(attributes)
+        if names.count("\0") != len(attributes):  # a name contains a NUL
+            return read(attributes)
+        known, keys = _in_order(recent, attributes, names, prefix)
+        if known is None:
+            known = next((one for one in recent if one.is_part_of(attributes)), None)
+            if known is not None:
+                new_keys = attributes.keys() - known.fields.keys()
+                keys = list(filter(new_keys.__contains__, keys))
         if known is not None and any(_index(prefix, key) <= known.last for key in keys):
-            keys, known = [key for key in attributes if key.startswith(prefix)], None
-        if known is not None:
-            keys = list(filter(set(keys).__contains__, attributes))  # in their order
-            if not keys:
-                return known.items
+            keys, known = _keys_under(prefix, names), None
+        if known is not None and not keys:
+            return known.items
         new = {key: attributes[key] for key in keys}
         items = [*(known.items if known else ()), *read(new)]
         last = max(map(partial(_index, prefix), keys), default=-1)
         if items and last >= 0 and all(isinstance(value, str) for value in new.values()):
-            fields = {**known.fields, **new} if known else new
-            recent.insert(0, _FlatList(fields, items, last))
+            values = [*(known.values if known else ()), *new.values()]
+            joined = (known.names if known else "") + joined_names(new)
+            recent.insert(0, _FlatList(values, joined, items, last))
             del recent[_RECENT:]
         return items
+
+    def names(self, attributes: Mapping[str, Any]) -> str:
+        """Return `joined_names`, made once for attributes that are asked for again."""
+        known, names = self._names
+        if known is not attributes:
+            names = joined_names(attributes)
+            self._names = attributes, names
+        return names
+
+
+def joined_names(attributes: Mapping[str, Any]) -> str:
+    """Return all names, each after a NUL.
+
+    A search in this text is several times as fast as a check of each name.
+    """
+    return "\0" + "\0".join(attributes) if attributes else ""
+
+
+def _keys_under(prefix: str, names: str, start: int = 0) -> list[str]:
+    """Return the attributes' keys under a prefix, in their order.
+
+    Args:
+        prefix: The prefix.
+        names: The attributes' `joined_names`.
+        start: The place in the names to begin at.
+    """
+    found = []
+    mark = f"\0{prefix}"
+    while (start := names.find(mark, start)) >= 0:
+        end = names.find("\0", start + 1)
+        found.append(names[start + 1 : end if end >= 0 else None])
+        start += len(mark)
+    return found
+
+
+def _in_order(
+    recent: Sequence[_FlatList], attributes: Mapping[str, Any], names: str, prefix: str
+) -> tuple[_FlatList | None, list[str]]:
+    """Return a list whose attributes come first and in the same order, and the keys after them.
+
+    Returns:
+        The list, and the further keys under the prefix; if there is none, None and all such keys.
+    """
+    start = names.find(f"\0{prefix}")
+    alike = [one for one in recent if one.begins(names, start)]
+    if alike:
+        at = names.count("\0", 0, start)
+        values = list(attributes.values())
+        for one in alike:
+            if values[at : at + len(one.values)] == one.values:
+                end = start + len(one.names)
+                return one, _keys_under(prefix, names, end)
+    return None, _keys_under(prefix, names, max(start, 0))
 
 
 @dataclass(slots=True, eq=False)
@@ -201,14 +260,31 @@ class _FlatList:
     """A list that attributes with indices in their keys spell out.
 
     Attributes:
-        fields: The attributes; all values are text.
+        values: The values of the attributes, all of them text.
+        names: The attributes' `joined_names`.
         items: The items.
         last: The highest index.
+        known_fields: The attributes, once they have been asked for.
     """
 
-    fields: dict[str, str]
+    values: list[str]
+    names: str
     items: list[Any]
     last: int
+    known_fields: dict[str, str] | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The attributes, which only lists in another order are compared by."""
+        if self.known_fields is None:
+            keys = self.names[1:].split("\0")
+            self.known_fields = dict(zip(keys, self.values, strict=True))
+        return self.known_fields
+
+    def begins(self, names: str, start: int) -> bool:
+        """Return whether the names have these at a place, and nothing more in the last of them."""
+        end = start + len(self.names)
+        return names.startswith(self.names, start) and names[end : end + 1] in ("", "\0")
 
     def is_part_of(self, attributes: Mapping[str, Any]) -> bool:
         return self.fields.items() <= attributes.items()
@@ -272,6 +348,26 @@ _ACTIVE: ContextVar[ReadCache | None] = ContextVar("oteval_read_cache", default=
 def active() -> ReadCache | None:
     """Return the cache that readers use now, or None."""
     return _ACTIVE.get()
+
+
+def names_of(attributes: Mapping[str, Any]) -> str:
+    """Return `joined_names`, from the active cache if there is one."""
+    cache = active()
+    return cache.names(attributes) if cache else joined_names(attributes)
+
+
+def folded(
+    items: Sequence[_T], extend: Callable[[_S | None, Sequence[_T]], _S], kind: Hashable = None
+) -> _S:
+    """Return `ReadCache.fold` of a list's items, in full if no cache is active.
+
+    Args:
+        items: The list.
+        extend: The work, as there.
+        kind: Which work it is; by default the function.
+    """
+    cache = active() if items else None
+    return cache.fold(kind or extend, items, extend) if cache else extend(None, items)
 
 
 @contextmanager

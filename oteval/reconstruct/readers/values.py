@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from ...jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
-from .read_cache import active
+from .read_cache import active, names_of
 
 __all__ = [
     "Parsed",
@@ -220,8 +220,7 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
         The items in the order of their indices as numbers; a missing index leaves no hole.
         Inside an item, keys that are all numbers become a list likewise.
     """
-    # One search in all joined names is several times as fast as a check of each.
-    if f"\0{prefix}" not in "\0" + "\0".join(attributes):
+    if f"\0{prefix}" not in names_of(attributes):
         return []
     cache = active()
     if cache is None:

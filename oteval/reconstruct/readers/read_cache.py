@@ -91,7 +91,9 @@ class ReadCache:
         self._characters = 0
         self._reached: dict[Hashable, list[_Reached[Any]]] = {}
         self._flat: dict[str, list[_FlatList]] = {}
+        # The attributes whose names were last joined, the text, and whether a name contains a NUL.
         self._names: tuple[Mapping[str, Any] | None, str] = (None, "")
+        self._has_nul = False
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
         """Return the result of parsing a list's text, from an equal one if there was any.
@@ -179,7 +181,7 @@ class ReadCache:
         """
         recent = self._flat.setdefault(prefix, [])
         names = self.names(attributes)
-        if names.count("\0") != len(attributes):  # a name contains a NUL
+        if self._has_nul:
             return read(attributes)
         known, keys = _in_order(recent, attributes, names, prefix)
         if known is None:
@@ -207,6 +209,7 @@ class ReadCache:
         if known is not attributes:
             names = joined_names(attributes)
             self._names = attributes, names
+            self._has_nul = names.count("\0") != len(attributes)
         return names
 
 

@@ -366,7 +366,7 @@ def folded(
 
     Args:
         items: The list.
-        extend: The work, as there.
+        extend: The work; see `ReadCache.fold`.
         kind: Which work it is; by default the function.
     """
     cache = active() if items else None

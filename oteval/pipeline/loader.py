@@ -12,15 +12,17 @@ from ..errors import InputError
 from ..ingest import Batch, FilePart, Table, file_size, read, split_file
 from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
-from ..store import Store
+from ..store import ROW_GROUP, Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .file_reports import FileReport, LoadReport
 
 __all__ = ["FileReport", "LoadReport", "load"]
 
-# Rows of an insert: exactly a row group of the store. DuckDB writes a full group once, in a third
-# of the time that two halves take.
+# Rows of an insert: whole row groups of the store. DuckDB writes a full group once, in a third of
+# the time that two halves take.
 BATCH = 16_384
+# Bytes of rows from which on the next full row group ends an insert.
+_BATCH_BYTES = 32 << 20
 _MAX_QUEUED = 1
 # The least spans and log records that are read at once.
 CHUNK = 1024
@@ -123,13 +125,20 @@ class _Inserter:
     def take_part(self, found: DecodedPart) -> None:
         spans = found.spans
         while spans.num_rows:
-            room = BATCH - len(self._batch)
+            room = self._room()
             self._batch.add_table(spans.slice(0, room))
             spans = spans.slice(room)
-            if len(self._batch) == BATCH:
+            if not self._room():
                 self._insert()
         if found.logs.num_rows:
             self._submit(self._executor.submit(self._store.spans.insert_log_table, found.logs))
+
+    def _room(self) -> int:
+        """Return how many more rows the batch takes."""
+        count = len(self._batch)
+        if count and self._batch.nbytes >= _BATCH_BYTES:
+            return min(BATCH - count, -count % ROW_GROUP)
+        return BATCH - count
 
     def _insert(self) -> None:
         self._submit(self._executor.submit(self._store.spans.insert, self._batch))

@@ -62,6 +62,11 @@ class SpanBatch:
         """Return the number of spans to insert."""
         return sum(table.num_rows for table in self._tables)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows to insert."""
+        return sum(table.nbytes for table in self._tables)
+
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans."""
         new = []

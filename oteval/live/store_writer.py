@@ -26,7 +26,7 @@ from ..durable_log import (
     segment_path,
     segment_sizes,
 )
-from ..store import Store
+from ..store import WIDE_MEMORY_FACTOR, Store
 from .decoder import DecodedChunk, SpoolDecoder
 from .disk_space import DiskSpaceGate
 
@@ -37,8 +37,6 @@ AGE = 0.5
 _FORWARD_POLL = 0.1
 _MISSING_POLL = 0.2
 _LOOK_BACK_INTERVAL = 1.0
-# Bytes per span from which on rows count as wide, and the factor by which they need more memory.
-_WIDE_ROW, _WIDE_MEMORY_FACTOR = 64 << 10, 4
 
 
 @dataclass
@@ -220,14 +218,11 @@ class StoreWriter:
             return
         if self._forward is not None and not self._hand_to_forwarder(chunk.end, self._forward):
             return
-        if not self._has_wide_rows and chunk.spans.nbytes > _WIDE_ROW * max(
-            1, chunk.spans.num_rows
-        ):
-            # A checkpoint that runs out of memory while such rows are read would end the process.
-            self._has_wide_rows = True
-            self._store.raise_memory_limit(_WIDE_MEMORY_FACTOR)
         batch = self._store.spans.batch()
         batch.add_table(chunk.spans)
+        if batch.is_wide and not self._has_wide_rows:
+            self._has_wide_rows = True
+            self._store.raise_memory_limit(WIDE_MEMORY_FACTOR)
         begun = time.perf_counter()
         spans, logs = self._store.spans.commit_from_spool(batch, chunk.logs, chunk.end)
         seconds = time.perf_counter() - begun

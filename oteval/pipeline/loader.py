@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..ingest import Batch, FilePart, Table, file_size, read, split_file
 from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
-from ..store import ROW_GROUP, Store
+from ..store import ROW_GROUP, WIDE_MEMORY_FACTOR, Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .file_reports import FileReport, LoadReport
 
@@ -108,6 +108,7 @@ class _Inserter:
         self._written = written
         self._queued: deque[Future[WriteResult]] = deque()
         self._batch = store.spans.batch()
+        self._has_wide_rows = False
 
     def take(self, batch: Batch) -> None:
         spans: Sequence[Span] = batch.spans
@@ -141,6 +142,9 @@ class _Inserter:
         return BATCH - count
 
     def _insert(self) -> None:
+        if self._batch.is_wide and not self._has_wide_rows:
+            self._has_wide_rows = True
+            self._store.raise_memory_limit(WIDE_MEMORY_FACTOR)
         self._submit(self._executor.submit(self._store.spans.insert, self._batch))
         self._batch = self._store.spans.batch()
 

@@ -21,10 +21,12 @@ from ..errors import TooLarge
 
 __all__ = [
     "MAX_READ_BYTES",
+    "WIDE_MEMORY_FACTOR",
     "ReadLimit",
     "fetch",
     "give_memory",
     "is_short_of_memory",
+    "is_wide",
     "small_arrow",
     "with_memory",
 ]
@@ -39,6 +41,9 @@ MAX_READ_BYTES = _MACHINE // 16
 # DuckDB reports a checkpoint without enough memory as an I/O error.
 _SHORT = re.compile(r"Out of Memory|failed to (?:pin|allocate)|could not (?:allocate|free up)")
 _BATCH = 1024
+# Bytes of a row from which on it counts as wide, and the factor by which such rows need more memory
+# than others.
+_WIDE_ROW, WIDE_MEMORY_FACTOR = 64 << 10, 4
 _LIMIT = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -46,6 +51,19 @@ _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 <
 def is_short_of_memory(error: BaseException) -> bool:
     """Return whether an error means that DuckDB needs more memory than it may take."""
     return isinstance(error, duckdb.OutOfMemoryException) or bool(_SHORT.search(str(error)))
+
+
+def is_wide(size: int, count: int) -> bool:
+    """Return whether rows are so wide that DuckDB needs more memory to store them.
+
+    It packs a column of 2,048 rows together. A checkpoint that has too little memory for this makes
+    the connection useless, so the limit has to be raised before.
+
+    Args:
+        size: The bytes of the rows.
+        count: The number of rows.
+    """
+    return size > _WIDE_ROW * max(1, count)
 
 
 @contextmanager
@@ -120,18 +138,19 @@ def fetch(
         ) from error
 
 
-def with_memory(connection: duckdb.DuckDBPyConnection, read: Callable[[], T]) -> T:
+def with_memory(connection: duckdb.DuckDBPyConnection, action: Callable[[], T]) -> T:
     """Call a function, and again with twice the memory as long as DuckDB has too little.
 
     Args:
-        connection: The connection that the function reads from.
-        read: The function, which writes nothing.
+        connection: The connection that the function uses.
+        action: The function. It only reads, is one statement, or begins and ends its own
+            transaction, so that nothing of a failed attempt remains.
     """
     while True:
         try:
-            return read()
-        except duckdb.OutOfMemoryException:
-            if not give_memory(connection):
+            return action()
+        except duckdb.Error as error:
+            if not is_short_of_memory(error) or not give_memory(connection):
                 raise
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..model import LogRecord, Span, WriteResult
 from ..model.write_result import MAX_CONFLICTS
 from .archive.reader import ArchiveReader, rows_not_in
-from .memory import MAX_READ_BYTES, ReadLimit
+from .memory import MAX_READ_BYTES, ReadLimit, is_wide, with_memory
 from .progress import newest_seq
 from .query import (
     first_row,
@@ -66,6 +66,11 @@ class SpanBatch:
     def nbytes(self) -> int:
         """The bytes of the rows to insert."""
         return sum(table.nbytes for table in self._tables)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its spans are so long that DuckDB needs more memory to store them."""
+        return is_wide(self.nbytes, len(self))
 
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans."""
@@ -132,7 +137,8 @@ class Spans:
             batch.add(spans)
             written.add(self.insert(batch))
         if logs:
-            written.add(self._insert_logs(log_table(logs, self._next(len(logs)))))
+            table = log_table(logs, self._next(len(logs)))
+            written.add(with_memory(self._connection, lambda: self._insert_logs(table)))
         return written
 
     def _next(self, count: int) -> int:
@@ -147,7 +153,10 @@ class Spans:
         return SpanBatch(self._next)
 
     def insert(self, batch: SpanBatch) -> WriteResult:
-        """Insert those spans of a batch that are new."""
+        """Insert those spans of a batch that are new, with as much memory as it needs."""
+        return with_memory(self._connection, lambda: self._insert(batch))
+
+    def _insert(self, batch: SpanBatch) -> WriteResult:
         table = batch.table()
         with registered(self._connection, "incoming", table):
             stored = number(
@@ -188,7 +197,8 @@ class Spans:
 
     def insert_log_table(self, table: pa.Table) -> WriteResult:
         """Insert log records that are rows of ``logs`` already; their numbers are replaced."""
-        return self._insert_logs(_renumbered(table, self._next(table.num_rows)))
+        numbered = _renumbered(table, self._next(table.num_rows))
+        return with_memory(self._connection, lambda: self._insert_logs(numbered))
 
     def _insert_logs(self, table: pa.Table) -> WriteResult:
         with registered(self._connection, "incoming", table):
@@ -227,11 +237,17 @@ class Spans:
         Returns:
             The counts of the spans, and those of the log records.
         """
+        numbered = None
+        if logs is not None and logs.num_rows:
+            numbered = _renumbered(logs, self._next(logs.num_rows))
+        return with_memory(self._connection, lambda: self._commit(spans, numbered, position))
+
+    def _commit(
+        self, spans: SpanBatch, logs: pa.Table | None, position: tuple[int, int]
+    ) -> tuple[WriteResult, WriteResult]:
         with transaction(self._connection):
-            written = self.insert(spans) if len(spans) else spans.written
-            logs_written = WriteResult()
-            if logs is not None and logs.num_rows:
-                logs_written = self.insert_log_table(logs)
+            written = self._insert(spans) if len(spans) else spans.written
+            logs_written = WriteResult() if logs is None else self._insert_logs(logs)
             self._connection.execute(
                 'UPDATE spool_position SET segment = ?, "offset" = ?', list(position)
             )

@@ -6,6 +6,7 @@ version 2 or version 1 (cgroups(7)). Without control groups they are the machine
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
@@ -14,11 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["infrequent_gc", "memory", "processors", "raise_file_limit"]
+__all__ = ["infrequent_gc", "memory", "processors", "raise_file_limit", "return_freed_memory"]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 _MAX_FILES = 65_536
+# glibc's settings, as in malloc.h, and their values here. Once given, glibc no longer raises the
+# first two by itself.
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8
+_MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 256 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M_ARENA_MAX: 2}
 
 
 def memory(root: Path = _ROOT) -> int:
@@ -53,6 +58,18 @@ def processors(root: Path = _ROOT) -> int:
     ]
     shares = [math.ceil(quota / period) for quota, period in quotas if quota > 0 and period > 0]
     return max(1, min([count or 1, *shares]))
+
+
+def return_freed_memory() -> None:
+    """Let glibc return the memory of large blocks to the system when they are freed.
+
+    By itself it keeps blocks of up to 32 MB once it has freed one of that size. Other C libraries
+    are left as they are.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for setting, value in _MALLOC_SETTINGS.items():
+            mallopt(setting, value)
 
 
 def _numbers(root: Path, controller: str, name: str) -> Iterator[list[int]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ..monitor.status import MonitorStatus
 
 __all__ = ["config_option", "configured", "monitor"]
+
+T = TypeVar("T")
 
 _LONGEST_DAYS = 3650
 
@@ -69,6 +73,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     from ..monitor.check import exit_status, little_memory
     from ..monitor.notification import Outbox
 
+    _check_backlog(db, config)
     with open_store(db) as store, little_memory(store):
         outbox = Outbox(store.outbox, config.notify, version=__version__)
         found = _check(store, config)
@@ -82,6 +87,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
         _print_changes(found, known, as_json)
         time.sleep(pause)
         try:
+            _check_backlog(db, config)
             with open_store(db) as store, little_memory(store):
                 found = _check(store, config)
                 outbox.reopen(store.outbox)
@@ -231,13 +237,28 @@ def configured(path: str) -> Config:
     return config
 
 
+def _check_backlog(db: str, config: Config) -> None:
+    """Check a long backlog in parts; closing the database after each frees DuckDB's memory."""
+    from ..monitor.check import check_backlog, little_memory
+
+    is_long = True
+    while is_long:
+        with open_store(db) as store, little_memory(store):
+            is_long = _with_memory(store, partial(check_backlog, store, config, common.now_ns()))
+
+
 def _check(store: Store, config: Config) -> list[MonitorStatus]:
-    """Check once, with more memory if it takes more."""
+    """Check once."""
     from ..monitor.check import check
 
+    return _with_memory(store, partial(check, store, config, common.now_ns()))
+
+
+def _with_memory(store: Store, action: Callable[[], T]) -> T:
+    """Call a function, and again with more memory if it takes more."""
     while True:
         try:
-            return check(store, config, common.now_ns())
+            return action()
         except Exception as error:
             if not is_short_of_memory(error) or not store.raise_memory_limit(2):
                 raise

@@ -19,6 +19,7 @@ import pyarrow as pa
 from ..config import Config, MonitorSettings
 from ..evaluators.judge.costs import make_prices
 from ..jsontext import canonical
+from ..machine import return_freed_memory
 from ..selection import Selection
 from ..store import (
     ObservationSource,
@@ -37,14 +38,16 @@ from .run_reader import RunReader
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
-__all__ = ["acceptance", "check", "little_memory", "source_of"]
+__all__ = ["acceptance", "check", "check_backlog", "little_memory", "source_of"]
 
-# Rows that are read at once, and in one transaction.
-_PART = 150_000
-_TRANSACTION = 4_000_000
-# Observations that go to the groups at once: each group costs time, however few it gets.
+# Rows that are read in one transaction.
+_TRANSACTION = 2_000_000
+# Rows that `check` reads after `check_backlog`.
+_REST = 50_000
+# Rows whose observations go to the groups at once: each group costs time, however few it gets.
 _AT_ONCE = 450_000
-# DuckDB's memory limit for checks. Its metadata of 10 million scores takes 145 MB beside it.
+# DuckDB's memory limit for checks. Beside it, DuckDB keeps the metadata of all rows that it has
+# read, 240 MB of 10 million scores, until the database is closed.
 _MEMORY_LIMIT = "100MB"
 # The name under which the position in runs is kept, up to which versions are noted.
 _VERSIONS = ""
@@ -68,8 +71,10 @@ def check(
         The state of every group of every monitor.
     """
     known = store.monitors.monitors()
-    if config.monitors and store.observations.newest_run() > _noted(known):
-        repeated(partial(_note_versions, store, now_ns), wait)
+    if config.monitors:
+        while _runs_to_note(store, known):
+            repeated(partial(_note_versions, store, now_ns), wait)
+            known = store.monitors.monitors()
     if end_removed(store, config, known, now_ns, wait):
         known = store.monitors.monitors()
     found: list[MonitorStatus] = []
@@ -82,6 +87,42 @@ def check(
             shown = statuses(store, settings, now_ns)
         found += shown
     return found
+
+
+def check_backlog(
+    store: Store,
+    config: Config,
+    now_ns: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> bool:
+    """Check a part of a long backlog, in one transaction.
+
+    Called until it returns False, with a database that is opened anew each time, it keeps the
+    memory of a first check low. `check` does the rest.
+
+    Args:
+        store: The store.
+        config: The configuration.
+        now_ns: The time (ns).
+        wait: Waits for some seconds while another process checks.
+
+    Returns:
+        Whether there was a long backlog.
+    """
+    known = store.monitors.monitors()
+    if config.monitors and _runs_to_note(store, known) > _REST:
+        repeated(partial(_note_versions, store, now_ns), wait)
+        return True
+    for settings in config.monitors:
+        rest = store.observations.newest(source_of(settings))
+        stored = known.get(settings.title)
+        if stored is not None and stored.definition == _definition(settings):
+            rest -= stored.at.position
+        if rest > 2 * _REST:
+            most = min(_TRANSACTION, rest - _REST)
+            repeated(partial(_advance, store, config, settings, now_ns, most), wait)
+            return True
+    return False
 
 
 def _idle(
@@ -102,9 +143,18 @@ def _noted(known: Mapping[str, StoredMonitor]) -> int:
     return known[_VERSIONS].at.position if _VERSIONS in known else 0
 
 
+def _runs_to_note(store: Store, known: Mapping[str, StoredMonitor]) -> int:
+    """Return the number of runs whose versions are not noted."""
+    return max(0, store.observations.newest_run() - _noted(known))
+
+
 @contextmanager
 def little_memory(store: Store) -> Iterator[None]:
-    """Let the checks in a block take little memory; a check may raise DuckDB's share."""
+    """Let the checks in a block take little memory; a check may raise DuckDB's share.
+
+    The process returns freed memory to the system from then on.
+    """
+    return_freed_memory()
     with store.reduced_memory(_MEMORY_LIMIT), small_arrow():
         yield
 
@@ -157,13 +207,19 @@ def _definition(settings: MonitorSettings) -> str:
 def _note_versions(store: Store, now_ns: int) -> None:
     with store.monitors.check(now_ns):
         after = _noted(store.monitors.monitors())
-        newest = store.observations.newest_run()
+        newest = min(store.observations.newest_run(), after + _TRANSACTION)
         if newest > after:
             store.monitors.note_versions(after, newest, now_ns)
             store.monitors.put_monitor(StoredMonitor(_VERSIONS, "", ReadPosition(newest)))
 
 
-def _advance(store: Store, config: Config, settings: MonitorSettings, now_ns: int) -> bool:
+def _advance(
+    store: Store,
+    config: Config,
+    settings: MonitorSettings,
+    now_ns: int,
+    most: int = _TRANSACTION,
+) -> bool:
     """Check a monitor in one transaction; return whether it has read everything."""
     source = source_of(settings)
     accepts = acceptance(store, source)
@@ -176,19 +232,15 @@ def _advance(store: Store, config: Config, settings: MonitorSettings, now_ns: in
             stored = StoredMonitor(settings.title, definition)
         reader = RunReader(store, source, stored.at, now_ns=now_ns, accepts=accepts)
         newest = store.observations.newest(source)
-        end = min(newest, stored.at.position + _TRANSACTION)
+        end = min(newest, stored.at.position + most)
         is_last = end >= newest
-        waiting: list[pa.Table] = []
         while True:
-            upto = min(end, reader.at.position + _PART)
-            waiting.append(reader.read(upto, is_last=upto >= newest))
-            if upto >= end or sum(map(len, waiting)) >= _AT_ONCE:
-                found = [pa.concat_tables(waiting)]
-                waiting = []
-                # The only reference, so that the groups can free it before they learn.
-                watcher.consume(found.pop(), reader.at.reached_ns)
-                # Arrow keeps freed memory otherwise.
-                pa.default_memory_pool().release_unused()
+            upto = min(end, reader.at.position + _AT_ONCE)
+            found = [reader.read(upto, is_last=upto >= newest)]
+            # The only reference, so that the groups can free it before they learn.
+            watcher.consume(found.pop(), reader.at.reached_ns)
+            # Arrow keeps freed memory otherwise.
+            pa.default_memory_pool().release_unused()
             if upto >= end:
                 break
         reader.write()

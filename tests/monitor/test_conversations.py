@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from oteval.monitor import check as checks
-from oteval.monitor.check import check
+from oteval.monitor import run_reader
+from oteval.monitor.check import check, check_backlog
 from oteval.monitor.conversations import close, conversation_hashes
 from oteval.monitor.hashes import text_hashes
 from oteval.store import Store
@@ -164,12 +165,18 @@ def close_to(one: Any, other: Any) -> bool:
 
 
 def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest.MonkeyPatch):
-    """Checks at any times, reading parts of any size, learn and detect the same."""
+    """Checks at any times, reading and committing parts of any size, learn and detect the same."""
 
     def state(seed: int | None) -> list[Any]:
         chance = random.Random(seed)
-        monkeypatch.setattr(checks, "_PART", 10**6 if seed is None else chance.randrange(30, 90))
-        monkeypatch.setattr(checks, "_AT_ONCE", 10**6 if seed is None else chance.randrange(1, 90))
+        for module, name in (
+            (run_reader, "_PART"),
+            (run_reader, "_CLOSED_AT_ONCE"),
+            (checks, "_TRANSACTION"),
+            (checks, "_REST"),
+        ):
+            size = 10**6 if seed is None else chance.randrange(20, 90)
+            monkeypatch.setattr(module, name, size)
         watched = config(f"{{evaluator: e, group_by: agent, baseline: {PERIOD}}}")
         with Store() as store:
             good = History(store, "good", step=10 * MINUTE)
@@ -180,6 +187,8 @@ def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest
                 bad.scored(30, 0.9 if step < 6 else 0.2, conversation_id=talk)
                 if seed is not None and chance.random() < 0.3:
                     check(store, watched, good.now)
+                if seed is not None and chance.random() < 0.3:
+                    check_backlog(store, watched, good.now)
             check(store, watched, good.now + HOUR)
             check(store, watched, good.now + HOUR)
             rows = store.monitors.groups("e")
@@ -192,7 +201,8 @@ def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest
     whole = state(None)
 
     assert len(whole[2]) == 1
-    assert close_to(state(1), whole)
+    for seed in (1, 2, 3):
+        assert close_to(state(seed), whole)
 
 
 def test_a_backlog_in_several_transactions_gives_the_same_states(

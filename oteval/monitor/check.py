@@ -42,7 +42,7 @@ __all__ = ["acceptance", "check", "check_backlog", "little_memory", "source_of"]
 
 # Rows that are read in one transaction.
 _TRANSACTION = 2_000_000
-# Rows that `check` reads after `check_backlog`.
+# The most rows that `check` reads after `check_backlog`.
 _REST = 50_000
 # Rows whose observations go to the groups at once: each group costs time, however few it gets.
 _AT_ONCE = 450_000
@@ -118,8 +118,9 @@ def check_backlog(
         stored = known.get(settings.title)
         if stored is not None and stored.definition == _definition(settings):
             rest -= stored.at.position
-        if rest > 2 * _REST:
-            most = min(_TRANSACTION, rest - _REST)
+        if rest > _REST:
+            # The end of a check needs memory too, so the last row is left to `check`.
+            most = min(_TRANSACTION, rest - 1)
             repeated(partial(_advance, store, config, settings, now_ns, most), wait)
             return True
     return False

@@ -112,7 +112,12 @@ def stored(
         report = load(store, paths)
         refresh(store)
         found = [one.as_dict() for one in score(store, config, base, selection, run)]
-    return found, [str(p) for file in report.files for p in file.problems], run
+    # Scores come from the workers as JSON, which has no tuples.
+    return (
+        json.loads(json.dumps(found)),
+        [str(p) for file in report.files for p in file.problems],
+        run,
+    )
 
 
 def direct(
@@ -125,7 +130,11 @@ def direct(
         if not files.read(lambda _done, _total: None):
             return None
         found = [one.as_dict() for one in files.scores(run, lambda _done: None)]
-        return found, [str(p) for file in files.report.files for p in file.problems], run
+        return (
+            json.loads(json.dumps(found)),
+            [str(p) for file in files.report.files for p in file.problems],
+            run,
+        )
 
 
 def written(lines: Sequence[str], count: int, folder: Path) -> list[str]:

@@ -133,9 +133,12 @@ class OutlinedEvaluator:
             codes.append(code)
         lists = groups["runs"].combine_chunks()
         runs = pa.RecordBatch.from_struct_array(lists.flatten())
-        found = self._drawn(
-            runs, pc.take(pa.array(codes, pa.int32()), pc.list_parent_indices(lists))
-        )
+        # In the order of the runs: in that of their outlines, all failures would stand together,
+        # and a monitor would take that for dependence.
+        order = pc.sort_indices(runs["place"])
+        groups_of_runs = pc.list_parent_indices(lists).take(order)
+        runs = runs.take(order)
+        found = self._drawn(runs, pc.take(pa.array(codes, pa.int32()), groups_of_runs))
         used = self._used(runs, found, given) if given else {}
         done = {*runs["place"].filter(pc.not_equal(found, _UNDECIDED)).to_pylist(), *used}
         mask = pc.greater_equal(found, 0)

@@ -92,3 +92,21 @@ def test_an_evaluator_that_cannot_decide_is_run_on_each_run(
     driver.run(6)
 
     assert [row[4] for row in driver.rows()] == ["ok"] * 3
+
+
+def test_scores_are_stored_in_the_order_of_the_runs(driver: Driver) -> None:
+    """Passes and failures alternate as in the runs, since monitors look for dependence in it."""
+    driver.rules("evaluators: [{name: tokens, type: budget, max_total_tokens: 100}]")
+    driver.start()
+    used = [{"gen_ai.usage.input_tokens": 10 + number % 2 * 1000} for number in range(12)]
+    driver.came(
+        *(chat(n + 1, 1, [("user", "hi")], f"hello {n}", **each) for n, each in enumerate(used))
+    )
+    driver.run(20)
+    runs, scores = (
+        driver.store._connection.execute(f"SELECT {columns} ORDER BY seq").fetchall()
+        for columns in ("trajectory_id FROM trajectories", "trajectory_id, passed FROM scores")
+    )
+
+    assert {passed for _, passed in scores} == {True, False}
+    assert [(name,) for name, _ in scores] == runs

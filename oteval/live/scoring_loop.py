@@ -34,7 +34,7 @@ from ..runner import day_of, start_of_day_ns
 from ..store import Store
 from .batch_scorer import BatchScorer
 from .evaluation import Evaluation, FinishedEvaluation
-from .evaluator_rules import EvaluatorRules
+from .evaluator_rules import EvaluatorRules, LiveEvaluator
 from .evaluator_runner import EvaluatorRunner
 from .publisher import ScorePublisher
 from .reconstructor import TraceReconstructor
@@ -192,6 +192,16 @@ class ScoringLoop:
         if has_changed:
             self._apply_rules()
 
+    def _batched(self, evaluators: Iterable[LiveEvaluator]) -> list[LiveEvaluator]:
+        """Return the evaluators that may decide batches of runs."""
+        if self._publisher.exports_events:
+            # Log events carry data of the runs, which must be read for them.
+            return []
+        # In a batch, the runs that an evaluator must read are stored after the others. These are
+        # mostly failures, and a monitor would take their standing together for dependence.
+        watched = {monitor.evaluator for monitor in self._rules.config.monitors}
+        return [one for one in evaluators if one.scorer.name not in watched]
+
     def _apply_rules(self) -> None:
         """Put the rules in force; evaluators that did not change go on."""
         config = self._rules.config
@@ -201,9 +211,7 @@ class ScoringLoop:
             self._rules.evaluators, salt=config.salt, backfill=config.completion.backfill
         )
         after = self._scheduler.evaluators
-        # Log events carry data of the runs, which must be read for them.
-        batched = () if self._publisher.exports_events else after.values()
-        self._batch_scorer.configure(batched, salt=config.salt)
+        self._batch_scorer.configure(self._batched(after.values()), salt=config.salt)
         for key, evaluator in before.items():
             if after.get(key) is not evaluator:
                 self._runners.pop(key).close()

@@ -110,3 +110,28 @@ def test_scores_are_stored_in_the_order_of_the_runs(driver: Driver) -> None:
 
     assert {passed for _, passed in scores} == {True, False}
     assert [(name,) for name, _ in scores] == runs
+
+
+def test_evaluators_that_a_monitor_watches_run_on_each_run(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their scores are stored in the order of the runs, also of those that must be read."""
+    asked: list[str] = []
+    real = OutlinedEvaluator.decide_rows
+
+    def recorded(self: OutlinedEvaluator, *rest: Any) -> Any:
+        found = real(self, *rest)
+        asked.extend(found.rows["evaluator"].to_pylist())
+        return found
+
+    monkeypatch.setattr(OutlinedEvaluator, "decide_rows", recorded)
+    driver.rules(
+        "evaluators: [{name: a, type: tool_errors}, {name: b, type: tool_errors}]\n"
+        "monitors: [{evaluator: a}]"
+    )
+    driver.start()
+    driver.came(*(chat(number, 1, [("user", "hi")], f"hello {number}") for number in range(1, 4)))
+    driver.run(6)
+
+    assert [row[4] for row in driver.rows()] == ["ok"] * 6
+    assert set(asked) == {"b"}

@@ -32,6 +32,8 @@ def is_drawn(salt: str, evaluator: str, trace_id: str, rate: float) -> bool:
         trace_id: The trace.
         rate: The share of traces to draw, 0 to 1.
     """
+    if rate >= 1:
+        return True
     text = f"{salt}\0{evaluator}\0{trace_id}".encode()
     drawn = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
     return drawn / _SPACE < rate

@@ -19,10 +19,11 @@ from ..model import Score, Trajectory
 from ..runner import Runner
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .outlined_runs import DecidedRuns, Given, OutlinedEvaluator
+from .outlined_runs import Given, OutlinedEvaluator
 from .prepared import PreparedEvaluator, prepare
 from .score_batch import ScoreBatch
 from .score_counts import ScoreRun, check_gates
+from .score_pages import ScorePage, ScorePages
 
 __all__ = [
     "AlignedPair",
@@ -37,9 +38,8 @@ __all__ = [
     "score_trajectories",
 ]
 
-# The most scores of runs that were read in one write, and the runs that are looked at together.
+# The most scores of runs that were read in one write.
 _PAGE = 1000
-_RUNS = 8_192
 # DuckDB's memory while scoring: rows are read once.
 _MEMORY_LIMIT = "96MB"
 
@@ -84,12 +84,10 @@ def score(
     run.versions.update({one.scorer.name: one.scorer.version for one in prepared})
     used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
     runner, batch = _runner_of(prepared), ScoreBatch(store, _PAGE)
+    outlined = [OutlinedEvaluator.of(one, config.salt) for one in prepared]
     scoring = _Scoring(
-        store=store,
         prepared=prepared,
-        outlined=[OutlinedEvaluator.of(one, config.salt) for one in prepared],
         salt=config.salt,
-        used_again=[] if again else used_again,
         run=run,
         batch=batch,
         runner=runner,
@@ -97,9 +95,12 @@ def score(
         on_progress=on_progress or (lambda _: None),
     )
     try:
-        with store.reduced_memory(_MEMORY_LIMIT):
-            for keys in store.trajectories.keys(selection, _RUNS):
-                yield from scoring.page(keys)
+        with (
+            store.reduced_memory(_MEMORY_LIMIT),
+            ScorePages(store, outlined, [] if again else used_again) as pages,
+        ):
+            for page in pages.read(selection):
+                yield from scoring.page(page)
             yield from scoring.rest()
     finally:
         # Finished scores are written after Ctrl-C as well.
@@ -113,36 +114,24 @@ def score(
 class _Scoring:
     """Scores the runs of a store page by page; the fields are those of `score`."""
 
-    store: Store
     prepared: Sequence[PreparedEvaluator]
-    outlined: Sequence[OutlinedEvaluator | None]
     salt: str
-    used_again: Sequence[str]
     run: ScoreRun
     batch: ScoreBatch
     runner: _ScoreRunner
     yields_passes: bool
     on_progress: Callable[[int], None]
 
-    def page(self, keys: pa.Table) -> Iterator[Score]:
-        """Score the runs of a page, and yield the scores.
-
-        Args:
-            keys: The page, of `Trajectories.keys`.
-        """
-        before, now = self.run.trajectories, time.time_ns()
+    def page(self, page: ScorePage) -> Iterator[Score]:
+        """Score the runs of a page, and yield the scores."""
+        before, decided, given = self.run.trajectories, page.decided, page.given
         first = before * len(self.prepared)
-        given = self._given(keys)
-        decided = [
-            None if one is None else one.decide(self.store, keys, now, given)
-            for one in self.outlined
-        ]
         shown = [{} if d is None else d.scores(passes=self.yields_passes) for d in decided]
         for order, d in enumerate(decided):
             if d is not None:
                 self.batch.add_rows(_positioned(d.rows, first + order, len(self.prepared)))
-        runs = self._runs(keys, decided)
-        for place in _busy_places(keys, decided, shown):
+        runs = _runs_of(page)
+        for place in _busy_places(page, shown):
             trajectory = runs(place)
             self.run.trajectories = before + place + 1
             for order, one in enumerate(self.prepared):
@@ -155,9 +144,11 @@ class _Scoring:
                     self.run.add(d.given[place], reused=True)
                     yield d.given[place]
                 elif trajectory is not None and (d is None or place in d.undecided):
-                    yield from self._evaluated(one, trajectory, given, position, now if d else None)
+                    yield from self._evaluated(
+                        one, trajectory, given, position, page.time_ns if d else None
+                    )
             self.on_progress(self.run.trajectories - self.runner.pending)
-        self.run.trajectories = before + len(keys)
+        self.run.trajectories = before + len(page.names)
         self.batch.reached = self.run.trajectories * len(self.prepared) - 1
         for one, d in zip(self.prepared, decided, strict=True):
             for result, count in d.counts(passes=self.yields_passes) if d else ():
@@ -171,30 +162,6 @@ class _Scoring:
         for outcome in self.runner.completed(max_pending=0):
             yield self._added(outcome.result(), self.batch.reached)
             self.on_progress(self.run.trajectories - self.runner.pending)
-
-    def _given(self, keys: pa.Table) -> Given:
-        """Return the stored verdicts on the runs of a page that are used again."""
-        if not self.used_again:
-            return {}
-        found = self.store.scores.of_versions(keys["trajectory_id"].to_pylist(), self.used_again)
-        return {key: score for key, score in found.items() if score.status == "ok"}
-
-    def _runs(
-        self, keys: pa.Table, decided: Sequence[DecidedRuns | None]
-    ) -> Callable[[int], Trajectory | None]:
-        """Return a function that returns the run at a place, read if an evaluator needs it."""
-        needed = _needed_places(keys, decided)
-        names = keys["trajectory_id"].to_pylist()
-        found = self.store.trajectories.at(keys.take(pa.array(needed, pa.int64())))
-        waiting: list[Trajectory] = []
-
-        def run_at(place: int) -> Trajectory | None:
-            if not waiting:
-                waiting.extend(islice(found, 1))
-            is_next = bool(waiting) and waiting[0].id == names[place]
-            return waiting.pop() if is_next else None
-
-        return run_at
 
     def _evaluated(
         self,
@@ -230,21 +197,23 @@ def _positioned(rows: pa.Table, first: int, step: int) -> pa.Table:
     return rows.drop_columns(["place"]).append_column("position", positions)
 
 
-def _needed_places(keys: pa.Table, decided: Sequence[DecidedRuns | None]) -> list[int]:
-    """Return the places of the runs that must be read."""
-    if None in decided:
-        return list(range(len(keys)))
-    return sorted(set().union(*(one.undecided for one in decided if one is not None)))
+def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
+    """Return a function that returns the run at a place, if it was read."""
+    waiting: list[Trajectory] = []
+
+    def run_at(place: int) -> Trajectory | None:
+        if not waiting:
+            waiting.extend(islice(page.runs, 1))
+        is_next = bool(waiting) and waiting[0].id == page.names[place]
+        return waiting.pop() if is_next else None
+
+    return run_at
 
 
-def _busy_places(
-    keys: pa.Table,
-    decided: Sequence[DecidedRuns | None],
-    shown: Sequence[Mapping[int, Score]],
-) -> list[int]:
+def _busy_places(page: ScorePage, shown: Sequence[Mapping[int, Score]]) -> list[int]:
     """Return the places of the runs that are read or whose scores are yielded."""
-    given = (one.given.keys() for one in decided if one is not None)
-    return sorted({*_needed_places(keys, decided)}.union(*given, *shown))
+    given = (one.given.keys() for one in page.decided if one is not None)
+    return sorted({*page.needed}.union(*given, *shown))
 
 
 def _runner_of(prepared: Iterable[PreparedEvaluator]) -> _ScoreRunner:

@@ -97,17 +97,14 @@ class OutlinedEvaluator:
             return None
         return cls(one, replace(request, attribute=references.attribute), salt)
 
-    def decide(self, store: Store, keys: pa.Table, time_ns: int, given: Given) -> DecidedRuns:
-        """Decide the runs of a page.
+    def read(self, store: Store, keys: pa.Table) -> pa.Table:
+        """Return the outlines of the runs of a page, to be given to `decide`.
 
         Args:
             store: The store.
             keys: The page, of `Trajectories.keys`.
-            time_ns: The time of the scores.
-            given: Stored verdicts to use again.
         """
-        groups = store.outlines.read(keys, self._request, self._one.scorer.where)
-        return self._decided(groups, len(keys), time_ns, given)
+        return store.outlines.read(keys, self._request, self._one.scorer.where)
 
     def decide_rows(self, store: Store, rows: pa.Table, time_ns: int) -> DecidedRuns:
         """Decide runs that were written just now.
@@ -118,10 +115,17 @@ class OutlinedEvaluator:
             time_ns: The time of the scores.
         """
         groups = store.outlines.of_rows(rows, self._request, self._one.scorer.where)
-        return self._decided(groups, len(rows), time_ns, {})
+        return self.decide(groups, len(rows), time_ns, {})
 
-    def _decided(self, groups: pa.Table, count: int, time_ns: int, given: Given) -> DecidedRuns:
-        """Decide the runs of outlines that `Outlines` grouped; `count` is their number."""
+    def decide(self, groups: pa.Table, count: int, time_ns: int, given: Given) -> DecidedRuns:
+        """Decide the runs of a page.
+
+        Args:
+            groups: Their outlines, of `read`.
+            count: The number of runs.
+            time_ns: The time of the scores.
+            given: Stored verdicts to use again.
+        """
         results: list[EvaluationResult] = []
         codes = []
         for outline in groups.drop_columns(["runs"]).to_pylist():

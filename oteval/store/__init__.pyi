@@ -47,5 +47,6 @@ from .scores import score_rows as score_rows
 from .sessions import StoredSession as StoredSession
 from .spans import SpanBatch as SpanBatch
 from .spans import WriteResult as WriteResult
+from .trajectories import ReadPages as ReadPages
 from .variants import Period as Period
 from .variants import VariantCounts as VariantCounts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import duckdb
@@ -45,7 +45,7 @@ from .trajectory_rows import (
     trajectory_row,
 )
 
-__all__ = ["Trajectories"]
+__all__ = ["ReadPages", "Trajectories"]
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
 _KEYS = pa.schema([("trajectory_id", _TEXT), ("start_ns", _BIG)])
@@ -79,6 +79,20 @@ class _Link(NamedTuple):
     start_ns: int
     history_id: str | None
     history_ns: int | None
+
+
+@dataclass
+class ReadPages:
+    """How trajectories are read page by page.
+
+    Attributes:
+        size: The number of trajectories on the next page, by the width of those before.
+        max_ranges: The most ranges of times that a page is read in: 1 for trajectories that are
+            spread evenly, where each range would only cost one more query.
+    """
+
+    size: int = _FIRST_PAGE
+    max_ranges: int = _PAGE_RANGES
 
 
 class Trajectories:
@@ -220,19 +234,21 @@ class Trajectories:
         ).to_arrow_table()
         return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
 
-    def at(self, keys: pa.Table) -> Iterator[Trajectory]:
+    def at(self, keys: pa.Table, pages: ReadPages | None = None) -> Iterator[Trajectory]:
         """Yield current trajectories with their histories, reading only rows of their times.
 
         Args:
             keys: A table of `keys`. Trajectories that were deleted since are left out.
+            pages: How they are read, if many tables of keys are read one after the other.
         """
-        start, size = 0, _FIRST_PAGE
+        pages = pages or ReadPages()
+        start = 0
         while start < len(keys):
-            page = keys.slice(start, size)
+            page = keys.slice(start, pages.size)
             starts = dict(zip(*(column.to_pylist() for column in page.columns), strict=True))
-            start += size
-            rows, built = self._rows_since(starts, {}, max_ranges=_PAGE_RANGES)
-            size = _next_size(size, rows.values())
+            start += pages.size
+            rows, built = self._rows_since(starts, {}, max_ranges=pages.max_ranges)
+            pages.size = _next_size(pages.size, rows.values())
             for name in rows:
                 build_trajectory(name, rows, built)
             moved = [name for name in starts if name not in built]

@@ -18,7 +18,7 @@ from oteval.config import parse_config
 from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMatch, registry
 from oteval.evaluators.checks import Check
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
-from oteval.pipeline import ScoreRun, evaluation, refresh
+from oteval.pipeline import ScoreRun, evaluation, refresh, score_pages
 from oteval.pipeline import score as score_all
 from oteval.pipeline.outlined_runs import OutlinedEvaluator
 from oteval.store import Store
@@ -256,7 +256,7 @@ def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[
     for one in evaluation.prepare(config, store, base):
         outlined = OutlinedEvaluator.of(one, "")
         assert outlined is not None
-        made = outlined.decide(store, keys, 0, {})
+        made = outlined.decide(outlined.read(store, keys), len(keys), 0, {})
         yield len(made.rows), len(made.undecided)
 
 
@@ -288,7 +288,7 @@ def test_passes_that_are_not_yielded_are_stored_and_counted(
     store: Store, base: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Without passes, fails are yielded in their order; all scores are stored in order."""
-    monkeypatch.setattr(evaluation, "_RUNS", 3)
+    monkeypatch.setattr(score_pages, "_RUNS", 3)
     tails = [(asks(call("f", {"a": number % 3})),) for number in range(10)]
     keep(store, *(run(number, *tail) for number, tail in enumerate(tails, 1)))
     (base / "r.json").write_text(json.dumps(CASES[:2]))

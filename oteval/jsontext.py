@@ -45,6 +45,7 @@ _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 # orjson reads integers of more than 64 bits as floats: they have 20 digits, or 19 after a minus.
 _DIGITS = bytes(48 if 48 <= code < 58 else 45 if code == 45 else 32 for code in range(256))
 _LONG_INTEGER, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
+_LONG_DIGITS = b"0" * 19
 # Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
 _FLAT = frozenset({str, int, type(None)})
@@ -59,6 +60,12 @@ def loads(text: str | bytes) -> Any:
         ValueError: The text is not valid JSON, an integer has more than 4,300 digits, or the
             nesting is deeper than 254 levels.
     """
+    is_shallow = len(text) <= _MAX_DEPTH or _brackets(text) <= _MAX_DEPTH
+    if is_shallow and not _has_long_integer(text):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
     value, is_standard = _parsed(text)
     if is_standard:
         return value
@@ -132,7 +139,7 @@ def _has_long_integer(text: str | bytes) -> bool:
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     digits = data.translate(_DIGITS)
-    return _LONG_INTEGER in digits or _LONG_NEGATIVE in digits
+    return _LONG_DIGITS in digits and (_LONG_INTEGER in digits or _LONG_NEGATIVE in digits)
 
 
 def dumps(value: Any) -> str:

@@ -27,6 +27,7 @@ from .duplicates import call_keys
 from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
 from .message_thread import Thread, answered, chain_of, with_dropped_calls
+from .plain_runs import plain_builder
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 from .tree import order
@@ -73,6 +74,22 @@ class _ConversationStitcher:
         self.by_chain: dict[tuple[str, str, str], TrajectoryBuilder] = {}
 
     def take(self, run: TracedRun) -> None:
+        builder = plain_builder(run) if self._begins(run) else None
+        if builder is None:
+            builder = self._filled(run)
+        else:
+            self.builders.append(builder)
+        self.by_run[id(run)] = builder
+        self._register(builder)
+
+    def _begins(self, run: TracedRun) -> bool:
+        """Return whether only a run's messages may show that it continues another."""
+        conversation = run.conversation_id
+        is_first = (run.root.span.service, conversation) not in self.last
+        return run.parent is not None or not conversation or is_first
+
+    def _filled(self, run: TracedRun) -> TrajectoryBuilder:
+        """Return the builder of a run's trajectory, which may have been that of an earlier run."""
         # One after another: all at once, they would take as much memory as all that was sent.
         inputs = (
             Sent(call.input, call.asked_by, call.span.start_ns, by_ids=call.calls_by_id)
@@ -93,9 +110,8 @@ class _ConversationStitcher:
             builder = _begin(run, before, first)
             builder.follows = "" if run.conversation_id else chain
             self.builders.append(builder)
-        self.by_run[id(run)] = builder
         fill(builder, run, itertools.chain(begun, inputs))
-        self._register(builder)
+        return builder
 
     def _predecessor(self, run: TracedRun, chain: str) -> TrajectoryBuilder | None:
         """Return the run that another may continue, by the beginning of its first input."""
@@ -169,14 +185,15 @@ def _finished(
     """
     root, runs = builder.root, builder.runs
     span = root.root.span
-    spans = [found for run in runs for found in run.spans]
-    calls = [call for run in runs for call in run.model_calls]
+    is_one = len(runs) == 1
+    spans = root.spans if is_one else [found for run in runs for found in run.spans]
+    calls = root.model_calls if is_one else [call for run in runs for call in run.model_calls]
     parent = by_run[id(root.parent)] if root.parent is not None else None
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
         trace_ids=_trace_ids(runs),
-        tail=tuple(e.message for e in builder.thread.entries[builder.start : builder.end]),
+        tail=tuple([e.message for e in builder.thread.entries[builder.start : builder.end]]),
         new_from=builder.new_from,
         history=builder.history.trajectory if builder.history else None,
         conversation_id=root.conversation_id,
@@ -187,11 +204,11 @@ def _finished(
         parent_call_id=_parent_call_id(parent, root) if parent else "",
         steps=steps_of(root, children),
         tools=_tools(runs),
-        models=tuple(dict.fromkeys(call.model for call in calls if call.model)),
-        dialects=tuple(dict.fromkeys(name for run in runs for name in run.dialects)),
-        usage=sum((call.usage for call in calls), Usage()),
-        start_ns=min((found.start_ns for found in spans), default=span.start_ns),
-        end_ns=max((max(found.end_ns, found.start_ns) for found in spans), default=span.end_ns),
+        models=tuple(dict.fromkeys([call.model for call in calls if call.model])),
+        dialects=tuple(dict.fromkeys([name for run in runs for name in run.dialects])),
+        usage=_usage([call.usage for call in calls]),
+        start_ns=min([found.start_ns for found in spans], default=span.start_ns),
+        end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
         gaps=_gaps(builder),
         rewrites=tuple(builder.rewrites),
         attributes=_short_attributes(span),
@@ -200,6 +217,15 @@ def _finished(
         call_keys=_call_keys(runs),
     )
     return builder.trajectory
+
+
+def _usage(reported: Sequence[Usage]) -> Usage:
+    return Usage(
+        sum([one.input_tokens for one in reported]),
+        sum([one.output_tokens for one in reported]),
+        sum([one.cached_tokens for one in reported]),
+        sum([one.model_calls for one in reported]),
+    )
 
 
 def _trace_ids(runs: Sequence[TracedRun]) -> tuple[str, ...]:
@@ -213,10 +239,8 @@ def _id(run: TracedRun) -> str:
 
 
 def _call_keys(runs: Sequence[TracedRun]) -> tuple[int, ...]:
-    calls = (call for run in runs for call in run.model_calls)
-    keys = dict.fromkeys(key for call in calls for key in call_keys(call))
-    keys.update(dict.fromkeys(lone_keys(runs)))
-    return tuple(_int64(key) for key in keys)
+    keys = [key for run in runs for call in run.model_calls for key in call_keys(call)]
+    return tuple([_int64(key) for key in dict.fromkeys([*keys, *lone_keys(runs)])])
 
 
 def _int64(key: str) -> int:
@@ -236,7 +260,7 @@ def _short_attributes(span: Span) -> dict[str, Any]:
     return {
         key: value
         for key, value in found.items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 256)
+        if (len(value) <= 256 if isinstance(value, str) else isinstance(value, (int, float)))
     }
 
 
@@ -248,7 +272,7 @@ def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
 def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
     found = [gap for run in builder.runs for gap in run.gaps]
     found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]
-    if sum(one.code == "missing_parent" for one in found) > 1:
+    if len(found) > 1 and sum(one.code == "missing_parent" for one in found) > 1:
         parents = {span.span_id: span.parent_id for run in builder.runs for span in run.spans}
         found = with_one_missing_parent(found, parents, builder.root.root.span.span_id)
     return tuple(dict.fromkeys(found))

@@ -32,7 +32,7 @@ def call_keys(call: ModelCall) -> Iterator[str]:
     """Yield the keys that two recordings of one model call share while their times overlap."""
     if call.response_id:
         yield f"response {call.response_id}"
-    asked = next((m.tool_calls[0].id for m in call.output if m.tool_calls), "")
+    asked = next(iter([m.tool_calls[0].id for m in call.output if m.tool_calls]), "")
     if asked:
         yield f"asked {asked}"
     elif call.output and call.input and call.output[-1].content:
@@ -60,6 +60,8 @@ def fold_nested(run: TracedRun) -> None:
     Args:
         run: The run; its calls and gaps are changed.
     """
+    if not run.nested:
+        return
     inside: dict[int, list[ModelCall]] = defaultdict(list)
     outers = {id(outer): outer for outer, _ in run.nested}
     for outer, inner in run.nested:

@@ -84,6 +84,8 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
 
 def _without_empty(found: list[TracedRun]) -> list[TracedRun]:
     """Return the runs without empty ones; if all are empty, the first stays with their gaps."""
+    if len(found) == 1:
+        return found
     first = next((run for run in found if not run.is_empty), found[0])
     kept = []
     for run in found:
@@ -101,7 +103,8 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[T
     top = TracedRun(root)
     found = [top]
     places: dict[int, _Place] = {}
-    for node in root.walk():
+    nodes = list(root.walk())
+    for node in nodes:
         above = places[id(node.parent)] if node is not root else _Place(top)
         dialect, operation = read_span(node.span, logs.get(node.span.span_id, ()))
         place = places[id(node)] = _place(node, operation, above, found)
@@ -113,13 +116,17 @@ def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[T
         else:
             run.unread.append(node.span)
     # Parents and children refer to each other; without the latter all is freed when it is done.
-    for node in list(root.walk()):
+    for node in nodes:
         node.children.clear()
     for run in found:
         run.conversation_id = _conversation_of(run)
-        run.model_calls.sort(key=lambda call: order(call.span))
-        run.tool_runs.sort(key=lambda tool: order(tool.span))
-    return without_wrappers(found)
+        run.model_calls.sort(key=_order_of)
+        run.tool_runs.sort(key=_order_of)
+    return without_wrappers(found) if len(found) > 1 else found
+
+
+def _order_of(operation: ModelCall | ToolRun) -> tuple[int, int, str]:
+    return order(operation.span)
 
 
 def _conversation_of(run: TracedRun) -> str:

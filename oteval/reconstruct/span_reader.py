@@ -84,11 +84,12 @@ class _Marks:
 
     def of(self, span: Span, logs: Logs) -> int:
         """Return the dialects that a span has a mark of."""
+        attributes = span.attributes
         found = self.of_scope(span.scope) | self.of_name(span.name)
-        if len(span.attributes) <= _FEW_KEYS:
-            found |= self.of_keys(*span.attributes)
+        if len(attributes) <= _FEW_KEYS:
+            found |= self.of_keys(*attributes)
         else:
-            found |= self.of_many_keys(span.attributes)
+            found |= self.of_many_keys(attributes)
         for event in span.events:
             found |= self.of_event(event.name)
         for record in logs:
@@ -193,6 +194,10 @@ def _checked(operation: Operation, switch: str) -> Operation:
 
 
 def _checked_call(call: ModelCall, switch: str) -> ModelCall:
+    if call.whole and call.input and call.output and not call.gaps:
+        sides = (call.input, call.output, call.choices)
+        if not any(facts_of(messages).has_odd for messages in sides if messages):
+            return call
     odd: list[Gap] = []
     gaps = list(call.gaps)
     failed = call.span.is_error or any(found.code == "model_call_failed" for found in gaps)

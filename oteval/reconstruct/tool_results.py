@@ -70,6 +70,9 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
         entries: The run's own messages.
         runs: Its tool runs, in order of start.
     """
+    paired = _paired_by_ids(entries, runs)
+    if paired is not None:
+        return paired
     exchanges = _exchanges(entries)
     for exchange in exchanges:
         _pair_results(exchange)
@@ -85,6 +88,63 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
         for answer in exchange.answers:
             gaps.extend(_unfilled(answer))
     return Completed(done, gaps[:count], [*unmatched, *gaps[count:]], settled)
+
+
+def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed | None:
+    """Return messages with their tool runs where each call has one result and one run by its id.
+
+    Returns:
+        The result of `complete`; None where anything is missing, repeated or in another order.
+    """
+    left = {run.call_id: run for run in runs}
+    if len(left) < len(runs) or "" in left:
+        return None
+    done: list[Entry] = []
+    settled, place = 0, 0
+    while place < len(entries):
+        entry = entries[place]
+        asked = entry.message.tool_calls
+        place += 1
+        if not asked:
+            done.append(entry)
+            continue
+        settled, results = len(done), entries[place : place + len(asked)]
+        place += len(asked)
+        is_cut = len(results) < len(asked)
+        if is_cut or (place < len(entries) and entries[place].message.role == "tool"):
+            return None
+        calls, answers = [], []
+        for call, result in zip(asked, results, strict=True):
+            run = left.pop(call.id, None)
+            if run is None or not _answers(call, result.message) or not _is_whole(call, run):
+                return None
+            calls.append(_call(_CallState(call, run=run)))
+            answers.append(_result(result, _CallState(call, result, run)))
+        done.append(_with_calls(entry, tuple(calls), entry.key))
+        done += answers
+    return None if left else Completed(done, [], [], settled)
+
+
+def _answers(call: ToolCall, message: Message) -> bool:
+    """Return whether a message is the known result of a call that was not seen with its run."""
+    is_result = message.role == "tool" and message.tool_call_id == call.id
+    return is_result and message.content is not None and not call.span_id
+
+
+def _is_whole(call: ToolCall, run: ToolRun) -> bool:
+    """Return whether the span of a call's tool adds nothing to its arguments."""
+    return call.arguments is not None and _is_known(call.arguments, run)
+
+
+def _with_calls(entry: Entry, calls: tuple[ToolCall, ...], key: str) -> Entry:
+    """Return an entry with other calls and another key."""
+    old = entry.message
+    message = Message(
+        *(old.role, old.content, calls, old.tool_call_id, old.name, old.is_error, old.parts),
+        span_id=old.span_id,
+        trace_id=old.trace_id,
+    )
+    return Entry(message, key, entry.time_ns, entry.is_open, entry.is_guess, entry.is_inner)
 
 
 def _unfilled(answer: _CallState) -> Sequence[Gap]:

@@ -70,9 +70,14 @@ def build(spans: Sequence[Span]) -> list[Node]:
         _note_missing(family, nodes)
     _break_circles(nodes.values())
     for node in nodes.values():
-        node.children.sort(key=lambda child: order(child.span))
+        if len(node.children) > 1:
+            node.children.sort(key=_order_of_node)
     roots = [node for node in nodes.values() if node.parent is None]
-    return sorted(roots, key=lambda node: order(node.span))
+    return sorted(roots, key=_order_of_node)
+
+
+def _order_of_node(node: Node) -> tuple[int, int, str]:
+    return order(node.span)
 
 
 def _nodes(spans: Sequence[Span]) -> dict[str, Node]:

@@ -24,6 +24,13 @@ from .builders import NAMES, agent, asks, capture, chat, gives, said, system, to
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 
 
+@pytest.fixture(autouse=True)
+def few_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for short texts and lists as well."""
+    monkeypatch.setattr("oteval.reconstruct.readers.values._LONG", 512)
+    monkeypatch.setattr("oteval.reconstruct.readers.messages._LEAST_REPEATED", 3)
+
+
 def in_full(spans: list[Span], logs: list[LogRecord] | None = None) -> list[Trajectory]:
     """Return the trajectories, each value read as if it were the first."""
     with patch("oteval.reconstruct.reading_once", nullcontext):

@@ -70,6 +70,8 @@ def read(span: Span, logs: Logs) -> Operation:
 
 def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
     """Return the attributes with the content that events and log records add to them."""
+    if not logs and not span.events:
+        return span.attributes
     found = dict(span.attributes)
     sources = [record.attributes for record in logs if record.event_name == DETAILS_EVENT]
     sources += [event.attributes for event in span.events if event.name == DETAILS_EVENT]
@@ -92,7 +94,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
     sent = _messages(content.get(INPUT), span)
     received, others = _answers(content.get(OUTPUT), span)
-    if not any(found.code in DAMAGED_CONTENT_GAPS for found in gaps):
+    is_lost = not sent or not received
+    if is_lost and not any(found.code in DAMAGED_CONTENT_GAPS for found in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
     sent = _with_system(read_system(content, span), sent)
     return ModelCall(

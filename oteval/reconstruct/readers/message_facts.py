@@ -38,6 +38,7 @@ def facts_of(messages: Sequence[Message]) -> MessageFacts:
     return _extended(None, messages) if cache is None else cache.fold(_KIND, messages, _extended)
 
 
+_NONE = MessageFacts()
 _KIND = "facts"
 # Fewer messages are read in less time than it takes to find them.
 _LEAST = 6
@@ -45,16 +46,14 @@ _LEAST = 6
 
 def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
     """Return the facts about the messages of a list so far, and further ones."""
-    prompts, has_placeholder, has_odd = known or MessageFacts()
-    return MessageFacts(
-        (*prompts, *(message for message in messages if message.role in SYSTEM_ROLES)),
-        has_placeholder or any(hidden(message.content) for message in messages),
-        has_odd or any(map(_is_odd, messages)),
-    )
-
-
-def _is_odd(message: Message) -> bool:
-    return message.role not in ROLES or any(map(unknown_kind, message.parts))
+    prompts, has_placeholder, has_odd = known or _NONE
+    for message in messages:
+        role, parts = message.role, message.parts
+        if role in SYSTEM_ROLES:
+            prompts += (message,)
+        has_placeholder = has_placeholder or hidden(message.content)
+        has_odd = has_odd or role not in ROLES or (parts != () and any(map(unknown_kind, parts)))
+    return MessageFacts(prompts, has_placeholder, has_odd)
 
 
 def stamped(messages: Sequence[Message], span: Span) -> tuple[Message, ...]:

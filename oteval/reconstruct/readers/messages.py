@@ -45,7 +45,8 @@ EVENT_ROLES = {
 }
 
 
-_LEAST_REPEATED = 3
+# Fewer items are read in less time than it takes to find them.
+_LEAST_REPEATED = 6
 
 
 def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
@@ -62,17 +63,31 @@ def from_messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if isinstance(value, str):
         value = [value] if value.strip() else []
     items = value if isinstance(value, list) else [value]
+    if len(items) < _LEAST_REPEATED and (few := _few_usual(items, span)):
+        return few
 
     def extend(known: _MessageCollector | None, further: Sequence[Any]) -> _MessageCollector:
         collector = _MessageCollector(span, role) if known is None else known.copy(span)
         collector.add_all(further)
         return collector
 
-    # Histories are repeated; answers and the like are short.
     cache = active() if len(items) >= _LEAST_REPEATED else None
     if cache is None:
         return extend(None, items).finish()
     return cache.fold(("messages", role), items, extend, by_value=True).finish()
+
+
+def _few_usual(items: Sequence[Any], span: Span) -> list[Message]:
+    """Return messages that are all in a usual form and not joined; nothing for other items."""
+    found: list[Message] = []
+    before = ""
+    for item in items:
+        message = usual_message(item, span) if isinstance(item, dict) else None
+        if message is None or message.role == before == "assistant":
+            return []
+        found.append(message)
+        before = message.role
+    return found
 
 
 def repeated_message(message: Mapping[str, Any], span: Span) -> list[Message]:
@@ -330,5 +345,5 @@ def _joined(group: list[Message]) -> Message:
 
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the tool definitions of a parsed list; other items are left out."""
-    found = parse(value).value
+    found = None if value is None else parse(value).value
     return tuple(item for item in as_list(found) if isinstance(item, dict))

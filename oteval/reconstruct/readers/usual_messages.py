@@ -58,6 +58,10 @@ def usual_message(item: Mapping[str, Any], span: Span) -> Message | None:
         span: The span that holds it.
     """
     role, parts = item.get("role"), item.get("parts")
+    if type(parts) is list and len(parts) == 1 and len(item) == 2 + ("finish_reason" in item):
+        message = _text_of_one_part(role, parts[0], span)
+        if message is not None:
+            return message
     if role == "tool":
         return _result(item, span) if parts is None else _result_of_parts(item, parts, span)
     if role not in _ROLES or not item.keys() <= _TEXT_FIELDS or not _is_plain(item):
@@ -92,6 +96,16 @@ def usual_message(item: Mapping[str, Any], span: Span) -> Message | None:
         span_id=span.span_id,
         trace_id=span.trace_id,
     )
+
+
+def _text_of_one_part(role: Any, part: Any, span: Span) -> Message | None:
+    """Return the message of a text, which most are, or None for any other part."""
+    if type(part) is not dict or len(part) != 2 or part.get("type") != "text":
+        return None
+    text = part.get("content")
+    if type(text) is not str or role not in _ROLES or may_spell_parts(text, role):
+        return None
+    return Message(role, text, span_id=span.span_id, trace_id=span.trace_id)
 
 
 def _is_plain(item: Mapping[str, Any]) -> bool:

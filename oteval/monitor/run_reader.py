@@ -6,7 +6,7 @@ caller has begun a transaction, in which it also calls `RunReader.write` and not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,13 +72,13 @@ class RunReader:
         monitor = self._source.monitor
         parts = list(self._parts(upto))
         # All remembered conversations are looked through once.
-        hashes = np.concatenate([part.hashes for part in parts])
-        observed = [np.sort(self._reader.observed(monitor, pa.array(hashes)).to_numpy())]
+        over = _Marked(np.concatenate([part.hashes for part in parts]))
+        over.mark(self._reader.observed(monitor, pa.array(over.hashes)).to_numpy())
         found = []
         while parts:
             # Nothing keeps a part longer than it is used.
-            closed = self._closed(parts.pop(0), observed, is_last=is_last and not parts)
-            observed.append(np.sort(closed.conversations["conversation"].to_numpy()))
+            closed = self._closed(parts.pop(0), over, is_last=is_last and not parts)
+            over.mark(closed.conversations["conversation"].to_numpy())
             self._reader.note_observed(monitor, closed.conversations)
             self._open = closed.open
             self.at = replace(self.at, reached_ns=closed.reached_ns)
@@ -95,7 +95,8 @@ class RunReader:
             found, run_seq = self._reader.new_runs(self._source, self.at, end, self._accepts)
             self.at = replace(self.at, position=end, run_seq=run_seq)
             order = np.argsort(found["seq"].to_numpy(), kind="stable")
-            found = _encoded(found.take(pa.array(order)))
+            # Texts that are numbers are moved in less time.
+            found = _encoded(found).take(pa.array(order))
             hashes = conversation_hashes(found)
             for first in range(0, max(1, len(found)), _CLOSED_AT_ONCE):
                 yield _RunPart(
@@ -104,16 +105,11 @@ class RunReader:
             if end >= upto:
                 return
 
-    def _closed(
-        self, part: _RunPart, observed: Sequence[Hashes], *, is_last: bool
-    ) -> ClosedConversations:
-        is_over = np.zeros(len(part.hashes), bool)
-        for known in observed:
-            is_over |= _among(part.hashes, known)
+    def _closed(self, part: _RunPart, over: _Marked, *, is_last: bool) -> ClosedConversations:
         return close(
             part.runs,
             part.hashes,
-            is_over,
+            over.next(len(part.hashes)),
             self._open,
             reached_ns=self.at.reached_ns,
             now_ns=self._now_ns,
@@ -135,13 +131,35 @@ class _RunPart:
     hashes: Hashes
 
 
-def _among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
-    """Return which hashes are among known ones, which are sorted."""
-    if not len(known):
-        return np.zeros(len(hashes), bool)
-    places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    found: npt.NDArray[np.bool_] = known[places] == hashes
-    return found
+class _Marked:
+    """Which conversations of runs are marked; each hash is looked for once, not for each part.
+
+    Args:
+        of_runs: The hash of the conversation of each run.
+
+    Attributes:
+        hashes: The hashes of all conversations.
+    """
+
+    def __init__(self, of_runs: Hashes) -> None:
+        self.hashes, self._places = np.unique(of_runs, return_inverse=True)
+        self._marks = np.zeros(len(self.hashes), bool)
+        self._seen = 0
+
+    def mark(self, hashes: Hashes) -> None:
+        """Mark some conversations, of which some may not be those of the runs."""
+        if not len(self.hashes):
+            return
+        # In order, neighbours are found near to each other.
+        hashes = np.sort(hashes)
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        self._marks[places[self.hashes[places] == hashes]] = True
+
+    def next(self, count: int) -> npt.NDArray[np.bool_]:
+        """Return whether the conversations of the next runs are marked."""
+        first, self._seen = self._seen, self._seen + count
+        found: npt.NDArray[np.bool_] = self._marks[self._places[first : self._seen]]
+        return found
 
 
 def _encoded(runs: pa.Table) -> pa.Table:

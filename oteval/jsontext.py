@@ -209,6 +209,8 @@ def canonical(value: Any) -> str:
     """Return the text that all equal values share: with sorted keys, and 1.0 written as 1."""
     try:
         text = orjson.dumps(value, str, _OPTIONS).decode()
+        if type(value) is str:
+            return text
     except (TypeError, ValueError):
         text = ""
     if text and _WHOLE_FLOAT.search(text) is None and ("null" not in text or _all_finite(value)):

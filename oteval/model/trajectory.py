@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast, final
 
 from ..jsontext import dumps_exact
 from .telemetry import Attributes
@@ -110,6 +110,7 @@ class ToolCall:
         }
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a trajectory.
@@ -137,6 +138,33 @@ class Message:
     span_id: str = ""
     trace_id: str = ""
 
+    # The generated one takes more than twice the time, and a trace has many messages.
+    def __init__(
+        self,
+        role: str,
+        content: str | None = None,
+        tool_calls: tuple[ToolCall, ...] = (),
+        tool_call_id: str = "",
+        name: str = "",
+        is_error: bool = False,
+        parts: tuple[Mapping[str, Any], ...] = (),
+        span_id: str = "",
+        trace_id: str = "",
+    ) -> None:
+        """Set the fields, while the object is of the class with the same slots that allows it."""
+        object.__setattr__(self, "__class__", _NewMessage)
+        new = cast("_NewMessage", self)
+        new.role = role
+        new.content = content
+        new.tool_calls = tool_calls
+        new.tool_call_id = tool_call_id
+        new.name = name
+        new.is_error = is_error
+        new.parts = parts
+        new.span_id = span_id
+        new.trace_id = trace_id
+        new.__class__ = Message  # type: ignore[assignment]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the message in OpenAI's format; a failed tool message has ``is_error``."""
         out: dict[str, Any] = {"role": self.role, "content": self.content}
@@ -152,6 +180,22 @@ class Message:
         if self.is_error:
             out["is_error"] = True
         return out
+
+
+class _NewMessage:
+    """A message whose fields can still be set."""
+
+    __slots__ = Message.__slots__
+
+    role: str
+    content: str | None
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str
+    name: str
+    is_error: bool
+    parts: tuple[Mapping[str, Any], ...]
+    span_id: str
+    trace_id: str
 
 
 @dataclass(frozen=True, slots=True)

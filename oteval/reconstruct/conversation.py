@@ -30,7 +30,6 @@ from .message_thread import Thread, answered, chain_of, with_dropped_calls
 from .plain_runs import plain_builder
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
-from .tree import order
 
 __all__ = ["TracedTrajectory", "trajectories_of"]
 
@@ -55,13 +54,18 @@ def trajectories_of(runs: Sequence[TracedRun]) -> list[TracedTrajectory]:
             others are only whole when those are among them.
     """
     stitcher = _ConversationStitcher()
-    for run in sorted(runs, key=lambda run: (*order(run.root.span), run.root.span.trace_id)):
+    for run in sorted(runs, key=_order_of_run) if len(runs) > 1 else runs:
         stitcher.take(run)
     children = children_of(runs)
     return [
         TracedTrajectory(_finished(builder, stitcher.by_run, children), builder.runs)
         for builder in stitcher.builders
     ]
+
+
+def _order_of_run(run: TracedRun) -> tuple[int, int, str, str]:
+    span = run.root.span
+    return (span.start_ns, span.seq, span.span_id, span.trace_id)
 
 
 class _ConversationStitcher:

@@ -58,19 +58,21 @@ def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
     Args:
         runs: The runs of one trajectory.
     """
+    has_lone = False
     for run in runs:
         if _is_lone(run):
+            has_lone = True
             yield from (_key(tool) for tool in run.tool_runs)
         elif run.agent is not None and not run.model_calls:
             yield f"holds {run.root.span.service}"
         is_loose = run.agent is None and not any(_is_in_trace(tool, run) for tool in run.tool_runs)
-        for call in run.model_calls:
-            for asked in (asked for message in call.output for asked in message.tool_calls):
-                if asked.id:
-                    yield f"ran {asked.id}"
-                if is_loose:
-                    yield _signature(asked.name, asked.arguments)
-    if any(_is_lone(run) for run in runs):
+        asked = [one for call in run.model_calls for m in call.output for one in m.tool_calls]
+        for one in asked:
+            if one.id:
+                yield f"ran {one.id}"
+            if is_loose:
+                yield _signature(one.name, one.arguments)
+    if has_lone:
         yield f"holds {runs[0].root.span.service}"
 
 

@@ -6,15 +6,23 @@ Dialects return these four; the rest of the reconstruction works on them and kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
 
 from ..model import Gap, Message, Span, Usage
 
 __all__ = ["AgentRun", "ModelCall", "Operation", "ToolRun", "Wrapper"]
 
+_Class = TypeVar("_Class")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _operation(cls: type[_Class]) -> type[_Class]:
+    """Make a class a dataclass that is frozen for the type checker only; see `Span`."""
+    return dataclass(slots=True)(cls)
+
+
+@_operation
 class ModelCall:
     """A span of one call of a model.
 
@@ -64,7 +72,7 @@ class ModelCall:
         return self.whole and bool(self.input) and bool(self.output)
 
 
-@dataclass(frozen=True, slots=True)
+@_operation
 class ToolRun:
     """A span of one execution of a tool.
 
@@ -89,7 +97,7 @@ class ToolRun:
     agent: AgentRun | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@_operation
 class AgentRun:
     """A span of one run of an agent.
 
@@ -119,7 +127,7 @@ class AgentRun:
     gaps: tuple[Gap, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@_operation
 class Wrapper:
     """A span that only groups others: a workflow, a step, an HTTP request.
 

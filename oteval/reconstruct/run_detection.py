@@ -73,13 +73,17 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
     """
     roots = adopted(build(spans), logs)
     found = [run for root in roots for run in _runs_of_tree(root, logs)]
-    found.sort(key=lambda run: order(run.root.span))
+    found.sort(key=_order_of_run)
     runs = _without_empty(found)
     for run in runs:
         join_streams(run)
         fold_nested(run)
         _note_missing_models(run)
     return runs
+
+
+def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
+    return order(run.root.span)
 
 
 def _without_empty(found: list[TracedRun]) -> list[TracedRun]:

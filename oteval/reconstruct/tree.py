@@ -62,6 +62,8 @@ def build(spans: Sequence[Span]) -> list[Node]:
         spans: The trace's spans in any order.
     """
     nodes = _nodes(spans)
+    if (root := _only_root(nodes)) is not None:
+        return [root]
     orphans: dict[str, list[Node]] = defaultdict(list)
     for node in nodes.values():
         if not _attach(node, nodes):
@@ -74,6 +76,25 @@ def build(spans: Sequence[Span]) -> list[Node]:
             node.children.sort(key=_order_of_node)
     roots = [node for node in nodes.values() if node.parent is None]
     return sorted(roots, key=_order_of_node)
+
+
+def _only_root(nodes: dict[str, Node]) -> Node | None:
+    """Return the root that all other nodes are right below; None in any other forest.
+
+    Args:
+        nodes: All nodes by span id, in order. Only if there is such a root, they are changed.
+    """
+    roots = [node for node in nodes.values() if not node.span.parent_id]
+    if len(roots) != 1:
+        return None
+    root = roots[0]
+    below = [node for node in nodes.values() if node is not root]
+    if any(node.span.parent_id != root.span.span_id for node in below):
+        return None
+    for node in below:
+        node.parent = root
+    root.children = below
+    return root
 
 
 def _order_of_node(node: Node) -> tuple[int, int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from ..errors import ConfigError
 from ..evaluators.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
-from ..selection import parse_condition
+from ..selection import Selection, parse_condition
 from ..show import markdown_report
-from ..store import Store
+from ..store import Store, is_exact
 from ..text import counted
 from .common import (
     db_option,
@@ -29,12 +29,14 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..show.html import ReportOptions, ReportRun
+    from ..show.html import Report, ReportOptions, ReportRun
 
 __all__ = ["report"]
 
 _MEGABYTE = 1_000_000
 _FAILURES = 100
+# DuckDB's memory: statistics take little of it, and more is given where runs are wide.
+_MEMORY_LIMIT = "96MB"
 
 
 @click.command()
@@ -82,7 +84,7 @@ _FAILURES = 100
 @click.option(
     "--max-rows",
     type=click.IntRange(min=1),
-    default=10_000,
+    default=1000,
     show_default=True,
     help="The maximum number of runs: those that did not pass, then the latest.",
 )
@@ -146,20 +148,73 @@ class _ReportSource:
         self._pairwise = pairwise
 
     def write(self, html: str | None, md: str | None) -> None:
-        from ..show.html import build, render
-
         if html:
-            page = build(self._items(), self._options, self._pairwise)
-            text = render(page)
-            write_report(html, lambda: text)
-            size = len(text.encode()) / _MEGABYTE
-            rows, runs = counted(len(page.rows), "row"), counted(len(page.details), "run")
-            warn(f"{html}: {rows}, {runs}, {size:.1f} MB")
-            for note in page.notes:
-                warn(note)
+            _write_page(html, self._page())
         if md:
-            write_report(md, lambda: _markdown(self._items(), self._options))
+            write_report(md, self._markdown)
             warn(f"{md}: written")
+
+    def _page(self) -> Report:
+        from ..show.html import build
+
+        return build(self._items(), self._options, self._pairwise)
+
+    def _markdown(self) -> str:
+        tallies: dict[str, Tally] = {}
+        failures: list[Score] = []
+        for item in self._items():
+            for verdict in item.verdicts:
+                if self._options.evaluators and verdict.evaluator not in self._options.evaluators:
+                    continue
+                found = verdict.as_score(item.id)
+                tallies.setdefault(found.evaluator, Tally(found.evaluator)).add(found)
+                bad = found.status != "ok" or found.passed is False
+                if bad and len(failures) < _FAILURES:
+                    failures.append(found)
+        return _markdown(tallies, failures, self._options)
+
+
+class _StoredRuns(_ReportSource):
+    """Stored runs that are not compared: counted in SQL, and only those shown are read."""
+
+    def __init__(self, store: Store, selection: Selection, options: ReportOptions) -> None:
+        super().__init__(None, options)
+        self._store = store
+        self._runs = store.statistics.of(selection, options.evaluators)
+
+    def _page(self) -> Report:
+        from ..show.html import build_stored, from_keys
+
+        with self._store.reduced_memory(_MEMORY_LIMIT):
+            items = from_keys(self._store, self._runs.worst(self._options.most_rows))
+            return build_stored(self._runs, items, self._options)
+
+    def _markdown(self) -> str:
+        from ..show.html import stored_tallies
+
+        with self._store.reduced_memory(_MEMORY_LIMIT):
+            tallies = stored_tallies(self._runs)
+            return _markdown(tallies, self._runs.failures(_FAILURES), self._options)
+
+
+def _write_page(html: str, page: Report) -> None:
+    from ..show.html import render
+
+    text = render(page)
+    write_report(html, lambda: text)
+    size = len(text.encode()) / _MEGABYTE
+    rows, runs = counted(len(page.rows), "row"), counted(len(page.details), "run")
+    warn(f"{html}: {rows}, {runs}, {size:.1f} MB")
+    for note in page.notes:
+        warn(note)
+
+
+def _markdown(
+    tallies: Mapping[str, Tally], failures: Sequence[Score], options: ReportOptions
+) -> str:
+    bad = sum(one.failed + one.errors + one.not_evaluated for one in tallies.values())
+    gates = check_gates(options.shown_gates, tallies)
+    return markdown_report(tallies, gates, failures, bad - len(failures))
 
 
 def _from_store(
@@ -190,6 +245,8 @@ def _from_store(
         options, selection=tuple(chosen), baseline=baseline or "", is_grouped=group is not None
     )
     selection = select(**given)
+    if group is None and is_exact(selection):
+        return _StoredRuns(store, selection, options)
     attribute = case.removeprefix("attributes.") if case else ""
 
     def items() -> Iterator[ReportRun]:
@@ -243,19 +300,3 @@ def _from_experiments(store: Store, options: ReportOptions, given: dict[str, Any
         is_grouped=len(names) > 1,
     )
     return _ReportSource(lambda: items, options, pairwise_of(store, experiments))
-
-
-def _markdown(items: Iterable[ReportRun], options: ReportOptions) -> str:
-    tallies: dict[str, Tally] = {}
-    failures: list[Score] = []
-    for item in items:
-        for verdict in item.verdicts:
-            if options.evaluators and verdict.evaluator not in options.evaluators:
-                continue
-            found = verdict.as_score(item.id)
-            tallies.setdefault(found.evaluator, Tally(found.evaluator)).add(found)
-            bad = found.status != "ok" or found.passed is False
-            if bad and len(failures) < _FAILURES:
-                failures.append(found)
-    gates = check_gates(options.shown_gates, tallies)
-    return markdown_report(tallies, gates, failures)

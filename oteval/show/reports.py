@@ -59,7 +59,10 @@ def _case(suite: ElementTree.Element, name: str, score: Score) -> None:
 
 
 def markdown_report(
-    tallies: Mapping[str, Tally], gates: Sequence[GateResult], failures: Sequence[Score]
+    tallies: Mapping[str, Tally],
+    gates: Sequence[GateResult],
+    failures: Sequence[Score],
+    left_out: int = 0,
 ) -> str:
     """Return the outcome of a scoring as Markdown.
 
@@ -67,6 +70,7 @@ def markdown_report(
         tallies: The counts by evaluator.
         gates: The gates' results.
         failures: The scores to list: fails, errors and those not evaluated.
+        left_out: How many more there are.
     """
     lines = ["# oteval", "", "| evaluator | passed | failed | errors | not evaluated | pass rate |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
@@ -88,6 +92,8 @@ def markdown_report(
             outcome = score.label or score.status
             cells = [score.trajectory_id, score.evaluator, outcome, score.comment]
             lines.append(f"| {' | '.join(markdown_cell(str(cell)) for cell in cells)} |")
+    if left_out:
+        lines += ["", f"{left_out:,} more did not pass; `oteval scores` lists them by `--status`."]
     return "\n".join(lines) + "\n"
 
 

@@ -31,6 +31,7 @@ from .reference_data import Datasets, StoredReferences
 from .related_traces import RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
+from .run_statistics import RunStatistics
 from .run_windows import RunWindows
 from .scores import HumanLabels, Scores
 from .sessions import Sessions
@@ -54,6 +55,7 @@ class Store:
         matching: Matches trajectories with a reference in SQL.
         outlines: Reads the columns by which evaluators decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
+        statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
         references: References by name.
@@ -105,6 +107,7 @@ class Store:
         self.matching = TrajectoryMatcher(connection)
         self.outlines = Outlines(connection)
         self.variants = Variants(connection)
+        self.statistics = RunStatistics(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)
         self.references = StoredReferences(connection)

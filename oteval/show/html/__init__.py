@@ -8,10 +8,10 @@ and no requests.
 
 from __future__ import annotations
 
-from .build import ReportOptions, build
+from .build import ReportOptions, build, build_stored, stored_tallies
 from .model import Report, ReportRun, RunVerdict
 from .page import render
-from .sources import from_experiments, from_store, pairwise_of
+from .sources import from_experiments, from_keys, from_store, pairwise_of
 
 __all__ = [
     "Report",
@@ -19,8 +19,11 @@ __all__ = [
     "ReportRun",
     "RunVerdict",
     "build",
+    "build_stored",
     "from_experiments",
+    "from_keys",
     "from_store",
     "pairwise_of",
     "render",
+    "stored_tallies",
 ]

@@ -16,7 +16,8 @@ from ... import __version__
 from ...config import Gate
 from ...errors import ConfigError, NothingEvaluated
 from ...jsontext import dumps
-from ...pipeline import align, first_divergence
+from ...pipeline import Tally, align, first_divergence
+from ...store import SelectedRuns
 from ..text import clean, clock, one_line, shorten
 from .cells import cell_of, changed
 from .details import details, shown_messages
@@ -24,7 +25,7 @@ from .model import MatrixCell, MatrixColumn, MatrixRow, PairwiseSummary, Report,
 from .statistics import ReportStatistics
 from .tool_graph import ToolGraphCounts
 
-__all__ = ["ReportOptions", "build"]
+__all__ = ["ReportOptions", "build", "build_stored", "stored_tallies"]
 
 _MOST_GROUPS = 12
 _WORST = ("regressed", "changed", "improved", "same", "")
@@ -53,7 +54,7 @@ class ReportOptions:
     evaluators: tuple[str, ...] = ()
     gates: tuple[Gate, ...] = ()
     is_grouped: bool = False
-    most_rows: int = 10_000
+    most_rows: int = 1000
     most_bytes: int = 50_000_000
     longest: int = 20_000
     static: int = 40
@@ -87,22 +88,68 @@ def build(
     kept = _KeptRuns(options.most_rows)
     tools = ToolGraphCounts()
     for item in items:
-        chosen = item
-        if options.evaluators:
-            verdicts = tuple(v for v in item.verdicts if v.evaluator in options.evaluators)
-            chosen = replace(item, verdicts=verdicts)
+        chosen = _shown(item, options)
         counting.add(chosen)
         if chosen.trajectory:
             tools.add(chosen.trajectory)
         kept.add(chosen)
+    return _report(counting, kept.items(), tools, options, pairwise, made_ns)
+
+
+def build_stored(
+    runs: SelectedRuns,
+    items: Iterable[ReportRun],
+    options: ReportOptions,
+    made_ns: int | None = None,
+) -> Report:
+    """Return the report on stored runs that are not compared, counted without reading them.
+
+    Args:
+        runs: The runs.
+        items: Those to show, by start: of `SelectedRuns.worst`.
+        options: How to make it.
+        made_ns: Now.
+
+    Raises:
+        NothingEvaluated: There are no runs.
+    """
+    counting, tools = ReportStatistics(is_grouped=False), ToolGraphCounts()
+    counting.add_stored(runs, tools)
+    kept = [_shown(item, options) for item in items]
+    return _report(counting, kept, tools, options, (), made_ns)
+
+
+def stored_tallies(runs: SelectedRuns) -> dict[str, Tally]:
+    """Return the counts of verdicts on stored runs, by evaluator."""
+    counting = ReportStatistics(is_grouped=False)
+    counting.add_stored_verdicts(runs)
+    return counting.tallies
+
+
+def _shown(item: ReportRun, options: ReportOptions) -> ReportRun:
+    """Return a run with the verdicts that are shown."""
+    if not options.evaluators:
+        return item
+    verdicts = tuple(one for one in item.verdicts if one.evaluator in options.evaluators)
+    return replace(item, verdicts=verdicts)
+
+
+def _report(
+    counting: ReportStatistics,
+    kept: Sequence[ReportRun],
+    tools: ToolGraphCounts,
+    options: ReportOptions,
+    pairwise: Sequence[PairwiseSummary],
+    made_ns: int | None,
+) -> Report:
     if not counting.runs:
         raise NothingEvaluated("no run was there to report; oteval trajectories lists them")
     groups = _groups(list(counting.groups), options)
     columns = _columns(counting.ordered_names(), groups)
-    rows = _rows(kept.items(), columns, groups, options)
-    notes = list(kept.notes(counting.runs))
+    rows = _rows(kept, columns, groups, options)
+    notes = list(_notes(counting.runs, options.most_rows))
     rows = rows[: options.most_rows]
-    details_of, left_out = _details(kept.items(), rows, options)
+    details_of, left_out = _details(kept, rows, options)
     if left_out:
         notes.append(
             f"The details of {left_out:,} of {len(details_of) + left_out:,} runs are left out to "
@@ -162,13 +209,15 @@ class _KeptRuns:
             kept += list(place)[-free:] if free else []
         return [item for _, item in sorted(kept, key=lambda pair: pair[0])]
 
-    def notes(self, total: int) -> Iterable[str]:
-        if total > self._most:
-            yield (
-                f"The matrix shows {self._most:,} of {total:,} runs: those that did not pass, then "
-                "the latest. All of them count in the figures and charts. Filters such as --since "
-                "or --where choose others."
-            )
+
+def _notes(total: int, most: int) -> Iterable[str]:
+    if total > most:
+        yield (
+            f"The matrix shows {most:,} of {total:,} runs: those that did not pass, then "
+            f"the latest. All of them count in the figures and charts. {total - most:,} are left "
+            "out: oteval scores --status fail lists all that failed, --max-rows shows more, and "
+            "filters such as --since or --where choose others."
+        )
 
 
 def _groups(found: Sequence[str], options: ReportOptions) -> tuple[str, ...]:

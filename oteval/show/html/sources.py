@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 
+import pyarrow as pa
+
 from ...errors import ConfigError
 from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
-from ...model import Experiment, Run, Trajectory, Vote, question_of
+from ...model import Experiment, Run, Score, Trajectory, Vote, question_of
 from ...pipeline import scored_trajectories
 from ...selection import Condition, Selection
 from ...store import Store
@@ -17,7 +19,7 @@ from ..run_titles import CASE_ATTRIBUTES, case_key, first_attribute, question_li
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 
-__all__ = ["BY", "from_experiments", "from_store", "grouping", "pairwise_of"]
+__all__ = ["BY", "from_experiments", "from_keys", "from_store", "grouping", "pairwise_of"]
 
 _PAGE = 500
 # Attributes that name a run's version; the first one present counts.
@@ -90,20 +92,37 @@ def from_store(
     """
     keys = (case,) if case else CASE_ATTRIBUTES
     for done, (trajectory, scores) in enumerate(scored_trajectories(store, selection), 1):
-        named = first_attribute(trajectory, keys)
-        asked = question_line(trajectory)
-        yield ReportRun(
-            id=trajectory.id,
-            group=(group(trajectory) or NONE) if group else "",
-            case=case_key(trajectory, keys),
-            label=asked or named or trajectory.agent or trajectory.id,
-            verdicts=tuple(map(RunVerdict.of, scores)),
-            trajectory=trajectory,
-            start_ns=trajectory.start_ns,
-            end_ns=trajectory.end_ns,
-        )
+        yield _stored_run(trajectory, scores, (group(trajectory) or NONE) if group else "", keys)
         if on_progress and done % _PAGE == 0:
             on_progress(done)
+
+
+def from_keys(store: Store, keys: pa.Table) -> Iterator[ReportRun]:
+    """Yield some stored trajectories with the newest score of each evaluator.
+
+    Args:
+        store: The store.
+        keys: A table of `Trajectories.keys`.
+    """
+    scores = store.scores.of(keys["trajectory_id"].to_pylist())
+    for trajectory in store.trajectories.at(keys):
+        yield _stored_run(trajectory, scores[trajectory.id], "", CASE_ATTRIBUTES)
+
+
+def _stored_run(
+    trajectory: Trajectory, scores: Sequence[Score], group: str, case_attributes: Sequence[str]
+) -> ReportRun:
+    named = first_attribute(trajectory, case_attributes)
+    return ReportRun(
+        id=trajectory.id,
+        group=group,
+        case=case_key(trajectory, case_attributes),
+        label=question_line(trajectory) or named or trajectory.agent or trajectory.id,
+        verdicts=tuple(map(RunVerdict.of, scores)),
+        trajectory=trajectory,
+        start_ns=trajectory.start_ns,
+        end_ns=trajectory.end_ns,
+    )
 
 
 def from_experiments(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from statistics import median
-from typing import Any
 
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
@@ -16,26 +13,36 @@ from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
 from ...pipeline import check_gates
+from ...store import SelectedRuns
+from ...store.signature import call_errors
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
+from .histograms import (
+    SortedNumbers,
+    extend_numbers,
+    histogram,
+    plain,
+    seconds_text,
+    short,
+    time_labels,
+)
 from .model import Bars, EvaluatorSummary, Histogram, ReportRun, RunVerdict
+from .tool_graph import ToolGraphCounts
 
 __all__ = ["ReportStatistics"]
 
-_BINS = 12
 _TIMES = 10
 _MOST_CHARTED = 6
+_OUTCOMES = ("passed", "failed", "unjudged", "errors", "not_evaluated")
 
 Place = tuple[str, str]
 # A group, and whether a gate held in it.
 Held = tuple[str, GateResult]
-# Writes a value with a number of figures, three unless given.
-Form = Callable[..., str]
 
 
-def _numbers() -> array[float]:
-    """Return an empty array: 8 bytes a number, because every run of a large store adds some."""
-    return array("d")
+def _numbers(values: Sequence[float] = ()) -> array[float]:
+    """Return an array: 8 bytes a number, because every run of a large store adds some."""
+    return array("d", values)
 
 
 @dataclass
@@ -76,6 +83,10 @@ class ReportStatistics:
         self._timed: dict[str, tuple[array[int], bytearray]] = {}
         self._agents: set[str] = set()
         self._conversations: set[str] = set()
+        self._stored_conversations = 0
+        # By evaluator, the passes and the judged runs of each stretch of time, if stored runs were
+        # counted.
+        self._stored_times: dict[str, list[list[int]]] = {}
         self._cases: set[str] = set()
         self._unpaired = 0
         self._times = [0, 0]
@@ -133,7 +144,7 @@ class ReportStatistics:
         if price and usage.model_calls:
             self._priced += 1
             self._spent += price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-        failed = sum(message.is_error for message in run.own_messages)
+        failed = sum(error is True for error in call_errors(run.own_messages))
         self._failed_calls += failed
         self._runs_with_failures += failed > 0
         self._runs_with_gaps += bool(run.gaps)
@@ -156,10 +167,65 @@ class ReportStatistics:
         if cost is not None:
             self._cost = (self._cost or 0.0) + cost
 
+    def add_stored(self, runs: SelectedRuns, tools: ToolGraphCounts) -> None:
+        """Count stored runs and their calls as one group, without reading them.
+
+        Args:
+            runs: The runs; the only ones to be counted.
+            tools: Counts their calls.
+        """
+        found = runs.figures()
+        self.runs = found["runs"]
+        group = self.groups.setdefault("", _GroupUsage())
+        self._times = [found["first_ns"] or 0, found["last_ns"] or 0]
+        self._agents.update(found["agents"] or ())
+        self._stored_conversations = found["conversations"]
+        kinds = ("input_tokens", "output_tokens", "cached_tokens")
+        self._tokens = [found[kind] or 0 for kind in kinds]
+        self._runs_with_gaps = found["runs_with_gaps"]
+        for batch in runs.numbers():
+            extend_numbers(group.seconds, batch["seconds"])
+            extend_numbers(group.tokens, batch["tokens"])
+        for shape in runs.shapes():
+            tools.add_shape(shape)
+            failed = sum(error is True for error in shape["call_errors"])
+            self._failed_calls += failed * shape["runs"]
+            self._runs_with_failures += shape["runs"] if failed else 0
+        for usage in runs.usages():
+            if price := self._prices.of(usage["model"]):
+                cached = usage["cached"]
+                self._priced += usage["runs"]
+                self._spent += price.cost(usage["uncached"] + cached, usage["output"], cached)
+        self.add_stored_verdicts(runs)
+
+    def add_stored_verdicts(self, runs: SelectedRuns) -> None:
+        """Count the verdicts on stored runs, as `add_stored` does."""
+        first, last = self._times
+        table = runs.verdicts(first, max(1.0, (last - first) / _TIMES), _TIMES)
+        scores = table["scores"]
+        for at, row in enumerate(table.drop_columns(["scores"]).to_pylist()):
+            name = row["evaluator"]
+            self.names.setdefault(name)
+            seen = self._seen.setdefault((name, ""), _VerdictSeries(Tally(name)))
+            before = len(seen.scores)
+            if scores[at].is_valid:
+                extend_numbers(seen.scores, scores[at].values)
+            counts = {kind: row[kind] for kind in _OUTCOMES}
+            added = math.fsum(seen.scores[before:])
+            seen.tally.merge(Tally(name, **counts, total=added, scored=len(seen.scores) - before))
+            passed, judged = row["judged_passed"], row["judged"]
+            seen.shares.extend(_numbers([1.0]) * passed + _numbers([0.0]) * (judged - passed))
+            if row["place"] is not None:
+                times = self._stored_times.setdefault(name, [[0, 0] for _ in range(_TIMES)])
+                times[row["place"]] = [passed, judged]
+            if row["cost"] is not None:
+                self._cost = (self._cost or 0.0) + row["cost"]
+
     def figures(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of the header: a name, a value, a remark."""
         cases = _many(len(self._cases), "case") if self._is_grouped else ""
-        chats = _many(len(self._conversations), "conversation") if self._conversations else ""
+        conversations = len(self._conversations) + self._stored_conversations
+        chats = _many(conversations, "conversation") if conversations else ""
         remark = cases or chats
         yield "runs", f"{self.runs:,}", f"of {remark}" if remark else ""
         if self._is_grouped and self._unpaired:
@@ -181,13 +247,16 @@ class ReportStatistics:
         yield "failed tool calls", f"{self._failed_calls:,}", remark
         if self._runs_with_gaps:
             yield "runs with gaps", f"{self._runs_with_gaps:,}", "missing from the traces"
-        seconds = [value for group in self.groups.values() for value in group.seconds]
+        seconds = SortedNumbers.merged(
+            SortedNumbers(group.seconds) for group in self.groups.values()
+        )
         if seconds:
-            yield "median time", duration(round(median(seconds) * 1e9)), _high(seconds, _seconds)
+            remark = f"95% below {seconds_text(seconds.quantile(0.95))}"
+            yield "median time", duration(round(seconds.median * 1e9)), remark
         if sum(self._tokens):
-            cached = f", {_short(self._tokens[2])} cached" if self._tokens[2] else ""
-            shown = f"{_short(self._tokens[0])} in, {_short(self._tokens[1])} out{cached}"
-            yield "tokens", _short(self._tokens[0] + self._tokens[1]), shown
+            cached = f", {short(self._tokens[2])} cached" if self._tokens[2] else ""
+            shown = f"{short(self._tokens[0])} in, {short(self._tokens[1])} out{cached}"
+            yield "tokens", short(self._tokens[0] + self._tokens[1]), shown
         if self._priced:
             remark = f"{_many(self._priced, 'run')} at list prices"
             yield "models' cost", _dollars(self._spent), remark
@@ -204,10 +273,15 @@ class ReportStatistics:
 
     def ordered_names(self) -> list[str]:
         """Return the evaluators' names, those that fail in any group first."""
+        return [tally.evaluator for tally in worst_first(self.tallies.values())]
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """The counts of each evaluator over all groups."""
         totals = {name: Tally(name) for name in self.names}
         for (name, _), seen in self._seen.items():
             totals[name].merge(seen.tally)
-        return [tally.evaluator for tally in worst_first(totals.values())]
+        return totals
 
     def gates(self, gates: Iterable[Gate], groups: Sequence[str]) -> Iterator[Held]:
         """Yield whether each gate held in each group."""
@@ -239,16 +313,17 @@ class ReportStatistics:
         else:
             yield from self._rates_over_time(names)
         for name in names:
-            by_group = {g: s.scores for g in groups if (s := self._seen.get((name, g)))}
-            values = [value for scores in by_group.values() for value in scores]
-            if any(value not in (0.0, 1.0) for value in values):
+            by_group = {
+                g: SortedNumbers(s.scores) for g in groups if (s := self._seen.get((name, g)))
+            }
+            if not all(map(_is_binary, by_group.values())):
                 title = f"Scores: {clean(name)}"
-                yield histogram(title, by_group, _plain)
+                yield histogram(title, by_group, plain)
         for title, kind, form in (
-            ("Time per run", "seconds", _seconds),
-            ("Tokens per run", "tokens", _short),
+            ("Time per run", "seconds", seconds_text),
+            ("Tokens per run", "tokens", short),
         ):
-            by_group = {group: getattr(self.groups[group], kind) for group in groups}
+            by_group = {group: SortedNumbers(getattr(self.groups[group], kind)) for group in groups}
             if sum(map(len, by_group.values())) > 1:
                 yield histogram(title, by_group, form, is_logarithmic=True)
 
@@ -267,9 +342,9 @@ class ReportStatistics:
         if last <= first:
             return
         step = (last - first) / _TIMES
-        labels = _time_labels([first + step * at for at in range(_TIMES)])
+        labels = time_labels([first + step * at for at in range(_TIMES)])
         for name in names:
-            counts = [[0, 0] for _ in range(_TIMES)]
+            counts = self._stored_times.get(name) or [[0, 0] for _ in range(_TIMES)]
             for start, passed in zip(*self._timed.get(name, ((), ())), strict=True):
                 place = counts[min(int((start - first) / step), _TIMES - 1)]
                 place[0] += passed
@@ -282,7 +357,8 @@ class ReportStatistics:
 def _counted(seen: _VerdictSeries, group: str) -> EvaluatorSummary:
     tally = seen.tally
     by_case = map(_passes, seen.by_case.values())
-    shares = [*seen.shares, *(share for share in by_case if share is not None)]
+    shares = seen.shares[:]
+    shares.extend(share for share in by_case if share is not None)
     interval = clopper_pearson(min(math.fsum(shares), len(shares)), len(shares))
     return EvaluatorSummary(
         name=clean(tally.evaluator),
@@ -339,99 +415,16 @@ def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
     return passed / total, interval.low, interval.high, total
 
 
+def _is_binary(values: SortedNumbers) -> bool:
+    """Return whether all numbers are 0 or 1."""
+    zeros, others = values.below(0.0), values.below(math.nextafter(0.0, 1.0))
+    ones, above = values.below(1.0), values.below(math.nextafter(1.0, 2.0))
+    return zeros == 0 and others == ones and above == len(values)
+
+
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _dollars(value: float) -> str:
     return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
-
-
-def _plain(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}g}"
-
-
-def _short(value: float, digits: int = 3) -> str:
-    """Return a number in short form: ``12.3k``, ``4.56M``."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.{digits}g}{unit}"
-    return f"{value:.{digits}g}"
-
-
-def _seconds(value: float, digits: int = 3) -> str:
-    return duration(round(value * 1e9), digits)
-
-
-def _high(values: Sequence[float], form: Any) -> str:
-    return f"95% below {form(_quantile(sorted(values), 0.95))}"
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
-
-
-def _time_labels(times: Sequence[float]) -> tuple[str, ...]:
-    """Return times in the shortest form that keeps them distinct.
-
-    Times of one day leave out the date; times less than a second apart have milliseconds.
-    """
-    texts = [f"{clock(int(time))}.{int(time) // 1_000_000 % 1000:03d}" for time in times]
-    first = 5 if len({text[:10] for text in texts}) > 1 else 11
-    for last in (10, 16, 19, 23):
-        labels = tuple(text[first:last] for text in texts)
-        if len(set(labels)) == len(labels):
-            break
-    return labels
-
-
-def histogram(
-    title: str,
-    by_group: Mapping[str, Sequence[float]],
-    form: Form,
-    *,
-    is_logarithmic: bool = False,
-) -> Histogram:
-    """Return a histogram with bins of equal width, or of equal ratio.
-
-    Args:
-        title: A name for the values.
-        by_group: The values by group.
-        form: Formats an edge with a number of digits.
-        is_logarithmic: Whether bins grow geometrically if the values span more than a factor of 10.
-    """
-    values = sorted(value for group in by_group.values() for value in group)
-    low, high = values[0], values[-1]
-    growing = is_logarithmic and low > 0 and high / low > 10
-    if low == high:
-        edges = [low, low]
-    elif growing:
-        edges = [low * (high / low) ** (at / _BINS) for at in range(_BINS + 1)]
-    else:
-        edges = [low + (high - low) * at / _BINS for at in range(_BINS + 1)]
-    series = []
-    for group, members in by_group.items():
-        counts = [0] * (len(edges) - 1)
-        for value in members:
-            counts[_bin(value, edges)] += 1
-        series.append((clean(group), tuple(counts)))
-    labels = tuple(f"{a} – {b}" for a, b in pairwise(_edge_labels(edges, form)))
-    note = f"median {form(_quantile(values, 0.5))}, 95% below {form(_quantile(values, 0.95))}"
-    return Histogram(title, labels, tuple(series), note)
-
-
-def _edge_labels(edges: Sequence[float], form: Form) -> list[str]:
-    """Return edges with enough digits to keep them distinct."""
-    labels: list[str] = []
-    for digits in range(3, 18):
-        labels = [form(edge, digits) for edge in edges]
-        if len(set(labels)) == len(set(edges)):
-            break
-    return labels
-
-
-def _bin(value: float, edges: Sequence[float]) -> int:
-    for at in range(len(edges) - 2):
-        if value < edges[at + 1]:
-            return at
-    return len(edges) - 2

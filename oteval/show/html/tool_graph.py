@@ -8,7 +8,9 @@ step, the one to `END` comes from those of the last.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...model import Trajectory
 from ...store.signature import call_errors
@@ -97,34 +99,45 @@ class ToolGraphCounts:
 
     def add(self, run: Trajectory) -> None:
         """Count the calls of a run; one without calls does not count."""
-        steps = self._steps(run)
-        if not steps:
-            return
-        self._runs += 1
+        own = run.own_messages
+        calls = [(at, call.name) for at, message in enumerate(own) for call in message.tool_calls]
+        if calls:
+            places, names = zip(*calls, strict=True)
+            self._add(self._steps(names, places, call_errors(own)), 1)
+
+    def add_shape(self, shape: Mapping[str, Any]) -> None:
+        """Count the calls of stored runs with the same calls, of `SelectedRuns.shapes`."""
+        columns = (shape["call_names"], shape["call_messages"], shape["call_errors"])
+        self._add(self._steps(*columns), shape["runs"])
+
+    def _add(self, steps: Sequence[dict[str, list[int]]], runs: int) -> None:
+        self._runs += runs
         before: dict[str, list[int]] = {START: [0, 0]}
         for at, step in enumerate(steps):
             for name, (calls, errors) in step.items():
-                self._calls[name] += calls
-                self._errors[name] += errors
-                self._positions[name] += calls * at
-            self._connect(before, step)
+                self._calls[name] += calls * runs
+                self._errors[name] += errors * runs
+                self._positions[name] += calls * at * runs
+            self._connect(before, step, runs)
             before = step
-        self._connect(before, {END: [0, 0]})
+        self._connect(before, {END: [0, 0]}, runs)
 
-    def _steps(self, run: Trajectory) -> list[dict[str, list[int]]]:
-        """Return the calls and failed calls of each tool, by step."""
-        own = run.own_messages
-        outcomes = iter(call_errors(own))
-        steps = []
-        for message in own:
-            step: dict[str, list[int]] = {}
-            for call in message.tool_calls:
-                counts = step.setdefault(self._known(call.name), [0, 0])
-                counts[0] += 1
-                counts[1] += next(outcomes) is True
-            if step:
-                steps.append(step)
-        return steps
+    def _steps(
+        self, names: Sequence[str], places: Sequence[int], errors: Sequence[bool | None]
+    ) -> list[dict[str, list[int]]]:
+        """Return the calls and failed calls of each tool, by step.
+
+        Args:
+            names: The tool of each call.
+            places: The index of each call's message.
+            errors: Whether each call failed.
+        """
+        steps: dict[int, dict[str, list[int]]] = {}
+        for name, place, error in zip(names, places, errors, strict=True):
+            counts = steps.setdefault(place, {}).setdefault(self._known(name), [0, 0])
+            counts[0] += 1
+            counts[1] += error is True
+        return list(steps.values())
 
     def _known(self, name: str) -> str:
         key = self._keys.get(name)
@@ -134,13 +147,13 @@ class ToolGraphCounts:
             key = self._keys[name] = _TOOL + (shorten(name, _LONGEST) or "(no name)")
         return key
 
-    def _connect(self, before: dict[str, list[int]], step: dict[str, list[int]]) -> None:
+    def _connect(self, before: dict[str, list[int]], step: dict[str, list[int]], runs: int) -> None:
         for source in before:
             for target, (calls, errors) in step.items():
                 counts = self._edges.setdefault((source, target), [0, 0, 0])
-                counts[0] += 1
-                counts[1] += calls
-                counts[2] += errors
+                counts[0] += runs
+                counts[1] += calls * runs
+                counts[2] += errors * runs
 
     def graph(self) -> ToolGraph | None:
         """Return the graph, its rarer tools counted together; None without calls."""

@@ -111,7 +111,7 @@ def build_stored(
         made_ns: Now.
 
     Raises:
-        NothingEvaluated: There are no runs.
+        NothingEvaluated: The selection is empty.
     """
     counting, tools = ReportStatistics(is_grouped=False), ToolGraphCounts()
     counting.add_stored(runs, tools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from .. import __version__
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import ConfigError, NotFound
 from ..jsontext import dumps, loads
-from ..monitor import require_packages
+from ..monitor import require_packages, unset_variables
 from ..store import Store, StoredMark, is_short_of_memory
 from ..text import counted, seconds
 from . import common
@@ -70,6 +71,8 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     config = configured(config_path)
     pause = _duration(interval, "--interval")
     require_packages(config)
+    for text in unset_variables(config, os.environ):
+        warn(text)
     from ..monitor.check import exit_status, little_memory
     from ..monitor.notification import Outbox
 

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from ..config import DEFAULT_PATH, load_config, load_tokens
 from ..errors import ConfigError, OtevalError
-from ..monitor import require_packages
+from ..monitor import require_packages, unset_variables
 from ..text import seconds
 from .common import db_option, warn
 
@@ -135,7 +135,7 @@ def serve(
     given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
     if not given and not Path(config_path).exists():
         warn(f"no {config_path}: traces are stored, and scored once that file exists")
-    _require_monitor_packages(config_path)
+    _check_monitors(config_path)
     config = ServerConfig(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
@@ -164,12 +164,14 @@ def _require_packages() -> None:
             )
 
 
-def _require_monitor_packages(config_path: str) -> None:
+def _check_monitors(config_path: str) -> None:
     try:
         config = load_config(config_path)
     except OtevalError:
         return  # the storage process says so, or uses the last valid one
     require_packages(config)
+    for text in unset_variables(config, os.environ):
+        warn(text)
 
 
 def _interval(text: str) -> float:

@@ -59,7 +59,7 @@ _MORE_IS_BETTER = ("pass_rate", "score")
 _VARIANTS = ("new_variants", "variant_shift")
 _GROUPS = ("agent", "service", "version", "model")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
-_VARIABLE = re.compile(r"\$\{\w+\}")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_DAYS = 3650
 _LATEST_NS = 2**63 - 1
@@ -466,3 +466,14 @@ class NotifyDestination(Strict):
     def parts(self) -> tuple[list[str] | Alertmanager | Webhook | Endpoint | None, ...]:
         """The settings of the four kinds, of which one is given."""
         return (self.apprise, self.alertmanager, self.webhook, self.log_event)
+
+    @property
+    def variables(self) -> list[str]:
+        """The names of the environment's variables that it needs, each once."""
+        texts = list(self.apprise or ())
+        for part in (self.alertmanager, self.webhook, self.log_event):
+            if part is not None:
+                texts += part.headers.values()
+        if self.webhook is not None and self.webhook.secret is not None:
+            texts.append(self.webhook.secret)
+        return list(dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)))

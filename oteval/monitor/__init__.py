@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
@@ -17,7 +18,7 @@ from ..errors import ConfigError
 if TYPE_CHECKING:
     from ..config import Config
 
-__all__ = ["check_destinations", "require_packages"]
+__all__ = ["check_destinations", "require_packages", "unset_variables"]
 
 
 def require_packages(config: Config) -> None:
@@ -58,6 +59,23 @@ def check_destinations(config: Config) -> None:
         from .notification.apprise import check_urls
 
         check_urls(found, os.environ)
+
+
+def unset_variables(config: Config, environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each destination of monitors whose variables are not set.
+
+    Args:
+        config: The configuration.
+        environment: The environment's variables.
+    """
+    found = []
+    used = {name for one in config.monitors for name in one.notify}
+    for name in [name for name in config.notify if name in used]:
+        missing = [one for one in config.notify[name].variables if one not in environment]
+        if missing:
+            names = " and no ".join(missing)
+            found.append(f"notify.{name}: the environment has no {names}; set it and start again")
+    return found
 
 
 def _apprise_urls(config: Config) -> dict[str, list[str]]:

@@ -264,6 +264,25 @@ def test_an_interval_is_a_time(
         cli.main(["serve", "--monitor-interval", interval], standalone_mode=False)
 
 
+def test_a_server_names_variables_that_are_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does so before it starts, and goes on: here to an option that is wrong."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPS", raising=False)
+    monitors = rules("http://127.0.0.1:1").partition("notify: {")[0]
+    (tmp_path / "oteval.yaml").write_text(
+        monitors + 'notify: {hook: {webhook: {url: "http://127.0.0.1:1", secret: "${OPS}"}}}\n'
+    )
+
+    with pytest.raises(ConfigError, match="--monitor-interval"):
+        cli.main(["serve", "--monitor-interval", "0s"], standalone_mode=False)
+
+    assert "notify.hook: the environment has no OPS; set it and start again" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.slow
 def test_commands_of_monitors_beside_a_server(tmp_path: Path, downstream: Downstream) -> None:
     """All of them work on a served database, and neither checks nor deliveries are doubled."""

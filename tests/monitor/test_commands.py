@@ -191,3 +191,34 @@ def test_without_monitors_there_is_nothing_to_run(oteval: Run, tmp_path: Path):
     done = oteval("monitor", "run", "--once")
 
     assert (done.status, "no monitors; add for instance" in done.err) == (2, True)
+
+
+def test_variables_that_are_not_set_are_named_at_the_start(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each destination of a monitor has a line, and the monitors are checked all the same."""
+    (tmp_path / "oteval.yaml").write_text(
+        f"""{CONFIG[:-2]}, notify: [ops, page, chat]}}
+notify:
+  ops: {{webhook: {{url: "http://127.0.0.1:1", secret: "${{OPS}}", headers: {{A: "${{KEY}}"}}}}}}
+  page: {{alertmanager: {{url: "http://127.0.0.1:1", headers: {{A: "Bearer ${{TOKEN}}"}}}}}}
+  chat: {{apprise: ["json://me:${{PASSWORD}}@127.0.0.1"]}}
+  unused: {{log_event: {{url: "http://127.0.0.1:1", headers: {{A: "${{ELSE}}"}}}}}}
+"""
+    )
+    Store(tmp_path / "oteval.duckdb").close()
+    for name in ("OPS", "KEY", "PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TOKEN", "t")
+
+    done = oteval("monitor", "run", "--once")
+    assert done.status == 3
+    assert done.err.splitlines()[:2] == [
+        "oteval: notify.ops: the environment has no KEY and no OPS; set it and start again",
+        "oteval: notify.chat: the environment has no PASSWORD; set it and start again",
+    ]
+    assert "unused" not in done.err
+
+    for name in ("OPS", "KEY", "PASSWORD"):
+        monkeypatch.setenv(name, "set")
+    assert "the environment" not in oteval("monitor", "run", "--once").err

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChildProcess",
     "ignore_interrupts",
+    "leave_out",
     "module_command",
     "module_environment",
     "read_tables",
@@ -60,6 +62,28 @@ def ignore_interrupts() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+class _LeftOut(MetaPathFinder):
+    """Finds a package nowhere."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == self._package:
+            raise ModuleNotFoundError(f"{fullname} is left out", name=fullname)
+
+
+def leave_out(package: str) -> None:
+    """Make a package look as if it were not installed.
+
+    Args:
+        package: One that Arrow imports if it is there and that this process needs not. Call this in
+            processes that run only our code.
+    """
+    if package not in sys.modules:
+        sys.meta_path.insert(0, _LeftOut(package))
 
 
 class ChildProcess:

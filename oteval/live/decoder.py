@@ -1,29 +1,22 @@
-"""Decode spooled requests to rows of the store, in child processes of the storage process.
+"""Have spooled requests decoded to rows of the store, in child processes of the storage process.
 
 Decoding takes most of the time between a request and its rows, and would block scoring if it ran in
-the same interpreter. So it runs in a child, and in a burst in two:
-``python -m oteval.live.decoder FOLDER``. A child reads stretches of the spool, one JSON line each,
-from its standard input, and writes their rows in chunks: a line of JSON and two Arrow streams.
+the same interpreter. So it runs in a child (`decoder_child`), and in a burst in two. `SpoolDecoder`
+is the side of the parent.
 
-`SpoolDecoder` is the side of the parent. A child that ends or falls silent is replaced, and its
-requests are decoded again one by one. A request that ends its child twice on its own is set aside
-in ``rejected/``, so that it blocks no other.
+A child that ends or falls silent is replaced, and its requests are decoded again one by one. A
+request that ends its child twice on its own is set aside in ``rejected/``, so that it blocks no
+other.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import logging
 import os
-import resource
-import signal
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -33,33 +26,13 @@ import pyarrow as pa
 from .. import machine
 from ..child_process import ChildProcess, read_tables, write_tables
 from ..durable_log import LogReader, Position, Record, RecordRange, SegmentMissing
-from ..errors import OtevalError
 from ..files import sync
-from ..ingest import (
-    Decoded,
-    decode_json,
-    decode_protobuf_logs,
-    decode_protobuf_traces,
-    parse_json,
-)
-from ..model import LogRecord
 from ..store.telemetry_rows import log_table, span_table
 
-__all__ = ["DecodedChunk", "SpoolDecoder", "decode"]
+__all__ = ["DecodedChunk", "SpoolDecoder", "keep_rejected"]
 
 _log = logging.getLogger(__name__)
 
-# -- the child
-# A chunk of this many rows or bytes is stored in less than a tenth of a second.
-ROWS = 8_192
-_CHUNK_BYTES = 64 << 20
-# A child may use this share of the machine's memory, and at least this much.
-_MEMORY_SHARE, _MIN_MEMORY = 0.5, 2 << 30
-_EXIT_NO_MEMORY = 70
-_MAX_PROBLEMS = 20
-_MISSING_POLL = 0.1  # seconds
-
-# -- the parent
 # Bytes of the spool in one stretch, and the backlog from which on a second child is started.
 _STRETCH_SIZE = 16 << 20
 _BURST = 4 * _STRETCH_SIZE
@@ -124,61 +97,7 @@ class DecodedChunk:
         return cls(spans, logs, Position(*head.pop("end")), **head)
 
 
-def decode(record: Record) -> Decoded:
-    """Decode a spooled request.
-
-    Raises:
-        OtevalError: The request is not OTLP.
-        ValueError: The request is malformed.
-    """
-    if record.encoding == "json":
-        return decode_json(parse_json(record.payload))
-    if record.kind == "traces":
-        return decode_protobuf_traces(record.payload)
-    return decode_protobuf_logs(record.payload)
-
-
-class _ChunkBuilder:
-    """Collects requests until they fill a chunk."""
-
-    def __init__(self, is_own: Callable[[LogRecord], bool], rejected: Path) -> None:
-        self._is_own, self._rejected = is_own, rejected
-        self._chunk = DecodedChunk()
-        self._spans, self._logs = [self._chunk.spans], [self._chunk.logs]
-        self._rows = self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._rows >= ROWS or self._bytes >= _CHUNK_BYTES
-
-    def add(self, record: Record) -> None:
-        chunk = self._chunk
-        chunk.first_ns = chunk.first_ns or record.time_ns
-        chunk.requests += 1
-        try:
-            found = decode(record)
-        except (OtevalError, ValueError, RecursionError) as error:
-            path = _keep_rejected(record, self._rejected)
-            found = Decoded(problems=[f"kept in {path}: {error}"])
-            chunk.rejected += 1
-        logs = [log for log in found.logs if not self._is_own(log)]
-        if found.spans:
-            self._spans.append(span_table(found.spans, 0))
-            self._bytes += self._spans[-1].nbytes
-        if logs:
-            self._logs.append(log_table(logs, 0))
-            self._bytes += self._logs[-1].nbytes
-        self._rows += len(found.spans) + len(logs)
-        chunk.problems += found.problems[: _MAX_PROBLEMS - len(chunk.problems)]
-
-    def build(self, end: Position, lost: int) -> DecodedChunk:
-        chunk = self._chunk
-        chunk.spans, chunk.logs = pa.concat_tables(self._spans), pa.concat_tables(self._logs)
-        chunk.end, chunk.lost = end, lost
-        return chunk
-
-
-def _keep_rejected(record: Record, folder: Path) -> Path:
+def keep_rejected(record: Record, folder: Path) -> Path:
     """Write an acknowledged request that cannot be decoded to a durable file; return its path."""
     folder.mkdir(exist_ok=True, mode=0o700)
     name = f"{record.end.segment}-{record.end.offset}.{record.kind}.{record.encoding}"
@@ -190,38 +109,11 @@ def _keep_rejected(record: Record, folder: Path) -> Path:
     return folder / name
 
 
-def _decode_stretch(
-    folder: Path, start: Position, end: Position, is_own: Callable[[LogRecord], bool]
-) -> Iterator[DecodedChunk]:
-    """Yield the chunks of a stretch; the last one ends where the stretch does."""
-    reader = LogReader(folder, start)
-    lost_before = 0
-    builder = _ChunkBuilder(is_own, folder / "rejected")
-    for record in _records(reader, end):
-        builder.add(record)
-        if builder.is_full and record.end < end:
-            yield builder.build(record.end, reader.damaged_bytes - lost_before)
-            lost_before = reader.damaged_bytes
-            builder = _ChunkBuilder(is_own, folder / "rejected")
-    yield builder.build(end, reader.damaged_bytes - lost_before)
-    reader.close()
-
-
-def _records(reader: LogReader, end: Position) -> Iterator[Record]:
-    """Yield the records up to a position, and wait for segments that are missing."""
-    while True:
-        try:
-            yield from reader.records(end)
-            return
-        except SegmentMissing:
-            time.sleep(_MISSING_POLL)
-
-
 class _DecoderProcess(ChildProcess):
     """A child that decodes stretches."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("oteval.live.decoder", str(folder))
+        super().__init__("oteval.live.decoder_child", str(folder))
 
     def decode(self, stretch: RecordRange) -> None:
         """Make the child decode a stretch.
@@ -416,7 +308,7 @@ class SpoolDecoder:
         chunk = DecodedChunk()
         reader = LogReader(self._folder, stretch.start)
         for record in reader.records(stretch.end):
-            path = _keep_rejected(record, self._folder / "rejected")
+            path = keep_rejected(record, self._folder / "rejected")
             chunk.first_ns = record.time_ns
             chunk.requests += 1
             chunk.rejected += 1
@@ -472,34 +364,3 @@ class SpoolDecoder:
             child = self._children.pop()
             child.kill()
             child.close()
-
-
-def _limit_memory() -> None:
-    """Make this process run out of memory before the machine does."""
-    limit = max(int(_MEMORY_SHARE * machine.memory()), _MIN_MEMORY)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-def main(arguments: list[str]) -> None:
-    """Decode the stretches that standard input names, until it ends."""
-    from ..attach import is_own
-
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)
-    gc.set_threshold(100_000, 20, 100)
-    _limit_memory()
-    folder = Path(arguments[0])
-    for line in sys.stdin:
-        start, end = (Position(*place) for place in json.loads(line))
-        for chunk in _decode_stretch(folder, start, end, is_own):
-            chunk.write(sys.stdout.buffer)
-
-
-if __name__ == "__main__":
-    with suppress(BrokenPipeError):
-        try:
-            main(sys.argv[1:])
-        except MemoryError:
-            # The parent finds out which request it was by sending them one by one.
-            os._exit(_EXIT_NO_MEMORY)

@@ -75,6 +75,18 @@ from .score import (
 from .score import (
     reported_cost as reported_cost,
 )
+from .span_columns import (
+    AttributeColumns as AttributeColumns,
+)
+from .span_columns import (
+    Slices as Slices,
+)
+from .span_columns import (
+    SpanColumns as SpanColumns,
+)
+from .span_columns import (
+    SpanOrigin as SpanOrigin,
+)
 from .telemetry import (
     Attributes as Attributes,
 )

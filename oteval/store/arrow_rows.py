@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..jsontext import encodable
 
-__all__ = ["table_of"]
+__all__ = ["encodable_array", "table_of"]
 
 # Unlike Arrow's default pool, this one gives freed memory back to the system.
 _POOL = pa.system_memory_pool()
@@ -30,11 +30,16 @@ def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = []
     for column, field in zip(columns, schema, strict=True):
-        try:
-            arrays.append(pa.array(column, field.type, memory_pool=_POOL))
-        except UnicodeEncodeError:
-            arrays.append(pa.array([_encodable(value) for value in column], field.type))
+        arrays.append(encodable_array(column, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def encodable_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an Arrow array, with lone surrogates replaced in text."""
+    try:
+        return pa.array(values, kind, memory_pool=_POOL)
+    except UnicodeEncodeError:
+        return pa.array([_encodable(value) for value in values], kind)
 
 
 def _encodable(value: Any) -> Any:

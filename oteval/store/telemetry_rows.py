@@ -20,11 +20,17 @@ from ..model import Event, Link, LogRecord, Span
 from .arrow_rows import table_of
 
 __all__ = [
+    "CONTENTS",
     "LOG_SCHEMA",
+    "PROMOTED_NUMBERS",
+    "PROMOTED_TEXTS",
     "SPAN_COLUMNS",
     "SPAN_SCHEMA",
+    "events_text",
+    "links_text",
     "log_of",
     "log_table",
+    "rest_text",
     "span_table",
     "spans_of",
 ]
@@ -125,7 +131,7 @@ def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
 
 # The promoted columns in their order, each with the attributes that it is read from, preferred
 # first.
-_TEXTS = (
+PROMOTED_TEXTS = (
     semconv.OPERATION,
     semconv.AGENT_NAME,
     semconv.CONVERSATION_ID,
@@ -136,8 +142,8 @@ _TEXTS = (
     semconv.CALL_ID,
     ("error.type",),
 )
-_NUMBERS = (semconv.TOKENS_IN, semconv.TOKENS_OUT)
-_CONTENTS = (semconv.INPUT, semconv.OUTPUT)
+PROMOTED_NUMBERS = (semconv.TOKENS_IN, semconv.TOKENS_OUT)
+CONTENTS = (semconv.INPUT, semconv.OUTPUT)
 _INT64 = 1 << 63
 
 # Positions in one of the three tuples above, each with the attributes that a span has.
@@ -157,7 +163,7 @@ def _sources(keys: tuple[str, ...]) -> tuple[_Sources, _Sources, _Sources]:
             for column, names in enumerate(columns)
             if (found := tuple(name for name in names if name in present))
         )
-        for columns in (_TEXTS, _NUMBERS, _CONTENTS)
+        for columns in (PROMOTED_TEXTS, PROMOTED_NUMBERS, CONTENTS)
     )
     return texts, numbers, contents
 
@@ -191,7 +197,7 @@ def _first_content(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> str 
 def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
     attributes = span.attributes
     texts, numbers, contents = _sources(tuple(attributes))
-    promoted: list[str | None] = [None] * len(_TEXTS)
+    promoted: list[str | None] = [None] * len(PROMOTED_TEXTS)
     for column, keys in texts:
         promoted[column] = _first_text(attributes, keys)
     tokens: list[int | None] = [None, None]
@@ -224,23 +230,26 @@ def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
         output_key,
         attributes[output_key] if output_key else None,
         dumps(rest),
-        _events_text(span.events) if span.events else None,
-        _links_text(span.links) if span.links else None,
+        events_text(span.events) if span.events else None,
+        links_text(span.links) if span.links else None,
         cache.text(span.resource),
-        _rest_text(span),
+        rest_text(span),
         seq,
     )
 
 
-def _events_text(events: Sequence[Event]) -> str:
+def events_text(events: Sequence[Event]) -> str:
+    """Return the value of the column ``events``."""
     return dumps([[e.name, e.time_ns, e.attributes, e.dropped_attributes] for e in events])
 
 
-def _links_text(links: Sequence[Link]) -> str:
+def links_text(links: Sequence[Link]) -> str:
+    """Return the value of the column ``links``."""
     return dumps([[link.trace_id, link.span_id, link.attributes] for link in links])
 
 
-def _rest_text(span: Span) -> str | None:
+def rest_text(span: Span) -> str | None:
+    """Return the value of the column ``rest``: the fields that usually have their default."""
     if not (
         span.flags
         or span.trace_state

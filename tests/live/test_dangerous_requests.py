@@ -105,14 +105,15 @@ def poisonous(tmp_path: Path) -> Iterator[Served]:
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'oteval.live.decoder' in sys.orig_argv:\n"
-        "    import os, oteval.ingest as ingest\n"
-        "    real = ingest.decode_protobuf_traces\n"
+        "if 'oteval.live.decoder_child' in sys.orig_argv:\n"
+        "    import os\n"
+        "    from oteval.ingest.otlp import wire_spans\n"
+        "    real = wire_spans.request_spans\n"
         "    def decode(data):\n"
         "        if b'poison' in data:\n"
         "            os._exit(139)\n"
         "        return real(data)\n"
-        "    ingest.decode_protobuf_traces = decode\n"
+        "    wire_spans.request_spans = decode\n"
     )
     paths = [str(folder), str(Path(__file__).parents[2])]
     server = Served(tmp_path, environment={"PYTHONPATH": os.pathsep.join(paths)})

@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as WireLog
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from oteval.errors import InputError
@@ -35,7 +36,15 @@ from .decoded import (
 )
 from .json_values import InvalidValueError, bytes_value, double_value
 
-__all__ = ["decode_protobuf", "decode_protobuf_logs", "decode_protobuf_traces"]
+__all__ = [
+    "attribute_value",
+    "decode_protobuf",
+    "decode_protobuf_logs",
+    "decode_protobuf_traces",
+    "origin_of",
+    "resource_of",
+    "span_of",
+]
 
 # The number of records that are inspected to tell spans from log records.
 _SAMPLE = 100
@@ -127,11 +136,11 @@ def _records(request: ExportLogsServiceRequest) -> Iterable[WireLog]:
 def _traces(request: ExportTraceServiceRequest) -> Decoded:
     out = Decoded()
     for group in request.resource_spans:
-        resource = _prefixed("resource", group.resource.attributes, out.problems)
+        resource = resource_of(group.resource, out.problems)
         for scoped in group.scope_spans:
-            origin = _origin(scoped.scope, resource, out.problems)
+            origin = origin_of(scoped.scope, resource, out.problems)
             for item in scoped.spans:
-                if (span := _span(item, origin, out)) is not None:
+                if (span := span_of(item, origin, out)) is not None:
                     out.spans.append(span)
     return out.closed()
 
@@ -139,14 +148,20 @@ def _traces(request: ExportTraceServiceRequest) -> Decoded:
 def _logs(request: ExportLogsServiceRequest) -> Decoded:
     out = Decoded()
     for group in request.resource_logs:
-        resource = _prefixed("resource", group.resource.attributes, out.problems)
+        resource = resource_of(group.resource, out.problems)
         for scoped in group.scope_logs:
-            origin = _origin(scoped.scope, resource, out.problems)
+            origin = origin_of(scoped.scope, resource, out.problems)
             out.logs.extend(_log(item, origin, out.problems) for item in scoped.log_records)
     return out.closed()
 
 
-def _origin(scope: InstrumentationScope, resource: Attributes, problems: list[str]) -> Origin:
+def resource_of(resource: Resource, problems: list[str]) -> Attributes:
+    """Return the attributes of a resource, and add its problems to a list."""
+    return _prefixed("resource", resource.attributes, problems)
+
+
+def origin_of(scope: InstrumentationScope, resource: Attributes, problems: list[str]) -> Origin:
+    """Return the origin of the spans of a scope, and add its problems to a list."""
     attributes = _prefixed("scope", scope.attributes, problems)
     return Origin(resource, scope.name, scope.version, attributes)
 
@@ -158,7 +173,7 @@ def _prefixed(name: str, items: Iterable[KeyValue], problems: list[str]) -> Attr
     return attributes
 
 
-def _span(raw: WireSpan, origin: Origin, out: Decoded) -> Span | None:
+def span_of(raw: WireSpan, origin: Origin, out: Decoded) -> Span | None:
     """Return a span, or None if it has no ids and is skipped."""
     problems = out.problems
     start = len(problems)
@@ -264,7 +279,7 @@ def _log(raw: WireLog, origin: Origin, problems: list[str]) -> LogRecord:
 
 def _body(raw: AnyValue, problems: list[str]) -> Any:
     try:
-        return _any_value(raw)
+        return attribute_value(raw)
     except InvalidValueError as error:
         problems.append(f"body {error}; left out")
         return None
@@ -296,13 +311,18 @@ def _attributes(items: Iterable[KeyValue], problems: list[str]) -> dict[str, Any
             out[key] = text
             continue
         try:
-            out[key] = _any_value(value)
+            out[key] = attribute_value(value)
         except InvalidValueError as error:
             problems.append(f"attribute {short_repr(key)} {error}; left out")
     return out
 
 
-def _any_value(value: AnyValue) -> Any:
+def attribute_value(value: AnyValue) -> Any:
+    """Return the Python value of an AnyValue.
+
+    Raises:
+        InvalidValueError: It has an unknown kind.
+    """
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return value.string_value
@@ -313,9 +333,9 @@ def _any_value(value: AnyValue) -> Any:
     if kind == "bool_value":
         return value.bool_value
     if kind == "array_value":
-        return [_any_value(item) for item in value.array_value.values]
+        return [attribute_value(item) for item in value.array_value.values]
     if kind == "kvlist_value":
-        return {item.key: _any_value(item.value) for item in value.kvlist_value.values}
+        return {item.key: attribute_value(item.value) for item in value.kvlist_value.values}
     if kind == "bytes_value":
         return bytes_value(value.bytes_value)
     if kind is None:

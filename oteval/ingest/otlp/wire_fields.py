@@ -1,0 +1,211 @@
+"""The fields of many protobuf messages at once, as NumPy arrays.
+
+One step reads the next field of every message that has one left, so the work per field is shared by
+all messages. Format: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "FIXED32",
+    "FIXED64",
+    "LENGTH",
+    "PADDING",
+    "VARINT",
+    "Integers",
+    "WireBuffer",
+    "WireFields",
+    "read_fields",
+    "read_varint",
+]
+
+Integers = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
+_U = np.uint64
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+PADDING = bytes(16)
+"""Must follow the last message, so that reading a number never leaves the buffer."""
+
+# A step costs as much as some dozens of fields do one by one. A few long messages are left to the
+# caller after this many steps.
+_MANY_STEPS, _FEW_MESSAGES = 32, 64
+_MAX_VARINT = 10  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WireFields:
+    """WireFields in the order of their messages.
+
+    Attributes:
+        message: The index of each field's message; ascending.
+        number: The number of the field.
+        wire: The wire type: 0 varint, 1 64-bit, 2 length-delimited, 5 32-bit.
+        start: Where the content begins.
+        end: Where the content ends.
+        value: The number of a varint, or of fixed bytes, as 64 bits; else 0.
+        is_left: For each message whether it was left out, since it is malformed or too long.
+    """
+
+    message: Integers
+    number: Integers
+    wire: Integers
+    start: Integers
+    end: Integers
+    value: npt.NDArray[np.uint64]
+    is_left: npt.NDArray[np.bool_]
+
+    def only(self, chosen: Integers) -> WireFields:
+        """Return some of the fields, by their indexes."""
+        return WireFields(
+            self.message[chosen],
+            self.number[chosen],
+            self.wire[chosen],
+            self.start[chosen],
+            self.end[chosen],
+            self.value[chosen],
+            self.is_left,
+        )
+
+
+class WireBuffer:
+    """The bytes of messages, followed by `PADDING`."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.array: _Bytes = np.frombuffer(data, np.uint8)
+        # The eight bytes from each position on; unaligned loads are cheap.
+        self._words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+
+    def words(self, at: Integers) -> npt.NDArray[np.uint64]:
+        """Return the eight bytes at each position as a number."""
+        return self._words[at]
+
+    def varints(self, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
+        """Return the varints at some positions and their sizes; 0 for a varint without an end."""
+        first = self.array[at]
+        values = (first & 0x7F).astype(np.uint64)
+        sizes = np.ones(len(at), np.int64)
+        going = np.flatnonzero(first & 0x80)
+        for count in range(1, _MAX_VARINT):
+            if not going.size:
+                return values, sizes
+            byte = self.array[at[going] + count]
+            values[going] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * count)
+            sizes[going] = count + 1
+            going = going[(byte & 0x80) != 0]
+        sizes[going] = 0
+        return values, sizes
+
+    def distinct(self, start: Integers, end: Integers) -> tuple[Integers, Integers]:
+        """Find the different texts among many that are mostly equal.
+
+        Returns:
+            The index of the first of each, and for each text the index in these.
+        """
+        size = end - start
+        # The first and the last eight bytes; the bytes after a shorter text are cut off.
+        mask = np.where(size < 8, (_U(1) << (8 * size % 64).astype(_U)) - _U(1), ~_U(0))
+        head = self.words(start) & mask
+        tail = self.words(np.where(size < 8, start, end - 8)) & mask
+        sums = head * _U(0x9E3779B97F4A7C15) ^ (tail + size.astype(_U)) * _U(0xC2B2AE3D27D4EB4F)
+        _, first, which = np.unique(sums, return_index=True, return_inverse=True)
+        same = first[which]
+        is_equal = (size == size[same]) & (head == head[same]) & (tail == tail[same])
+        for offset in range(8, int(size.max(initial=0)) - 8, 8):
+            inner = np.flatnonzero(size - 8 > offset)
+            words = self.words(start[inner] + offset), self.words(start[same[inner]] + offset)
+            is_equal[inner] &= words[0] == words[1]
+        if is_equal.all():
+            return first, which
+        return self._distinct_one_by_one(start, end)
+
+    def _distinct_one_by_one(self, start: Integers, end: Integers) -> tuple[Integers, Integers]:
+        """Find the different texts; for those that were made so that their sums are equal."""
+        known: dict[bytes, int] = {}
+        first: list[int] = []
+        which: list[int] = []
+        for index, place in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            which.append(known.setdefault(self.data[slice(*place)], len(known)))
+            if len(known) > len(first):
+                first.append(index)
+        return np.array(first, np.int64), np.array(which, np.int64)
+
+
+def read_fields(buffer: WireBuffer, start: Integers, end: Integers) -> WireFields:
+    """Read the fields of messages.
+
+    Args:
+        buffer: Their bytes.
+        start: Where each message begins.
+        end: Where each message ends.
+    """
+    left = np.zeros(len(start), np.bool_)
+    at, active = start.copy(), np.flatnonzero(start < end)
+    steps: list[tuple[npt.NDArray[Any], ...]] = []
+    while active.size:
+        if len(steps) >= _MANY_STEPS and active.size < _FEW_MESSAGES:
+            left[active] = True
+            break
+        tags, tag_size = buffer.varints(at[active])
+        wire = (tags & np.uint64(7)).astype(np.int64)
+        begin = at[active] + tag_size
+        value, size = buffer.varints(np.minimum(begin, end[active]))
+        is_fixed = (wire == FIXED64) | (wire == FIXED32)
+        if is_fixed.any():
+            word = buffer.words(np.minimum(begin[is_fixed], end[active][is_fixed]))
+            narrow = wire[is_fixed] == FIXED32
+            value[is_fixed] = np.where(narrow, word & np.uint64(0xFFFFFFFF), word)
+            size[is_fixed] = np.where(narrow, 4, 8)
+        is_text = wire == LENGTH
+        # A length that leaves the message is cut here, so that the sum cannot overflow.
+        length = np.minimum(value, np.uint64(len(buffer.data))).astype(np.int64)
+        begin = begin + np.where(is_text, size, 0)
+        stop = begin + np.where(is_text, length, size)
+        is_valid = (tag_size > 0) & (size > 0) & (stop <= end[active]) & (tags >= np.uint64(8))
+        is_valid &= (tags < np.uint64(1 << 32)) & (is_fixed | is_text | (wire == VARINT))
+        if not is_valid.all():
+            left[active[~is_valid]] = True
+            active, tags, wire = active[is_valid], tags[is_valid], wire[is_valid]
+            begin, stop, value = begin[is_valid], stop[is_valid], value[is_valid]
+        number = (tags >> np.uint64(3)).astype(np.int64)
+        steps.append((active, number, wire, begin, stop, value))
+        at[active] = stop
+        active = active[stop < end[active]]
+    return _in_order(steps, left)
+
+
+def _in_order(steps: list[tuple[npt.NDArray[Any], ...]], left: npt.NDArray[np.bool_]) -> WireFields:
+    """Return the fields of all steps, message by message."""
+    if not steps:
+        none = np.zeros(0, np.int64)
+        return WireFields(none, none, none, none, none, none.astype(np.uint64), left)
+    columns: list[npt.NDArray[Any]] = [
+        np.concatenate(column) for column in zip(*steps, strict=True)
+    ]
+    # A stable sort keeps the fields of a message in the order of the steps.
+    order = np.argsort(columns[0], kind="stable")
+    message, number, wire, start, end, value = (column[order] for column in columns)
+    return WireFields(message, number, wire, start, end, value, left)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return one varint and the position after it.
+
+    Raises:
+        ValueError: It has no end.
+    """
+    value = shift = 0
+    for position in range(at, min(at + _MAX_VARINT, len(data))):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7
+    raise ValueError("a varint without an end")

@@ -1,0 +1,242 @@
+"""Spans that are columns already as rows of the table ``spans``.
+
+The rows are those that `telemetry_rows.span_table` makes of the same spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..jsontext import dumps
+from ..model import AttributeColumns, Slices, Span, SpanColumns
+from .arrow_rows import encodable_array
+from .telemetry_rows import (
+    CONTENTS,
+    PROMOTED_NUMBERS,
+    PROMOTED_TEXTS,
+    SPAN_SCHEMA,
+    events_text,
+    links_text,
+    rest_text,
+)
+
+__all__ = ["span_column_table"]
+
+_Integers = npt.NDArray[np.int64]
+_MISSING = -1
+
+
+def span_column_table(spans: SpanColumns) -> pa.Table:
+    """Return spans as rows of ``spans``, numbered from 0.
+
+    Args:
+        spans: The spans.
+
+    Raises:
+        UnicodeDecodeError: A text of a span is not UTF-8.
+    """
+    attributes = _Attributes(spans)
+    inputs, outputs = (attributes.first_text(names) for names in CONTENTS)
+    texts = [attributes.promoted(names) for names in PROMOTED_TEXTS]
+    numbers = [attributes.number(names) for names in PROMOTED_NUMBERS]
+    origin = spans.origin.tolist()
+    columns = [
+        _ids(spans.trace_id, 16),
+        _ids(spans.span_id, 8),
+        _ids(spans.parent_id, 8),
+        _texts(spans.data, spans.name),
+        pa.array(spans.kind.astype(np.uint8)),
+        pa.array(spans.start_ns),
+        pa.array(spans.end_ns),
+        pa.array(spans.status_code.astype(np.uint8)),
+        _texts(spans.data, spans.status_message),
+        *(_shared(values, origin) for values in _of_origins(spans)),
+        *texts,
+        *numbers,
+        attributes.key_names(inputs),
+        attributes.texts(inputs),
+        attributes.key_names(outputs),
+        attributes.texts(outputs),
+        attributes.remaining(inputs, outputs),
+        *_rare(spans),
+        pa.array(np.arange(len(spans), dtype=np.int64)),
+    ]
+    # The resource comes between the links and the rest.
+    resources = _shared([dumps(one.resource) for one in spans.origins], origin)
+    columns.insert(-2, resources)
+    return pa.Table.from_arrays(columns, schema=SPAN_SCHEMA)
+
+
+def _of_origins(spans: SpanColumns) -> tuple[list[str], list[str], list[str]]:
+    """Return the service, the scope and its version of each origin."""
+    services = [str(one.resource.get("service.name", "")) for one in spans.origins]
+    return services, [one.scope for one in spans.origins], [one.version for one in spans.origins]
+
+
+def _shared(values: Sequence[str], origin: Sequence[int]) -> pa.Array:
+    return encodable_array([values[index] for index in origin], pa.string())
+
+
+def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return the columns ``events``, ``links`` and ``rest``, which most spans leave empty."""
+    whole: Mapping[int, Span] = spans.whole
+    events: list[str | None] = [None] * len(spans)
+    links, rest = events.copy(), events.copy()
+    known: dict[tuple[int, int], str | None] = {}
+    with_attributes = [index for index, one in enumerate(spans.origins) if one.attributes]
+    filled = np.flatnonzero((spans.flags != 0) | np.isin(spans.origin, with_attributes))
+    for index in filled.tolist():
+        key = int(spans.origin[index]), int(spans.flags[index])
+        if key not in known:
+            attributes = spans.origins[key[0]].attributes
+            known[key] = rest_text(Span("", "", scope_attributes=attributes, flags=key[1]))
+        rest[index] = known[key]
+    for index, span in whole.items():
+        events[index] = events_text(span.events) if span.events else None
+        links[index] = links_text(span.links) if span.links else None
+        rest[index] = rest_text(span)
+    made = (encodable_array(column, pa.string()) for column in (events, links, rest))
+    return next(made), next(made), next(made)
+
+
+def _ids(ids: bytes, size: int) -> pa.Array:
+    """Return ids in hexadecimal digits; an id of zeros is empty."""
+    words = np.frombuffer(ids, np.uint64).reshape(-1, size // 8)
+    is_there = words.any(1)
+    text = (ids if is_there.all() else words[is_there].tobytes()).hex()
+    return _text_array(text.encode(), np.where(is_there, 2 * size, 0))
+
+
+def _texts(data: bytes, texts: Slices, is_there: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    return _text_array(texts.joined(data), texts.end - texts.start, is_there)
+
+
+def _text_array(
+    joined: bytes, sizes: _Integers, is_there: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Return texts as an array, from their bytes one after the other.
+
+    Raises:
+        UnicodeDecodeError: A text is not UTF-8.
+    """
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    if not joined.isascii():
+        _check_utf8(joined, offsets)
+    bits = None
+    if is_there is not None:
+        bits = pa.py_buffer(np.packbits(is_there, bitorder="little").tobytes())
+    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.string(), len(sizes), buffers)
+
+
+def _check_utf8(joined: bytes, offsets: npt.NDArray[np.int32]) -> None:
+    joined.decode()
+    # Together they may be valid although a character is divided between two of them.
+    first = np.frombuffer(joined, np.uint8)[offsets[:-1][np.diff(offsets) > 0]]
+    if divided := np.flatnonzero((first & 0xC0) == 0x80).tolist():
+        raise UnicodeDecodeError("utf-8", joined, divided[0], divided[0] + 1, "divided character")
+
+
+class _Attributes:
+    """The columns that attributes fill.
+
+    `_MISSING` stands for the attribute of a span without one. As an index it is the last, so each
+    array below has one value more, for it.
+    """
+
+    def __init__(self, spans: SpanColumns) -> None:
+        self._spans, self._all = spans, spans.attributes
+        codes = {key: code for code, key in enumerate(self._all.keys)}
+        self._is_text = np.append(self._all.is_text, False)
+        self._start = np.append(self._all.text.start, 0)
+        self._end = np.append(self._all.text.end, 0)
+        self._key = np.append(self._all.key, len(codes))
+        self._number = np.append(self._all.number, 0)
+        self._of_key = {key: np.flatnonzero(self._all.key == code) for key, code in codes.items()}
+
+    def _preferred(self, names: Sequence[str], is_valid: npt.NDArray[np.bool_]) -> _Integers:
+        """Return each span's attribute with the first of some names that has a valid value."""
+        found = np.full(len(self._spans), _MISSING)
+        for name in reversed(names):
+            if (indexes := self._of_key.get(name)) is not None:
+                indexes = indexes[is_valid[indexes]]
+                found[self._all.span[indexes]] = indexes
+        return found
+
+    def first_text(self, names: Sequence[str]) -> _Integers:
+        """Return each span's attribute of some names that is a text."""
+        return self._preferred(names, self._all.is_text)
+
+    def promoted(self, names: Sequence[str]) -> pa.Array:
+        """Return the first value of some names that is not empty, as a text."""
+        every = self._all
+        is_valid = np.ones(len(every.key), np.bool_)
+        is_valid[every.is_text] = (every.text.end > every.text.start)[every.is_text]
+        for index, value in every.others.items():
+            is_valid[index] = value is not None
+        found = self._preferred(names, is_valid)
+        odd = np.flatnonzero((found != _MISSING) & ~self._is_text[found])
+        if not odd.size:
+            return self.texts(found)
+        values = self.texts(np.where(self._is_text[found], found, _MISSING)).to_pylist()
+        for span in odd.tolist():
+            values[span] = dumps(self._value(int(found[span])))
+        return encodable_array(values, pa.string())
+
+    def number(self, names: Sequence[str]) -> pa.Array:
+        """Return the first integer of some names."""
+        found = self._preferred(names, self._all.is_integer)
+        is_missing = found == _MISSING
+        if is_missing.all():
+            return pa.nulls(len(found), pa.int64())
+        return pa.array(self._number[found], pa.int64(), mask=is_missing)
+
+    def texts(self, found: _Integers) -> pa.Array:
+        """Return the texts of some attributes, null for a span without one."""
+        is_there = found != _MISSING
+        if not is_there.any():
+            return pa.nulls(len(found), pa.string())
+        return _texts(self._spans.data, Slices(self._start[found], self._end[found]), is_there)
+
+    def key_names(self, found: _Integers) -> pa.Array:
+        """Return the keys of some attributes, null for a span without one."""
+        keys = [*self._all.keys, None]
+        names = [keys[code] for code in self._key[found].tolist()]
+        return encodable_array(names, pa.string())
+
+    def _value(self, index: int) -> Any:
+        every = self._all
+        if every.is_text[index]:
+            return self._spans.data[every.text.start[index] : every.text.end[index]].decode()
+        return int(every.number[index]) if every.is_integer[index] else every.others[index]
+
+    def remaining(self, *stored: _Integers) -> pa.Array:
+        """Return the attributes of each span but those that have columns, as JSON text."""
+        every: AttributeColumns = self._all
+        is_kept = np.ones(len(every.key), np.bool_)
+        for found in stored:
+            is_kept[found[found != _MISSING]] = False
+        kept = np.flatnonzero(is_kept)
+        values: list[Any] = every.number[kept].tolist()
+        data, is_text = self._spans.data, np.flatnonzero(every.is_text[kept])
+        start, end = every.text.start[kept][is_text], every.text.end[kept][is_text]
+        places = zip(is_text.tolist(), start.tolist(), end.tolist(), strict=True)
+        for place, begin, stop in places:
+            values[place] = data[begin:stop].decode()
+        for index, value in every.others.items():
+            if is_kept[index]:
+                values[int(np.searchsorted(kept, index))] = value
+        keys = [every.keys[code] for code in every.key[kept].tolist()]
+        bounds = np.searchsorted(every.span[kept], np.arange(len(self._spans) + 1)).tolist()
+        texts = [
+            dumps(dict(zip(keys[begin:stop], values[begin:stop], strict=True)))
+            for begin, stop in pairwise(bounds)
+        ]
+        return encodable_array(texts, pa.string())

@@ -101,7 +101,7 @@ def _full_speed(server: Served, loads: list[Load]) -> dict[str, Any]:
     total = len(sent.acknowledged)
     stored = before
     while stored < total:
-        time.sleep(0.02)
+        time.sleep(0.05)
         stored = server.state().get("stored", {}).get("spans", 0)
     drained = time.perf_counter() - begin
     return {

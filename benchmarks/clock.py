@@ -117,6 +117,8 @@ def run(
     """
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, "PYTHONPATH": search, **(environment or {})}
+    # Else every child compiles its imports anew, which is not part of the work.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         wall = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err, env=variables)

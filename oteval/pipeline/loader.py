@@ -113,10 +113,10 @@ class _Inserter:
     def take(self, batch: Batch) -> None:
         spans: Sequence[Span] = batch.spans
         while spans:
-            room = BATCH - len(self._batch)
+            room = self._room()
             self._batch.add(spans[:room])
             spans = spans[room:]
-            if len(self._batch) == BATCH:
+            if not self._room():
                 self._insert()
         if batch.logs:
             self._submit(self._executor.submit(self._store.spans.write, (), batch.logs))

@@ -146,33 +146,78 @@ def as_events(history: list[Any], seed: int) -> tuple[Event, ...]:
     return tuple(found)
 
 
+def as_body(item: Any) -> dict[str, Any]:
+    """Return a message as the body of a log record, with its text and calls beside its role."""
+    if not isinstance(item, dict) or "parts" not in item:
+        return item if isinstance(item, dict) else {"content": item}
+    body = {"role": item["role"]}
+    for part in item["parts"]:
+        if part["type"] == "tool_call":
+            function = {"name": part["name"], "arguments": json.dumps(part["arguments"])}
+            body.setdefault("tool_calls", []).append({"id": part.get("id"), "function": function})
+        else:
+            body["content"] = part.get("content", part.get("response"))
+            body["id"] = part.get("id")
+    return body
+
+
+def as_records(history: list[Any], seed: int, call: Span) -> list[LogRecord]:
+    """Return log records, one a message, of the call's span or only of its trace."""
+    events = as_events([as_body(item) for item in history], 0)
+    span_id = "" if seed == 4 else call.span_id
+    return [
+        LogRecord(
+            call.trace_id, span_id, call.start_ns, event_name=event.name, body=event.attributes
+        )
+        for event in events
+    ]
+
+
+def as_details(history: list[Any], seed: int, call: Span) -> list[LogRecord]:
+    """Return one log record that holds the whole history."""
+    name = "gen_ai.client.inference.operation.details"
+    keys = (as_values if seed % 2 else as_text)(history, seed)
+    attributes = {**call.attributes, **keys}
+    return [
+        LogRecord(
+            call.trace_id, call.span_id, call.start_ns, event_name=name, attributes=attributes
+        )
+    ]
+
+
 ENCODINGS = {"text": as_text, "values": as_values, "flat": as_flat}
 
 
-@pytest.mark.parametrize("encoding", [*ENCODINGS, "events"])
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "events", "records", "details"])
 @settings(max_examples=40, deadline=None)
 @given(first=histories, later=changes, agents=st.lists(st.integers(0, 1), min_size=7, max_size=7))
 def test_histories_of_any_kind_give_the_same_trajectories(
     encoding: str, first: list[Any], later: list[tuple[str, list[Any], int]], agents: list[int]
 ) -> None:
     """Calls of two agents repeat, extend, cut, shuffle and rewrite a history, in turns."""
-    history = first
+    history, logs = first, list[LogRecord]()
     spans = [agent("a0", end=99), agent("a1", 2, parent="a0", end=99)]
     for number, (change, new, seed) in enumerate([("repeat", [], 0), *later]):
         history = changed(history, change, new, seed)
         at = 4 * number + 3
         call = chat(f"c{number}", at, [], said(f"x{seed}"), parent=f"a{agents[number]}")
-        if encoding == "events":
+        if encoding == "details":
+            logs += as_details(history, seed, call)
+            call = replace(call, attributes={"gen_ai.operation.name": "chat"})
+        elif encoding in ("events", "records"):
             attributes = {"gen_ai.system": "s", "gen_ai.operation.name": "chat"}
-            events = as_events(history, seed)
-            call = replace(call, attributes=attributes, events=events)
+            call = replace(call, attributes=attributes)
+            if encoding == "events":
+                call = replace(call, events=as_events(history, seed))
+            else:
+                logs += as_records(history, seed, call)
         else:
             given_keys = ENCODINGS[encoding](history, seed)
             call = replace(call, attributes={**call.attributes, **given_keys})
         spans += [call, tool(f"t{number}", at + 2, id="k1", parent=f"a{agents[number]}")]
         history = [*history, said(f"x{seed}")] if seed % 2 else history
 
-    assert repr(reconstruct(spans)) == repr(in_full(spans))  # 1 is not True
+    assert repr(reconstruct(spans, logs)) == repr(in_full(spans, logs))  # 1 is not True
 
 
 @given(text=st.lists(pieces, min_size=1, max_size=4).map(json.dumps), more=st.text(max_size=12))

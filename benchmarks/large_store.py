@@ -57,6 +57,7 @@ _COMMANDS = {
     "report --html": ["report", "--html", "{folder}/report.html"],
     "report --html --by agent": ["report", "--by", "agent", "--html", "{folder}/by.html"],
     "export --jsonl": ["export", "--jsonl", "-"],
+    "export --parquet": ["export", "--parquet", "{folder}/parquet"],
 }
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
+# DuckDB's memory for --jsonl, which reads rows once, page by page.
+_MEMORY_LIMIT = "112MB"
+
 
 @click.command()
 @click.option(
@@ -80,7 +83,8 @@ def export(
     status = 0
     with open_store(db) as store:
         if jsonl:
-            _jsonl(store, jsonl, selection)
+            with store.reduced_memory(_MEMORY_LIMIT):
+                _jsonl(store, jsonl, selection)
         if parquet:
             for name, count in export_parquet(store, Path(parquet)).items():
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")

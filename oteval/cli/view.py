@@ -27,6 +27,9 @@ from .common import (
 
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
+# DuckDB's memory while variants are counted; less would be raised again, and take twice the time.
+_VARIANTS_MEMORY = "200MB"
+
 
 @click.command()
 @db_option
@@ -158,7 +161,7 @@ def variants(db: str, evaluator: str | None, top: int | None, as_json: bool, **g
     of the sequence over time. Without --json, this lists 1,000 sequences, or --top.
     """
     most = top or (None if as_json else TABLE_ROWS)
-    with open_store(db) as store:
+    with open_store(db) as store, store.reduced_memory(_VARIANTS_MEMORY):
         found = find_variants(store, select(**given), evaluator, most)
         shown = 0
         if as_json:

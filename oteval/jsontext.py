@@ -60,7 +60,7 @@ def loads(text: str | bytes) -> Any:
         ValueError: The text is not valid JSON, an integer has more than 4,300 digits, or the
             nesting is deeper than 254 levels.
     """
-    is_shallow = len(text) <= _MAX_DEPTH or _brackets(text) <= _MAX_DEPTH
+    is_shallow = len(text) <= 2 * _MAX_DEPTH or _brackets(text) <= _MAX_DEPTH
     if is_shallow and not _has_long_integer(text):
         try:
             return orjson.loads(text)

@@ -53,6 +53,8 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
             prompts += (message,)
         has_placeholder = has_placeholder or hidden(message.content)
         has_odd = has_odd or role not in ROLES or (parts != () and any(map(unknown_kind, parts)))
+    if known is None and not (prompts or has_placeholder or has_odd):
+        return _NONE
     return MessageFacts(prompts, has_placeholder, has_odd)
 
 

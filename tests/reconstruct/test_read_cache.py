@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oteval.model import Event, LogRecord, Span, Trajectory
 from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.readers.messages import from_messages
-from oteval.reconstruct.readers.read_cache import reading_once
+from oteval.reconstruct.readers.read_cache import ReadCache, reading_once
 from oteval.reconstruct.readers.values import nested, parse
 
 from .builders import NAMES, agent, asks, capture, chat, gives, said, system, tool, user
@@ -296,3 +296,14 @@ def test_flat_attributes_that_grow_give_lists_of_the_same_objects() -> None:
     assert [item["role"] for item in second] == ["r0", "r1", "r2", "r3", "r4"]
     assert all(one is other for one, other in zip(first, second, strict=False))
     assert [item["role"] for item in changed] == ["r0", "other", "r2", "r3", "r4"]
+
+
+def test_lists_that_share_an_atom_by_chance_are_told_apart() -> None:
+    """1 and True are different although they are equal, and end in the same object."""
+    cache, end = ReadCache(), "end"
+
+    first = cache.fold("kind", [1, end], lambda known, items: [*(known or []), *items])
+    second = cache.fold("kind", [True, end, 3], lambda known, items: [*(known or []), *items])
+
+    assert first[0] is not True
+    assert second[0] is True

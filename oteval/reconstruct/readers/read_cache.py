@@ -152,7 +152,7 @@ class ReadCache:
         data = b""
         known = next((one for one in recent if _begins_with(items, one.items)), None)
         if known is None and by_value and not any(one.items is items for one in self._texts):
-            data = _exact(items)
+            data = _exact(items, recent)
             known = next((one for one in recent if _continues(data, one.data)), None)
         if known is None:
             state = extend(None, items)
@@ -309,20 +309,33 @@ def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:
     count = len(known)
     if not count or count > len(items) or items[count - 1] is not known[-1]:
         return False
-    return all(map(is_, known, items))
+    if type(items) is not type(known) or isinstance(known[-1], _ATOMS):
+        return all(map(is_, known, items))
+    # Lists share an object that is not an atom only by sharing all before it as well. Comparing
+    # equal lists, which looks at identity first, takes a third of the time.
+    return bool(items[:count] == known)
 
 
-def _exact(items: Sequence[Any]) -> bytes:
+# Two of these may be the same object by chance.
+_ATOMS = (str, int, float, type(None))
+
+
+def _exact(items: Sequence[Any], recent: Sequence[_Reached[Any]]) -> bytes:
     """Return bytes that are equal only for equal items: unlike with ``==``, 1 is not True.
 
     See `_continues` for those of a longer list.
+
+    Args:
+        items: The items.
+        recent: Lists whose bytes are known; a part that these have as well is not searched again.
 
     Returns:
         The bytes; b"" for values that have none.
     """
     try:
         data = orjson.dumps(items, None, orjson.OPT_PASSTHROUGH_SUBCLASS)
-        if b"null" not in data:
+        known = next((one.data for one in recent if _continues(data, one.data)), b"[")
+        if data.find(b"null", len(known) - 1) < 0:
             return data
         # That may have been NaN; the slower format has both.
         return b"m" + marshal.dumps(list(items), _NO_REFERENCES)[_HEAD:]

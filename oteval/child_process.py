@@ -99,14 +99,20 @@ class ChildProcess:
         output: The pipe with its answers.
     """
 
-    def __init__(self, module: str, *arguments: str, waits_with_interrupts: bool = False) -> None:
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        waits_with_interrupts: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         with _interrupts_held() if waits_with_interrupts else nullcontext():
             self._process = subprocess.Popen(  # noqa: S603  no part of it comes from outside
                 module_command(module, *arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pipesize=_PIPE_SIZE,
-                env=module_environment(),
+                env={**module_environment(), **(environment or {})},
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

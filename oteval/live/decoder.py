@@ -113,7 +113,9 @@ class _DecoderProcess(ChildProcess):
     """A child that decodes stretches."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("oteval.live.decoder_child", str(folder))
+        # NumPy would start a thread for linear algebra on each core, with memory for each.
+        single = {"OPENBLAS_NUM_THREADS": "1"}
+        super().__init__("oteval.live.decoder_child", str(folder), environment=single)
 
     def decode(self, stretch: RecordRange) -> None:
         """Make the child decode a stretch.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_PACKAGES = ("grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
+_PACKAGES = ("grpc", "httptools", "numpy", "prometheus_client", "starlette", "uvicorn")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 

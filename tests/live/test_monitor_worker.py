@@ -236,9 +236,12 @@ def test_without_monitors_nothing_is_loaded() -> None:
     assert done.stdout == "[] []\n"
 
 
-@pytest.mark.parametrize(("missing", "kind"), [("numpy", "webhook"), ("apprise", "apprise")])
+@pytest.mark.parametrize(
+    ("missing", "kind", "extra"),
+    [("numpy", "webhook", "serve"), ("apprise", "apprise", "monitor")],
+)
 def test_a_server_with_monitors_needs_their_packages(
-    missing: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    missing: str, kind: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server does not start, and one line names the extra and the package."""
     monkeypatch.chdir(tmp_path)
@@ -249,7 +252,7 @@ def test_a_server_with_monitors_needs_their_packages(
     found = {"numpy": object(), "apprise": object()}
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else found)
 
-    with pytest.raises(ConfigError, match=rf'pip install "oteval\[monitor\]" \({missing}\)'):
+    with pytest.raises(ConfigError, match=rf'pip install "oteval\[{extra}\]" \({missing}\)'):
         cli.main(["serve"], standalone_mode=False)
 
 

@@ -3,16 +3,20 @@
 An evaluator sees such a run as any other, with the same attributes. Reading one that the outline
 does not have raises `Unread`, and the run is then read and evaluated as a whole. A result without
 `Unread` is therefore the one that the whole run would get.
+
+Comments on failed runs mostly show arguments. `CallArguments` tells which ones an evaluator reads,
+so that only these are read, and runs that agree in them get the same result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from ..model import Outline, Trajectory, Usage
 from .evaluator import Evaluator
 
-__all__ = ["Unread", "has_outline_form", "run_of"]
+__all__ = ["CallArguments", "Unread", "has_outline_form", "run_of"]
 
 _USAGE = ("input_tokens", "output_tokens", "cached_tokens", "model_calls")
 _NUMBERS = ("UBIGINT", "BIGINT")
@@ -23,6 +27,32 @@ class Unread(BaseException):
 
     This is not an `Exception`, because evaluators may handle those.
     """
+
+
+class CallArguments:
+    """The arguments of a run's calls, by the numbers of the calls.
+
+    Args:
+        known: The arguments; None where they were not read.
+
+    Attributes:
+        asked: The numbers of the calls whose arguments were asked for, in this order.
+    """
+
+    def __init__(self, known: Sequence[Any] | None = None) -> None:
+        self._known = known
+        self.asked: dict[int, None] = {}
+
+    def __getitem__(self, call: int) -> Any:
+        """Return the arguments of a call.
+
+        Raises:
+            Unread: They were not read.
+        """
+        self.asked[call] = None
+        if self._known is None:
+            raise Unread("arguments")
+        return self._known[call]
 
 
 class _KnownPart:
@@ -44,11 +74,28 @@ class _KnownPart:
         raise Unread
 
 
-def run_of(outline: Outline, attribute: str = "") -> Trajectory:
+class _KnownCall(_KnownPart):
+    """A call of which the name, perhaps the hash, and perhaps the arguments are known."""
+
+    def __init__(self, index: int, given: CallArguments, **known: Any) -> None:
+        super().__init__(_index=index, _given=given, **known)
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments.
+
+        Raises:
+            Unread: They were not read.
+        """
+        return self._given[self._index]
+
+
+def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> Trajectory:
     """Return the run that an outline describes; reading unknown attributes raises `Unread`.
 
     Args:
         outline: The outline.
+        arguments: The arguments of its calls.
         attribute: The attribute that `OutlineRequest` named.
 
     Raises:
@@ -57,7 +104,7 @@ def run_of(outline: Outline, attribute: str = "") -> Trajectory:
     # Columns have lone surrogates as escapes.
     if any("\\u" in name for name in outline["call_names"]):
         raise Unread("call_names")
-    messages = _messages(outline)
+    messages = _messages(outline, arguments)
     known: dict[str, Any] = {
         "own_messages": messages,
         "gaps": tuple(_KnownPart(code=code) for code in outline["gap_codes"]),
@@ -74,14 +121,14 @@ def run_of(outline: Outline, attribute: str = "") -> Trajectory:
     return cast("Trajectory", _KnownPart(**known))
 
 
-def _messages(outline: Outline) -> tuple[Any, ...]:
-    calls: list[list[_KnownPart]] = [[] for _ in outline["roles"]]
+def _messages(outline: Outline, arguments: CallArguments) -> tuple[Any, ...]:
+    calls: list[list[_KnownCall]] = [[] for _ in outline["roles"]]
     hashes = outline.get("call_hashes")
     for index, (name, at) in enumerate(
         zip(outline["call_names"], outline["call_messages"], strict=True)
     ):
         known = {} if hashes is None else {"hash": hashes[index]}
-        calls[at].append(_KnownPart(name=name, **known))
+        calls[at].append(_KnownCall(index, arguments, name=name, **known))
     return tuple(
         _KnownPart(role=role, tool_calls=tuple(made))
         for role, made in zip(outline["roles"], calls, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..jsontext import call_hash
-from ..model import Message
+from ..model import Message, ToolCall
 from .calls import CallTable
 from .messages import ROLES
 from .outline import Unread
@@ -42,34 +42,36 @@ class HashedCalls(CallTable):
 
 
 class OutlinedCalls(CallTable):
-    """The calls of a run's outline; reading their arguments raises `Unread`."""
+    """The calls of a run's outline; reading arguments that are not known raises `Unread`."""
+
+    __slots__ = ("_calls",)
 
     def __init__(self, messages: Iterable[Message]) -> None:
         super().__init__()
+        self._calls: list[ToolCall] = []
         for position, message in enumerate(messages):
             self.roles.append(ROLES[message.role])
             for call in message.tool_calls:
                 self._add(call, position)
 
-    def _add(self, call: Any, position: int) -> None:
+    def _add(self, call: ToolCall, position: int) -> None:
         index = len(self.names)
         self.names.append(call.name)
         self.at.append(position)
         self.textual = False
+        self._calls.append(call)
         found = vars(call).get("hash", _CAPTURED)
         self.raw.append(None if found is None else _CAPTURED)
         if found is not _CAPTURED:
             self._keys[index] = None if found is None else str(found)
 
     def arguments(self, call: int) -> Any:
-        """Return None for a call whose arguments were not captured.
+        """Return a call's arguments; None where they were not captured.
 
         Raises:
-            Unread: They were captured, or it is not known whether they were.
+            Unread: They were not read.
         """
-        if self.raw[call] is None:
-            return None
-        raise Unread("arguments")
+        return None if self.raw[call] is None else self._calls[call].arguments
 
     def key(self, call: int) -> str | None:
         """Return the hash of a call with its arguments."""
@@ -79,5 +81,6 @@ class OutlinedCalls(CallTable):
 
     def captured(self, call: int) -> bool:
         """Return whether the trace holds the call's arguments."""
-        self.key(call)
-        return self.raw[call] is not None
+        if call in self._keys:
+            return self.raw[call] is not None
+        return self.arguments(call) is not None

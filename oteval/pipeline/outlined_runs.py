@@ -1,33 +1,82 @@
 """Decide stored runs by their outlines, many at once, without reading their messages.
 
 The store groups the runs of a page by their outlines. The evaluator is asked once for each outline,
-and its result is the score of all runs in the group. Runs whose outline does not decide are left to
-be read. References, samples and filters are chosen by run, as for runs that are read.
+and its result is the score of all runs in the group. If it needs arguments of calls for a comment,
+these are read from the messages of each run. Other runs whose outline does not decide are left to
+be read as a whole. References, samples and filters are chosen by run, as for runs that are read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..evaluators.outline import Unread, has_outline_form, run_of
+from ..evaluators.outline import CallArguments, Unread, has_outline_form, run_of
 from ..evaluators.scorer import is_drawn
 from ..jsontext import dumps, encodable
 from ..model import EvaluationResult, Outline, OutlineRequest, Score
-from ..store import SCORE_ROWS, Store, is_exact
+from ..store import SCORE_ROWS, Store, call_arguments, is_exact
+from .argument_tree import ArgumentTree
 from .prepared import PreparedEvaluator
 
-__all__ = ["DecidedRuns", "Given", "OutlinedEvaluator"]
+__all__ = ["DecidedRuns", "Given", "OutlinedEvaluator", "OutlinedRuns"]
 
 Given = Mapping[tuple[str, str, str], Score]
 """Stored verdicts that are used again, by trajectory id, evaluator and version."""
 
-# Instead of the number of a result: the run must be read, or the evaluator does not look at it.
-_UNDECIDED, _UNWANTED = -1, -2
+# Instead of the number of a result: the run must be read; the evaluator does not look at it; or
+# arguments of its calls decide.
+_UNDECIDED, _UNWANTED, _OPEN = -1, -2, -3
+
+
+@dataclass(frozen=True)
+class OutlinedRuns:
+    """The runs of a page by their outlines, before any arguments are read.
+
+    Attributes:
+        runs: The runs, by place.
+        outlines: The number of each run's outline.
+        codes: The number of each run's result, or a negative number.
+        results: The results of outlines.
+        trees: By outline, the results of runs that arguments decide.
+        messages: By outline, the number of messages.
+    """
+
+    runs: pa.RecordBatch
+    outlines: pa.Array
+    codes: pa.Array
+    results: list[EvaluationResult]
+    trees: Mapping[int, ArgumentTree]
+    messages: Sequence[int]
+
+    def open_runs(self) -> pa.Table:
+        """Return the id, revision and place of the runs that arguments decide."""
+        columns = ["trajectory_id", "rev", "place"]
+        return pa.table(self.runs.select(columns).filter(pc.equal(self.codes, _OPEN)))
+
+    def read(self, messages: Iterable[tuple[int, str]]) -> pa.Array:
+        """Return the code of each run, with those that arguments decide.
+
+        Args:
+            messages: The place and the messages of runs, as the store has them. Those that are
+                missing stay undecided.
+        """
+        if not self.trees:
+            return self.codes
+        at = {place: index for index, place in enumerate(self.runs["place"].to_pylist())}
+        codes = [_UNDECIDED if code == _OPEN else code for code in self.codes.to_pylist()]
+        outlines = self.outlines.to_pylist()
+        for place, text in messages:
+            outline = outlines[at[place]]
+            arguments = call_arguments(text, self.messages[outline])
+            if arguments is not None:
+                codes[at[place]] = self.trees[outline].result(arguments)
+        return pa.array(codes, pa.int32())
 
 
 @dataclass(frozen=True)
@@ -115,34 +164,62 @@ class OutlinedEvaluator:
             time_ns: The time of the scores.
         """
         groups = store.outlines.of_rows(rows, self._request, self._one.scorer.where)
-        return self.decide(groups, len(rows), time_ns, {})
+        found = self.look(groups)
+        places = found.open_runs()["place"]
+        messages = rows["messages"].take(places).to_pylist() if len(places) else ()
+        open_runs = zip(places.to_pylist(), messages, strict=True)
+        return self.decide(found, open_runs, len(rows), time_ns, {})
 
-    def decide(self, groups: pa.Table, count: int, time_ns: int, given: Given) -> DecidedRuns:
-        """Decide the runs of a page.
+    def look(self, groups: pa.Table) -> OutlinedRuns:
+        """Evaluate the outlines of a page.
 
         Args:
-            groups: Their outlines, of `read`.
-            count: The number of runs.
-            time_ns: The time of the scores.
-            given: Stored verdicts to use again.
+            groups: The outlines, of `read`.
         """
         results: list[EvaluationResult] = []
+        trees: dict[int, ArgumentTree] = {}
         codes = []
-        for outline in groups.drop_columns(["runs"]).to_pylist():
+        outlines = groups.drop_columns(["runs"]).to_pylist()
+        for number, outline in enumerate(outlines):
             code = _UNWANTED
             if outline["is_wanted"]:
-                result = self._result(outline)
-                code = _UNDECIDED if result is None else len(results)
-                results += [] if result is None else [result]
+                arguments = CallArguments()
+                code = self._evaluated(outline, results, arguments)
+                if code == _UNDECIDED and arguments.asked:
+                    code, asked = _OPEN, next(iter(arguments.asked))
+                    evaluate = partial(self._evaluated, outline, results)
+                    trees[number] = ArgumentTree(asked, evaluate)
             codes.append(code)
         lists = groups["runs"].combine_chunks()
         runs = pa.RecordBatch.from_struct_array(lists.flatten())
         # In the order of the runs: in that of their outlines, all failures would stand together,
         # and a monitor would take that for dependence.
         order = pc.sort_indices(runs["place"])
-        groups_of_runs = pc.list_parent_indices(lists).take(order)
+        numbers = pc.list_parent_indices(lists).take(order)
         runs = runs.take(order)
-        found = self._drawn(runs, pc.take(pa.array(codes, pa.int32()), groups_of_runs))
+        found = self._drawn(runs, pc.take(pa.array(codes, pa.int32()), numbers))
+        return OutlinedRuns(
+            runs, numbers, found, results, trees, [len(outline["roles"]) for outline in outlines]
+        )
+
+    def decide(
+        self,
+        outlined: OutlinedRuns,
+        messages: Iterable[tuple[int, str]],
+        count: int,
+        time_ns: int,
+        given: Given,
+    ) -> DecidedRuns:
+        """Decide the runs of a page.
+
+        Args:
+            outlined: Their outlines, of `look`.
+            messages: The messages of the runs that arguments decide, as for `OutlinedRuns.read`.
+            count: The number of runs.
+            time_ns: The time of the scores.
+            given: Stored verdicts to use again.
+        """
+        runs, results, found = outlined.runs, outlined.results, outlined.read(messages)
         used = self._used(runs, found, given) if given else {}
         done = {*runs["place"].filter(pc.not_equal(found, _UNDECIDED)).to_pylist(), *used}
         mask = pc.greater_equal(found, 0)
@@ -157,9 +234,19 @@ class OutlinedEvaluator:
             kept,
         )
 
-    def _result(self, outline: Outline) -> EvaluationResult | None:
+    def _evaluated(
+        self, outline: Outline, results: list[EvaluationResult], arguments: CallArguments
+    ) -> int:
+        """Evaluate an outline, add the result, and return its number; or that there is none."""
+        result = self._result(outline, arguments)
+        if result is None:
+            return _UNDECIDED
+        results.append(result)
+        return len(results) - 1
+
+    def _result(self, outline: Outline, arguments: CallArguments) -> EvaluationResult | None:
         try:
-            run = run_of(outline, self._request.attribute)
+            run = run_of(outline, arguments, self._request.attribute)
             reference, problem = self._one.references.of(run)
         except Unread:
             return None

@@ -1,7 +1,8 @@
 """Pages of stored runs to score, read from the database while other pages are scored.
 
-DuckDB works without the interpreter's lock. One thread reads the outlines of the page after the
-next one, and the runs of the next page that no outline decides, while evaluators look at a page.
+DuckDB works without the interpreter's lock. While evaluators look at a page, one thread reads the
+outlines of a later page, the messages of runs that arguments decide, and the runs that must be read
+as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 from ..model import Trajectory
 from ..selection import Selection
 from ..store import ReadPages, Store
-from .outlined_runs import DecidedRuns, Given, OutlinedEvaluator
+from .outlined_runs import DecidedRuns, Given, OutlinedEvaluator, OutlinedRuns
 
 __all__ = ["ScorePage", "ScorePages"]
 
@@ -59,6 +60,16 @@ class _Outlines:
     groups: Sequence[pa.Table | None]
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """A page whose outlines were evaluated, with the messages of the runs of each evaluator."""
+
+    keys: pa.Table
+    given: Given
+    outlined: Sequence[OutlinedRuns | None]
+    messages: Sequence[Iterable[tuple[int, str]]] = ()
+
+
 class ScorePages:
     """Reads the runs of a store page by page, some of it in a thread.
 
@@ -80,6 +91,7 @@ class ScorePages:
         self._executor = None if store.is_served else ThreadPoolExecutor(1, "read-runs")
         # Runs that must be read are spread over a page.
         self._reading = ReadPages(max_ranges=1)
+        self._messages = ReadPages()
 
     def __enter__(self) -> ScorePages:
         """Return the pages themselves."""
@@ -101,7 +113,8 @@ class ScorePages:
     def read(self, selection: Selection) -> Iterator[ScorePage]:
         """Yield the runs of a selection by start, page by page."""
         outlines = self._ahead(self._store.trajectories.keys(selection, _RUNS), self._outlines)
-        yield from self._ahead(map(self._decided, outlines), self._with_runs)
+        looked = self._ahead(map(self._looked, outlines), self._with_messages)
+        yield from self._ahead(map(self._decided, looked), self._with_runs)
 
     def _ahead(self, items: Iterable[A], function: Callable[[A], B]) -> Iterator[B]:
         """Yield a function's results; each is made in the thread while the one before is used."""
@@ -128,13 +141,37 @@ class ScorePages:
         found = self._other.scores.of_versions(names, self._used_again)
         return {key: score for key, score in found.items() if score.status == "ok"}
 
-    def _decided(self, found: _Outlines) -> tuple[pa.Table, ScorePage]:
+    def _looked(self, found: _Outlines) -> _Looked:
+        outlined = [
+            None if one is None or groups is None else one.look(groups)
+            for one, groups in zip(self._outlined, found.groups, strict=True)
+        ]
+        return _Looked(found.keys, found.given, outlined)
+
+    def _with_messages(self, found: _Looked) -> _Looked:
+        """Return a page with the messages that `_decided` needs; the first are read at once."""
+        messages = [
+            () if one is None else self._messages_of(one.open_runs(), found.keys)
+            for one in found.outlined
+        ]
+        return replace(found, messages=messages)
+
+    def _messages_of(self, runs: pa.Table, keys: pa.Table) -> Iterable[tuple[int, str]]:
+        starts = keys["start_ns"].take(runs["place"])
+        runs, size = runs.append_column("start_ns", starts), self._messages.size
+        first = list(self._other.outlines.messages(runs.slice(0, size), self._messages))
+        return chain(first, self._store.outlines.messages(runs.slice(size), self._messages))
+
+    def _decided(self, found: _Looked) -> tuple[pa.Table, ScorePage]:
         """Return a page as far as outlines decide it, with the keys of the runs to read."""
         now, count = time.time_ns(), len(found.keys)
         decided = [
-            None if one is None or groups is None else one.decide(groups, count, now, found.given)
-            for one, groups in zip(self._outlined, found.groups, strict=True)
-        ]
+            None if one is None or outlined is None
+            else one.decide(outlined, messages, count, now, found.given)
+            for one, outlined, messages in zip(
+                self._outlined, found.outlined, found.messages, strict=True
+            )
+        ]  # fmt: skip
         if None in decided:
             needed = list(range(count))
         else:

@@ -49,5 +49,6 @@ from .sessions import StoredSession as StoredSession
 from .spans import SpanBatch as SpanBatch
 from .spans import WriteResult as WriteResult
 from .trajectories import ReadPages as ReadPages
+from .trajectory_rows import call_arguments as call_arguments
 from .variants import Period as Period
 from .variants import VariantCounts as VariantCounts

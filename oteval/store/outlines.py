@@ -1,11 +1,12 @@
 """Outlines of stored runs: their columns, grouped so that equal ones are looked at once.
 
 The facts that an evaluator may ask for are described in `oteval.model.outline`. Only ``messages``
-is a wide column, and only ``sound_results`` reads it.
+is a wide column. ``sound_results`` reads it, and `Outlines.messages` for the arguments of calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -13,8 +14,9 @@ import pyarrow as pa
 
 from ..model import ERROR_WORDS, Fact, OutlineRequest
 from ..selection import Selection
-from .memory import with_memory
+from .memory import fetch, with_memory
 from .query import condition_of, registered
+from .trajectories import ReadPages
 
 __all__ = ["Outlines"]
 
@@ -93,6 +95,29 @@ class Outlines:
         places = pa.array(range(len(rows)), pa.int32())
         with registered(self._connection, "written", rows.append_column("place", places)):
             return self._grouped("SELECT * FROM written", [], request, where)
+
+    def messages(self, runs: pa.Table, pages: ReadPages) -> Iterator[tuple[int, str]]:
+        """Yield the messages of some revisions, without those of their histories, as JSON text.
+
+        Args:
+            runs: Their ``trajectory_id``, ``rev`` and ``start_ns``, by start, and the ``place``
+                that is returned with the messages. Revisions that were deleted are left out.
+            pages: How they are read.
+        """
+        start = 0
+        while start < len(runs):
+            page = runs.slice(start, pages.size)
+            start += pages.size
+            first, last = page["start_ns"][0].as_py(), page["start_ns"][-1].as_py()
+            with registered(self._connection, "wanted", page):
+                found = fetch(
+                    self._connection,
+                    "SELECT w.place, t.messages FROM trajectories t JOIN wanted w "  # noqa: S608
+                    "ON t.trajectory_id = w.trajectory_id AND t.rev = w.rev "
+                    f"WHERE t.start_ns BETWEEN {int(first)} AND {int(last)}",
+                )
+            pages.fit(found["messages"].nbytes // max(1, len(found)))
+            yield from zip(*(column.to_pylist() for column in found.columns), strict=True)
 
     def _grouped(
         self, found: str, found_values: list[Any], request: OutlineRequest, where: Selection

@@ -94,6 +94,10 @@ class ReadPages:
     size: int = _FIRST_PAGE
     max_ranges: int = _PAGE_RANGES
 
+    def fit(self, width: int) -> None:
+        """Set the size of the next page, by the mean bytes of the rows of the last one."""
+        self.size = max(1, min(_MAX_PAGE, 4 * self.size, _PAGE_BYTES // (1 + width)))
+
 
 class Trajectories:
     """The trajectories of a store."""
@@ -248,7 +252,7 @@ class Trajectories:
             starts = dict(zip(*(column.to_pylist() for column in page.columns), strict=True))
             start += pages.size
             rows, built = self._rows_since(starts, {}, max_ranges=pages.max_ranges)
-            pages.size = _next_size(pages.size, rows.values())
+            pages.fit(_width(rows.values()))
             for name in rows:
                 build_trajectory(name, rows, built)
             moved = [name for name in starts if name not in built]
@@ -481,7 +485,6 @@ def _unchanged(
     return found
 
 
-def _next_size(size: int, rows: Collection[Mapping[str, Any]]) -> int:
-    """Return the size of the next page, from the size of the last one and its rows."""
-    width = sum(len(row[name]) for row in rows for name in _WIDE) // max(1, len(rows))
-    return max(1, min(_MAX_PAGE, 4 * size, _PAGE_BYTES // (1 + width)))
+def _width(rows: Collection[Mapping[str, Any]]) -> int:
+    """Return the mean bytes of some rows."""
+    return sum(len(row[name]) for row in rows for name in _WIDE) // max(1, len(rows))

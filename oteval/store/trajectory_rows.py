@@ -23,6 +23,7 @@ __all__ = [
     "TRAJECTORY_SCHEMA",
     "build_trajectories",
     "build_trajectory",
+    "call_arguments",
     "message_fields",
     "message_of",
     "trajectory_row",
@@ -284,6 +285,23 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
         "start_ns": call.start_ns,
         "end_ns": call.end_ns,
     }
+
+
+def call_arguments(messages: str, count: int) -> list[Any] | None:
+    """Return the arguments of the calls in the last messages of a row.
+
+    Args:
+        messages: The column ``messages``.
+        count: The number of messages.
+
+    Returns:
+        The arguments in order, or None if the row has fewer messages.
+    """
+    found = restore(messages)
+    if count > len(found):
+        return None
+    last = found[len(found) - count :]
+    return [call["arguments"] for one in last for call in one.get("tool_calls", ())]
 
 
 def message_of(found: Mapping[str, Any]) -> Message:

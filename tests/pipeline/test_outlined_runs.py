@@ -21,7 +21,7 @@ from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Tr
 from oteval.pipeline import ScoreRun, evaluation, refresh, score_pages
 from oteval.pipeline import score as score_all
 from oteval.pipeline.outlined_runs import OutlinedEvaluator
-from oteval.store import Store
+from oteval.store import ReadPages, Store
 
 from ..make import CAPTURES, asks, call, capture, gap, keep, run
 
@@ -77,7 +77,8 @@ WORDS = ("y", "Error: no", " \n\tTraceback", "\x1fException", "no Error", '"cont
 names = st.sampled_from(["f", "f", "g", "g", "h", "\ud83d", "\\ud83d"])
 arguments = st.sampled_from(
     [None, {}, {"a": 1}, {"a": 1}, {"a": 1.0}, {"a": [1, 2]}, {"a": [2, 1]}, "text", {"id": ""},
-     {"a": math.nan}, {"\ude00": "\ud83d"}, {"role": "tool", "content": "Error"}]
+     {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": math.nan},
+     {"\ude00": "\ud83d"}, {"role": "tool", "content": "Error"}]
 )  # fmt: skip
 times = st.sampled_from([(0, 0), (1, 3), (2, 4), (5, 6)])
 ids = st.sampled_from(["", "1", "2", "3"])
@@ -250,18 +251,24 @@ def test_captured_runs_get_equal_scores_both_ways(
 
 
 def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Yield, for each rule, how many runs its outline decides and how many must be read."""
+    """Yield, for each rule, how many runs it decides and how many must be read as a whole."""
     config = parse_config(json.dumps({"evaluators": rules}))
     (keys,) = store.trajectories.keys()
     for one in evaluation.prepare(config, store, base):
         outlined = OutlinedEvaluator.of(one, "")
         assert outlined is not None
-        made = outlined.decide(outlined.read(store, keys), len(keys), 0, {})
+        looked = outlined.look(outlined.read(store, keys))
+        places = looked.open_runs()
+        starts = keys["start_ns"].take(places["place"])
+        messages = store.outlines.messages(
+            places.append_column("start_ns", starts), ReadPages(size=1)
+        )
+        made = outlined.decide(looked, messages, len(keys), 0, {})
         yield len(made.rows), len(made.undecided)
 
 
 def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: Path):
-    """Passes are decided by columns, and fails whose comment needs no arguments of the run."""
+    """Passes are decided by columns, and fails by the arguments that their comments show."""
     right, wrong = call("f", {"a": 1}, "1"), call("f", {"a": 2}, "1")
     found = Message("tool", "found", (), "1")
     keep(
@@ -281,7 +288,32 @@ def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: P
         {"name": "o", "type": "tool_order", "rules": ["f before g"]},
     ]
 
-    assert list(decided(store, base, *rules)) == [(3, 1), (3, 1), (4, 0), (4, 0), (4, 0)]
+    assert list(decided(store, base, *rules)) == [(4, 0), (3, 1), (4, 0), (4, 0), (4, 0)]
+
+
+def test_runs_with_the_same_failing_call_are_evaluated_once(
+    store: Store, base: Path, read_all: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+):
+    """Arguments that the comment does not show make no difference; those that it shows do."""
+    evaluated: list[object] = []
+    evaluate = TrajectoryMatch.evaluate_outline
+    monkeypatch.setattr(
+        TrajectoryMatch,
+        "evaluate_outline",
+        lambda self, context: evaluated.append(0) or evaluate(self, context),
+    )
+    made = [
+        run(number, asks(call("g", {"id": number})), asks(call("f", {"a": 2 + number % 2})))
+        for number in range(1, 9)
+    ]
+    keep(store, *made)
+    (base / "r.json").write_text(json.dumps(CASES[:2]))
+    rule = {"name": "m", "type": "trajectory_match", "reference": "r.json", "mode": "superset"}
+
+    agree(store, base, read_all, [rule])
+
+    # Once without arguments, and once for each of the two that differ.
+    assert len(evaluated) == 3
 
 
 def test_passes_that_are_not_yielded_are_stored_and_counted(

@@ -1,0 +1,62 @@
+"""Results of runs with equal outlines, by the arguments that their evaluator reads.
+
+An evaluator that fails a run by its outline mostly reads some arguments for the comment. It reads
+the same ones of all runs that agree in those before, so that runs are told apart by few arguments,
+and each different case is evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..evaluators.outline import CallArguments
+from ..jsontext import dumps_exact
+
+__all__ = ["ArgumentTree"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A call whose arguments are read, and what follows by the text of these."""
+
+    call: int
+    next: dict[str, _Branch | int] = field(default_factory=dict)
+
+
+class ArgumentTree:
+    """The numbers of results, by the arguments that were read for them.
+
+    Args:
+        call: The number of the first call whose arguments are read.
+        evaluate: Returns the number of a run's result, given its arguments.
+    """
+
+    def __init__(self, call: int, evaluate: Callable[[CallArguments], int]) -> None:
+        self._root, self._evaluate = _Branch(call), evaluate
+
+    def result(self, arguments: Sequence[Any]) -> int:
+        """Return the number of the result of a run with these arguments of its calls."""
+        branch = self._root
+        while True:
+            found = branch.next.get(dumps_exact(arguments[branch.call]))
+            if found is None:
+                return self._evaluated(arguments)
+            if isinstance(found, int):
+                return found
+            branch = found
+
+    def _evaluated(self, arguments: Sequence[Any]) -> int:
+        given = CallArguments(arguments)
+        number = self._evaluate(given)
+        calls = list(given.asked)
+        branch: _Branch | int = self._root
+        for at, call in enumerate(calls, 1):
+            # An evaluator that reads other arguments this time is asked for each run.
+            if isinstance(branch, int) or branch.call != call:
+                break
+            text = dumps_exact(arguments[call])
+            after = number if at == len(calls) else _Branch(calls[at])
+            branch = branch.next.setdefault(text, after)
+        return number

@@ -18,11 +18,11 @@ __all__ = ["ArgumentTree"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Branch:
-    """A call whose arguments are read, and what follows by the text of these."""
+class _Question:
+    """A call whose arguments are read, and the next question, or the result, by their text."""
 
     call: int
-    next: dict[str, _Branch | int] = field(default_factory=dict)
+    next: dict[str, _Question | int] = field(default_factory=dict)
 
 
 class ArgumentTree:
@@ -34,29 +34,29 @@ class ArgumentTree:
     """
 
     def __init__(self, call: int, evaluate: Callable[[CallArguments], int]) -> None:
-        self._root, self._evaluate = _Branch(call), evaluate
+        self._root, self._evaluate = _Question(call), evaluate
 
     def result(self, arguments: Sequence[Any]) -> int:
         """Return the number of the result of a run with these arguments of its calls."""
-        branch = self._root
+        question = self._root
         while True:
-            found = branch.next.get(dumps_exact(arguments[branch.call]))
+            found = question.next.get(dumps_exact(arguments[question.call]))
             if found is None:
                 return self._evaluated(arguments)
             if isinstance(found, int):
                 return found
-            branch = found
+            question = found
 
     def _evaluated(self, arguments: Sequence[Any]) -> int:
         given = CallArguments(arguments)
         number = self._evaluate(given)
         calls = list(given.asked)
-        branch: _Branch | int = self._root
+        question: _Question | int = self._root
         for at, call in enumerate(calls, 1):
             # An evaluator that reads other arguments this time is asked for each run.
-            if isinstance(branch, int) or branch.call != call:
+            if isinstance(question, int) or question.call != call:
                 break
             text = dumps_exact(arguments[call])
-            after = number if at == len(calls) else _Branch(calls[at])
-            branch = branch.next.setdefault(text, after)
+            after = number if at == len(calls) else _Question(calls[at])
+            question = question.next.setdefault(text, after)
         return number

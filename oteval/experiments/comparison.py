@@ -328,11 +328,9 @@ def _difference(
 def _detectable(deltas: Sequence[float], passes: bool, options: _ComparisonOptions) -> float:
     """Return the minimal detectable difference."""
     count = len(deltas)
-    if passes and all(delta in (-1, 0, 1) for delta in deltas):
+    if count < FEWEST and passes and all(delta in (-1, 0, 1) for delta in deltas):
         differing = sum(map(bool, deltas)) / count
-        least = minimal_detectable_share(count, differing, alpha=options.alpha, power=options.power)
-        if count < FEWEST:
-            return least
+        return minimal_detectable_share(count, differing, alpha=options.alpha, power=options.power)
     spread = stdev(deltas) if count > 1 else 0.0
     found = minimal_detectable_difference(spread, count, alpha=options.alpha, power=options.power)
     if passes or not spread:

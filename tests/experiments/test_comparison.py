@@ -17,7 +17,8 @@ from oteval import (
     evaluate,
     experiments,
 )
-from oteval.experiments import Comparison, Difference
+from oteval.experiments import Comparison, Difference, ResultRow
+from oteval.model import Dataset, Example, Experiment, Feedback, Run
 from oteval.show import comparison_markdown, comparison_view
 
 from .conftest import Make
@@ -54,6 +55,30 @@ def test_passes_are_compared_with_mcnemars_test(made: Make):
     assert found.interval.low < -0.225 < found.interval.high < 0
     assert found.verdict == "regressed"
     assert found.changed[0] == ("e20", 1, 0)
+
+
+def stored(name: str, passes: list[bool]) -> ExperimentResults:
+    """Return an experiment with a verdict on each example."""
+    rows = []
+    for at, one in enumerate(passes):
+        verdict = Feedback(
+            f"{name}{at}", "passed", "1", "passed", status="ok", score=float(one), passed=one
+        )
+        run = Run(f"{name}{at}", name, f"e{at}")
+        rows.append(ResultRow(run, Example(f"e{at}", at), (verdict,)))
+    examples = tuple(row.example for row in rows)
+    return ExperimentResults(Experiment(name, name), Dataset("d", examples), tuple(rows))
+
+
+def test_more_than_a_thousand_passes_are_compared():
+    """Binomial coefficients beyond a float are no obstacle."""
+    a = stored("a", [True] * 900 + [False] * 200)
+    b = stored("b", [True] * 850 + [False] * 250)
+
+    found = only(compare_experiments(a, b), "passed")
+
+    assert (found.pairs, found.verdict) == (1_100, "regressed")
+    assert 0 < found.detectable < 0.05
 
 
 def test_scores_are_compared_by_permutation(made: Make):

@@ -17,6 +17,10 @@ Item = TypeVar("Item")
 
 # The most differences for which all 2^n sign assignments are counted, by meeting in the middle.
 _EXACT = 30
+# Up to this share of the squares of the squares of differences in the square of their sum, the sum
+# with random signs is nearly normal. The p-value is then wrong by .005 at most, for a sum that can
+# have few values, and by much less elsewhere; 10,000 draws are wrong by .005 at a p-value of .5.
+_HARDLY_DISCRETE = 2e-4
 # The relative tolerance for equal sums of differences.
 _CLOSE = 1e-9
 
@@ -43,7 +47,7 @@ def paired_permutation(
     sum. Differences of 0 change nothing. If all others have one size, this is the exact sign
     test, and for pass/fail McNemar's. Up to 30 differences all assignments of signs are counted;
     beyond, random ones, where the p-value is (b + 1) / (m + 1) (Phipson & Smyth, "Permutation
-    p-values should never be zero", 2010).
+    p-values should never be zero", 2010). Of some 5,000 differences and more the sum is normal.
 
     Args:
         differences: One per independent pair; average repetitions first.
@@ -65,6 +69,9 @@ def paired_permutation(
     least = observed - _CLOSE * math.fsum(sizes)
     if len(sizes) <= _EXACT:
         return Permutation(_counted(sizes, least), True)
+    variance = math.fsum(size**2 for size in sizes)
+    if math.fsum(size**4 for size in sizes) <= _HARDLY_DISCRETE * variance**2:
+        return Permutation(math.erfc(max(0.0, least) / math.sqrt(2 * variance)), False)
     return Permutation(_drawn(sizes, least, resamples, seed), False)
 
 

@@ -28,6 +28,10 @@ _FEWEST_UNBOUNDED = 20
 _FEWEST_DIFFERENCES = 6
 # The number of values that must differ from the most common one before their spread is reliable.
 _OTHERS = 8
+# From so many values on, Student's interval replaces the bootstrap if their mean is hardly skewed:
+# a skewness of .04 moves .003 of the probability from one tail to the other, less than the error of
+# 2,000 draws (.0035).
+_MANY, _HARDLY_SKEWED = 1_000, 0.04
 
 
 def mean_interval(
@@ -126,15 +130,24 @@ def _error(values: Sequence[float]) -> tuple[float, float]:
     return centre, math.sqrt(square / (count - 1) / count)
 
 
+def _skewness_of_mean(values: Sequence[float], centre: float, error: float) -> float:
+    """Return how skewed the distribution of the mean of some values is, whatever its direction."""
+    cubes = math.fsum((value - centre) ** 3 for value in values)
+    return abs(cubes) / len(values) ** 3 / error**3 if error else math.inf
+
+
 def _studentised(values: Sequence[float], confidence: float, resamples: int, seed: int) -> Interval:
-    """Return the bootstrap-t interval.
+    """Return the bootstrap-t interval, or Student's where both are the same but for chance.
 
     Source: P. Hall, "Theoretical comparison of bootstrap confidence intervals", Annals of
     Statistics 16 (1988). A draw without spread is uninformative and counts as extreme on its side.
     """
     centre, error = _error(values)
-    draw = random.Random(seed)  # noqa: S311
     count = len(values)
+    if count >= _MANY and _skewness_of_mean(values, centre, error) <= _HARDLY_SKEWED:
+        reach = t_quantile(0.5 + confidence / 2, count - 1) * error
+        return Interval(centre - reach, centre + reach)
+    draw = random.Random(seed)  # noqa: S311
     found = []
     for _ in range(resamples):
         drawn = draw.choices(values, k=count)

@@ -79,10 +79,18 @@ def _power(pairs: int, difference: float, differing: float, alpha: float) -> flo
     share = (differing + difference) / (2 * differing)
     found = 0.0
     for count in range(fewest_pairs(alpha), pairs + 1):
-        likely = math.comb(pairs, count) * differing**count * (1 - differing) ** (pairs - count)
+        likely = _probability(count, pairs, differing)
         if likely > 1e-9:
             found += likely * binomial_tail(_critical(count, alpha), count, share)
     return found
+
+
+def _probability(count: int, total: int, share: float) -> float:
+    """Return the binomial probability of a count; powers and coefficients may exceed a float."""
+    if share >= 1:
+        return float(count == total)
+    ways = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
+    return math.exp(ways + count * math.log(share) + (total - count) * math.log1p(-share))
 
 
 @lru_cache(maxsize=1000)

@@ -84,6 +84,24 @@ def test_many_differences_are_drawn_close_to_the_exact_value():
     assert paired_permutation([1 + d / 1e3 for d in differences]).p_value == 1 / 10_001
 
 
+@pytest.mark.parametrize("above", [0, 100, 200, 400])
+def test_very_many_differences_have_nearly_the_exact_p_value(above: int):
+    """Differences of 0.5 and 1, whose sum has only some values, are close to the exact test."""
+    halves, ones = 4_000 + above, 3_000
+    differences = [0.5] * halves + [-0.5] * (8_000 - halves) + [1.0] * 1_500 + [-1.0] * 1_500
+    observed = sum(differences)
+    count = np.arange(ones + 1)
+    # The least number of positive halves with which the sum is reached.
+    least = np.ceil(observed - 2 * count + ones + 4_000)
+    beyond = scipy.stats.binom.sf(least - 1, 8_000, 0.5)
+    exact = 2 * float(np.sum(scipy.stats.binom.pmf(count, ones, 0.5) * beyond))
+
+    found = paired_permutation(differences)
+
+    assert not found.exact
+    assert found.p_value == pytest.approx(min(1.0, exact), abs=0.005)
+
+
 def test_a_difference_that_is_no_number_is_refused():
     """NaN would silently lose every comparison."""
     with pytest.raises(ValueError, match="finite"):

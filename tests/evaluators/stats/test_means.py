@@ -129,6 +129,25 @@ def test_equal_values_without_bounds_have_no_interval():
     assert difference_interval([1.0, 2.0, 3.0], bounded=False) is None
 
 
+def test_many_values_have_the_interval_of_the_bootstrap_without_its_draws():
+    """Student's interval, unless few values make the mean skewed: these are still drawn."""
+    chance = random.Random(1)
+    even = [chance.random() for _ in range(1_000)]
+    rare = [0.5] * 12 + [0.0] * 988
+
+    found = mean_interval(even, seed=1)
+    drawn = mean_interval(even[:-1], seed=1)
+    skewed = mean_interval(rare, resamples=400)
+
+    assert found is not None
+    assert drawn is not None
+    assert skewed is not None
+    wanted = scipy.stats.t.interval(0.95, 999, sum(even) / 1_000, scipy.stats.sem(even))
+    assert tuple(found) == pytest.approx(wanted)
+    assert tuple(found) == pytest.approx(tuple(drawn), abs=0.002)
+    assert skewed.high - 0.006 > 1.1 * (0.006 - skewed.low)
+
+
 @pytest.mark.parametrize("size", [5, 10, 20, 40])
 @pytest.mark.parametrize("rate", RATES)
 def test_the_mean_of_repetitions_covers_what_it_says(size: int, rate: float):

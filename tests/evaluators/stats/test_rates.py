@@ -131,6 +131,16 @@ def test_the_detectable_share_is_found_with_the_power_it_says():
     assert scipy.stats.binom.sf(5, 50, share) == pytest.approx(0.8, abs=1e-6)
 
 
+def test_the_detectable_share_of_many_pairs_is_near_the_normal_limit():
+    """Binomial coefficients beyond a float are no obstacle."""
+    pairs, differing = 1_500, 0.1
+    reach = scipy.stats.norm.isf(0.025) + scipy.stats.norm.isf(0.2)
+
+    share = minimal_detectable_share(pairs, differing)
+
+    assert share == pytest.approx(reach * math.sqrt(differing / pairs), rel=0.05)
+
+
 def test_five_pairs_can_show_nothing():
     """No outcome of fewer than six pairs is significant, so the smallest difference is infinite."""
     assert minimal_detectable_share(5) == math.inf

@@ -8,6 +8,7 @@ it never prevents a better pairing.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import repeat
 
 from ..jsontext import equal_objects, flat_objects
 from .assignment import longest_order, match_equal, maximum_matching
@@ -15,7 +16,18 @@ from .calls import CallTable
 from .rules import Rule
 from .spec import MatchSpec
 
-__all__ = ["Pairs", "call_fits", "differing", "match_calls", "ordered_calls", "unpaired"]
+__all__ = [
+    "Pairs",
+    "call_fits",
+    "differing",
+    "fits_of",
+    "match_calls",
+    "ordered_calls",
+    "same_texts",
+    "unpaired",
+]
+
+_NOWHERE = -1
 
 Pairs = list[tuple[int, int]]
 """Index of an output call and index of the reference call that it stands for."""
@@ -50,6 +62,22 @@ def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | No
     out.learn(other, made)
     ref.learn(other, wanted)
     return [call for call, one, two in zip(other, made, wanted, strict=True) if one != two]
+
+
+def same_texts(out: CallTable, ref: CallTable, spec: MatchSpec) -> Pairs | None:
+    """Pair all calls with the calls of the same texts.
+
+    Returns:
+        The pairs; None unless both sides have the same texts, each once.
+    """
+    rule, count = spec.args, len(out.names)
+    if spec.overrides or rule.blind or not (rule.preorder and out.textual and ref.textual):
+        return None
+    place = dict(zip(zip(ref.names, ref.raw, strict=True), range(count), strict=False))
+    if len(place) != count or len(ref.names) != count:
+        return None
+    found = [*map(place.pop, zip(out.names, out.raw, strict=True), repeat(_NOWHERE, count))]
+    return None if place else [*enumerate(found)]
 
 
 def match_calls(
@@ -204,6 +232,15 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
         key = _key(rule, out, i)
         return key is not None and key == _key(rule, ref, j)
     return _matches(rule, out, ref, i, j)
+
+
+def fits_of(out: CallTable, ref: CallTable, spec: MatchSpec) -> Callable[[int, int], bool]:
+    """Return `call_fits` of two trajectories, for many questions about the same calls."""
+    if spec.overrides or not (_by_value(spec.args) and out.textual and ref.textual):
+        return lambda i, j: call_fits(out, ref, spec, i, j)
+    made = _canonical_calls(out, range(len(out.names)))
+    wanted = _canonical_calls(ref, range(len(ref.names)))
+    return lambda i, j: made[i] == wanted[j] and made[i] is not None
 
 
 def ordered_calls(

@@ -17,7 +17,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .assignment import in_order
-from .call_pairs import Pairs, call_fits, differing, match_calls, ordered_calls, unpaired
+from .call_pairs import (
+    Pairs,
+    differing,
+    fits_of,
+    match_calls,
+    ordered_calls,
+    same_texts,
+    unpaired,
+)
 from .calls import CallTable, read
 from .comments import calls_comment, strict_comment
 from .list_order import reordered_lists
@@ -120,10 +128,15 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     if other == [] and (spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)):
         return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
     outs, refs = range(count), range(len(ref.names))
-    if other and len(other) == 1 and spec.mode in _UNORDERED:
-        # Whatever the pairs, one call is left over on both sides, and those two do not match.
-        pairs = [(call, call) for call in outs if call != other[0]]
-        return _verdict(out, ref, spec, pairs, outs, refs)
+    if spec.mode in _UNORDERED:
+        if other and len(other) == 1:
+            # Whatever the pairs, one call is left over on both sides, and those two do not match.
+            pairs = [*zip(outs, outs, strict=True)]
+            del pairs[other[0]]
+            return _failure(out, ref, spec, pairs, other, other)
+        texts = None if other else same_texts(out, ref, spec)
+        if texts is not None:
+            return Verdict(True, None, count, 0, 0, texts)
     return _judge(out, ref, spec, outs, refs)
 
 
@@ -222,11 +235,20 @@ def _verdict(
     missing, extra = len(refs) - count, len(outs) - count
     if _PASSES[spec.mode](missing, extra):
         return Verdict(True, None, count, missing, extra, pairs)
-    left = unpaired(pairs, outs, refs)
-    comment = calls_comment(out, ref, spec, *left)
-    return Verdict(
-        False, comment, count, missing, extra, pairs, reordered_lists(out, ref, spec, *left)
-    )
+    return _failure(out, ref, spec, pairs, *unpaired(pairs, outs, refs))
+
+
+def _failure(
+    out: CallTable,
+    ref: CallTable,
+    spec: MatchSpec,
+    pairs: Pairs,
+    extra: list[int],
+    missing: list[int],
+) -> Verdict:
+    comment = calls_comment(out, ref, spec, extra, missing)
+    reordered = reordered_lists(out, ref, spec, extra, missing)
+    return Verdict(False, comment, len(pairs), len(missing), len(extra), pairs, reordered)
 
 
 _UNORDERED = frozenset({"unordered", "superset", "subset"})
@@ -243,5 +265,5 @@ def _pairs(
 ) -> Pairs:
     if spec.mode != "in_order":
         return match_calls(out, ref, spec, outs, refs)
-    found = in_order(outs, refs, lambda i, j: call_fits(out, ref, spec, i, j))
+    found = in_order(outs, refs, fits_of(out, ref, spec))
     return ordered_calls(out, ref, spec, outs, refs) if found is None else found

@@ -126,13 +126,17 @@ def differences(
         is_strict = equal is same
         for key in [*out, *(key for key in ref if key not in out)]:
             left, right = out.get(key, MISSING), ref.get(key, MISSING)
+            is_plain = is_strict and type(left) is type(right) in _SCALARS
+            if is_plain and left == right:
+                continue  # as most are
             here = f"{path}.{key}" if path else str(key)
+            if is_plain:  # without a generator for it
+                yield here, left, right
+                continue
             if left is MISSING or right is MISSING:
                 if not (missing_ok if left is MISSING else extra_ok):
                     yield here, left, right
                 continue
-            if is_strict and left == right and type(left) is type(right) in _SCALARS:
-                continue  # as most are: spares a generator for each
             yield from differences(
                 left, right, equal, extra_ok=extra_ok, missing_ok=missing_ok, path=here
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import ne
 
 from ..jsontext import equal_objects, flat_objects
 from .assignment import longest_order, match_equal, maximum_matching
@@ -20,7 +21,6 @@ __all__ = [
     "Pairs",
     "call_fits",
     "differing",
-    "fits_of",
     "match_calls",
     "ordered_calls",
     "same_texts",
@@ -51,12 +51,11 @@ def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | No
         return []
     if not _by_value(rule):
         return None
-    texts = zip(out.raw, ref.raw, strict=True)
-    other = [call for call, (one, two) in enumerate(texts) if one != two]
-    both = flat_objects([table.raw[call] for table in (out, ref) for call in other])
-    if both is None:
+    other = [call for call, differs in enumerate(map(ne, out.raw, ref.raw)) if differs]
+    made = flat_objects([out.raw[call] for call in other])
+    wanted = flat_objects([ref.raw[call] for call in other])
+    if made is None or wanted is None:
         return None
-    made, wanted = both[: len(other)], both[len(other) :]
     if made == wanted:
         return []
     out.learn(other, made)
@@ -232,15 +231,6 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
         key = _key(rule, out, i)
         return key is not None and key == _key(rule, ref, j)
     return _matches(rule, out, ref, i, j)
-
-
-def fits_of(out: CallTable, ref: CallTable, spec: MatchSpec) -> Callable[[int, int], bool]:
-    """Return `call_fits` of two trajectories, for many questions about the same calls."""
-    if spec.overrides or not (_by_value(spec.args) and out.textual and ref.textual):
-        return lambda i, j: call_fits(out, ref, spec, i, j)
-    made = _canonical_calls(out, range(len(out.names)))
-    wanted = _canonical_calls(ref, range(len(ref.names)))
-    return lambda i, j: made[i] == wanted[j] and made[i] is not None
 
 
 def ordered_calls(

@@ -102,9 +102,10 @@ def _out_of_order(
 
 
 def _listed(what: str, table: CallTable, calls: Sequence[int]) -> str:
-    shown = ", ".join(_call(table, call) for call in calls[:_LISTED])
-    more = f" and {len(calls) - _LISTED} more" if len(calls) > _LISTED else ""
-    return f"{what} {len(calls)} call{'s' if len(calls) > 1 else ''}: {shown}{more}"
+    count = len(calls)
+    shown = ", ".join([_call(table, call) for call in calls[:_LISTED]])
+    more = f" and {count - _LISTED} more" if count > _LISTED else ""
+    return f"{what} {count} call{'s' if count > 1 else ''}: {shown}{more}"
 
 
 def _call(table: CallTable, call: int) -> str:

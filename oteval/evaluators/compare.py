@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from .assignment import in_order
 from .call_pairs import (
     Pairs,
+    call_fits,
     differing,
-    fits_of,
     match_calls,
     ordered_calls,
     same_texts,
@@ -31,7 +31,7 @@ from .comments import calls_comment, strict_comment
 from .list_order import reordered_lists
 from .rules import Custom, Rule
 from .spec import MatchSpec
-from .strict import match_strict
+from .strict import StrictMatch, match_strict
 from .views import select
 
 __all__ = ["Verdict", "acompare", "compare", "compare_calls"]
@@ -123,21 +123,22 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     Returns:
         The verdict.
     """
-    other = differing(out, ref, spec)
-    count = len(out.names)
-    if other == [] and (spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)):
-        return Verdict(True, None, count, 0, 0, [*zip(range(count), range(count), strict=True)])
-    outs, refs = range(count), range(len(ref.names))
-    if spec.mode in _UNORDERED:
-        if other and len(other) == 1:
+    other, count = differing(out, ref, spec), len(out.names)
+    if other is not None and (
+        spec.mode != "strict" or (out.roles == ref.roles and out.at == ref.at)
+    ):
+        pairs = [*zip(range(count), range(count), strict=True)]
+        if not other:
+            return Verdict(True, None, count, 0, 0, pairs)
+        if len(other) == 1 and spec.mode != "in_order":
             # Whatever the pairs, one call is left over on both sides, and those two do not match.
-            pairs = [*zip(outs, outs, strict=True)]
             del pairs[other[0]]
-            return _failure(out, ref, spec, pairs, other, other)
-        texts = None if other else same_texts(out, ref, spec)
+            return _one_differs(out, ref, spec, pairs, other)
+    if other is None and spec.mode in _UNORDERED:
+        texts = same_texts(out, ref, spec)
         if texts is not None:
             return Verdict(True, None, count, 0, 0, texts)
-    return _judge(out, ref, spec, outs, refs)
+    return _judge(out, ref, spec, range(count), range(len(ref.names)))
 
 
 async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
@@ -218,8 +219,22 @@ def _judge(
     if match.position is None:
         return Verdict(True, None, count, missing, extra, match.pairs)
     comment = strict_comment(out, ref, spec, match)
-    reordered = reordered_lists(out, ref, spec, *unpaired(match.pairs, outs, refs))
-    return Verdict(False, comment, count, missing, extra, match.pairs, reordered)
+    return _failure(out, ref, spec, match.pairs, comment, *unpaired(match.pairs, outs, refs))
+
+
+def _one_differs(
+    out: CallTable, ref: CallTable, spec: MatchSpec, pairs: Pairs, other: list[int]
+) -> Verdict:
+    """Return the verdict where all calls but one match those at the same place."""
+    if spec.mode != "strict":
+        comment = calls_comment(out, ref, spec, other, other)
+    else:
+        place = out.at[other[0]]
+        calls = [call for call, at in enumerate(out.at) if at == place]
+        role, length = out.roles[place], len(out.roles)
+        match = StrictMatch(pairs, place, (role, role), (calls, calls), (length, length))
+        comment = strict_comment(out, ref, spec, match)
+    return _failure(out, ref, spec, pairs, comment, other, other)
 
 
 def _verdict(
@@ -235,7 +250,8 @@ def _verdict(
     missing, extra = len(refs) - count, len(outs) - count
     if _PASSES[spec.mode](missing, extra):
         return Verdict(True, None, count, missing, extra, pairs)
-    return _failure(out, ref, spec, pairs, *unpaired(pairs, outs, refs))
+    left = unpaired(pairs, outs, refs)
+    return _failure(out, ref, spec, pairs, calls_comment(out, ref, spec, *left), *left)
 
 
 def _failure(
@@ -243,10 +259,10 @@ def _failure(
     ref: CallTable,
     spec: MatchSpec,
     pairs: Pairs,
+    comment: str,
     extra: list[int],
     missing: list[int],
 ) -> Verdict:
-    comment = calls_comment(out, ref, spec, extra, missing)
     reordered = reordered_lists(out, ref, spec, extra, missing)
     return Verdict(False, comment, len(pairs), len(missing), len(extra), pairs, reordered)
 
@@ -265,5 +281,5 @@ def _pairs(
 ) -> Pairs:
     if spec.mode != "in_order":
         return match_calls(out, ref, spec, outs, refs)
-    found = in_order(outs, refs, fits_of(out, ref, spec))
+    found = in_order(outs, refs, lambda i, j: call_fits(out, ref, spec, i, j))
     return ordered_calls(out, ref, spec, outs, refs) if found is None else found

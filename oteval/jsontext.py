@@ -166,7 +166,7 @@ def dumps_exact(value: Any) -> str:
     and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
     """
     try:
-        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        text = orjson.dumps(value, str, orjson.OPT_NON_STR_KEYS).decode()
         if "null" not in text or _all_finite(value):
             return text
     except (TypeError, ValueError):

@@ -43,19 +43,20 @@ def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | No
     rule = spec.args
     if spec.overrides or out.names != ref.names:
         return None
-    if rule.blind:
+    if not rule.by_value and rule.blind:
         return []
     if not (rule.preorder and out.textual and ref.textual):
         return None
     if out.raw == ref.raw:
         return []
-    if not _by_value(rule):
+    if not rule.by_value:
         return None
     other = [call for call, differs in enumerate(map(ne, out.raw, ref.raw)) if differs]
-    made = flat_objects([out.raw[call] for call in other])
-    wanted = flat_objects([ref.raw[call] for call in other])
-    if made is None or wanted is None:
+    count = len(other)
+    both = flat_objects([out.raw[call] for call in other] + [ref.raw[call] for call in other])
+    if both is None:
         return None
+    made, wanted = both[:count], both[count:]
     if made == wanted:
         return []
     out.learn(other, made)
@@ -96,7 +97,7 @@ def match_calls(
     """
     most = min(len(outs), len(refs))
     pairs: Pairs = []
-    if not spec.overrides and _by_value(spec.args) and out.textual and ref.textual:
+    if not spec.overrides and spec.args.by_value and out.textual and ref.textual:
         pairs = _in_place(out, ref, outs, refs)
         if len(pairs) == most:
             return pairs
@@ -121,11 +122,6 @@ def match_calls(
         if tool in wanted:
             pairs += _match_tool(spec.rule(tool), out, ref, lefts, wanted[tool])
     return sorted(pairs)
-
-
-def _by_value(rule: Rule) -> bool:
-    """Return whether a rule matches arguments exactly when they are equal values."""
-    return rule.equality and not rule.blind and type(rule).key is Rule.key
 
 
 def _in_place(out: CallTable, ref: CallTable, outs: Sequence[int], refs: Sequence[int]) -> Pairs:
@@ -223,7 +219,7 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
         return True
     if not (out.captured(i) and ref.captured(j)):
         return False
-    if _by_value(rule) and out.textual and ref.textual:
+    if rule.by_value and out.textual and ref.textual:
         known = _equal_texts(out, ref, i, j)
         if known is not None:
             return known

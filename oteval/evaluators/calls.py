@@ -79,9 +79,8 @@ class CallTable:
 
     def learn(self, calls: Iterable[int], values: Iterable[dict[str, Any]]) -> None:
         """Keep the values of arguments that `oteval.jsontext.flat_objects` has parsed."""
-        found = dict(zip(calls, values, strict=True))
-        self.flat.update(found)
-        self._parsed.update(found)
+        for call, value in zip(calls, values, strict=True):
+            self.flat[call] = self._parsed[call] = value
 
     def captured(self, call: int) -> bool:
         """Return whether the trace holds the call's arguments."""

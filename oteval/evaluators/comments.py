@@ -51,12 +51,15 @@ def calls_comment(
     if extra and spec.mode not in ("superset", "in_order"):
         parts.append(_listed("extra", out, extra))
     if spec.mode == "subset":
-        near = [(i, _nearest(out, ref, i, missing, turned=False)) for i in extra[:_LISTED]]
-        found = [(i, j) for i, j in near if j is not None]
+        for call in extra[:_LISTED]:
+            near = _nearest(out, ref, call, missing, turned=False)
+            if near is not None:
+                parts.append(_near_miss(out, ref, spec, call, near))
     else:
-        near = [(j, _nearest(ref, out, j, extra, turned=True)) for j in missing[:_LISTED]]
-        found = [(i, j) for j, i in near if i is not None]
-    parts += [_near_miss(out, ref, spec, i, j) for i, j in found]
+        for call in missing[:_LISTED]:
+            near = _nearest(ref, out, call, extra, turned=True)
+            if near is not None:
+                parts.append(_near_miss(out, ref, spec, near, call))
     return "; ".join(parts)
 
 
@@ -119,6 +122,8 @@ def _nearest(
 ) -> int | None:
     """Return the namesake whose arguments differ in the fewest places."""
     name = table.names[call]
+    if len(candidates) == 1:  # as most are
+        return candidates[0] if others.names[candidates[0]] == name else None
     named = list(islice((i for i in candidates if others.names[i] == name), _CANDIDATES))
     if len(named) < 2:
         return named[0] if named else None
@@ -141,9 +146,9 @@ def _count(out: object, ref: object) -> int:
 
 def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -> str:
     tool = out.names[i]
-    for table, call, side in ((out, i, "output"), (ref, j, "reference")):
-        if not table.captured(call):
-            return f"{tool}: the {side}'s arguments were not captured"
+    if not out.captured(i) or not ref.captured(j):
+        side = "reference" if out.captured(i) else "output"
+        return f"{tool}: the {side}'s arguments were not captured"
     # Without an order, calls that fit are not left over.
     if spec.mode in ("strict", "in_order") and call_fits(out, ref, spec, i, j):
         return f"{tool} is called, but not in the reference's order"

@@ -19,7 +19,7 @@ _CAPTURED = object()
 
 def compares_hashes(rule: Rule) -> bool:
     """Return whether a rule needs no more of the arguments than whether they are equal."""
-    return rule.blind or (rule.equality and type(rule).key is Rule.key)
+    return rule.blind or rule.by_value
 
 
 def call_hashes(messages: Iterable[Message]) -> list[int | None]:

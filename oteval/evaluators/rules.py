@@ -4,6 +4,7 @@ A **rule** always sees the output's arguments first and the reference's second, 
 trajectory mode. It says whether they match, and when they do not, why.
 
 - An *equality* has a key that matching arguments share: a matching then takes linear time.
+- One *by value* matches arguments exactly when they are equal values.
 - A *preorder* lets everything match itself and carries over (a in b, b in c: a in c), so that
   equal arguments may be paired off before anything else is compared.
 - A *blind* rule compares nothing; only it accepts arguments that the trace does not hold.
@@ -52,6 +53,7 @@ class Rule:
 
     equality: ClassVar[bool] = True
     preorder: ClassVar[bool] = True
+    by_value: ClassVar[bool] = False
     mode: ClassVar[str] = "exact"
 
     @property
@@ -86,6 +88,8 @@ class Exact(Rule):
     """Deep equality."""
 
     __slots__ = ()
+
+    by_value: ClassVar[bool] = True
 
 
 class Ignore(Rule):

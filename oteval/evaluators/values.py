@@ -124,7 +124,7 @@ def differences(
     """
     if isinstance(out, dict) and isinstance(ref, dict):
         is_strict = equal is same
-        for key in [*out, *(key for key in ref if key not in out)]:
+        for key in {**out, **ref}:
             left, right = out.get(key, MISSING), ref.get(key, MISSING)
             is_plain = is_strict and type(left) is type(right) in _SCALARS
             if is_plain and left == right:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oteval.evaluators.messages import to_messages
 from oteval.jsontext import canonical, flat_objects, loads_exact
 
-from .helpers import flat, verdict
+from .helpers import call, flat, said, user, verdict
 
 _VALUES = st.sampled_from(
     [1, 1.0, 2, True, False, None, "1", "true", "é", [1, 2], {"a": 1}, 2**63, 2**64, -(2**63) - 1]
@@ -60,6 +60,48 @@ def test_texts_match_as_values_do(
     """A match of JSON texts has the verdict and the figures of a match of parsed messages."""
     if near:  # the same calls, but for the last one
         ref = [*out[:-1], *ref[:1]]
+    _compare_both_ways(out, ref, turned, mode)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), _CALLS, st.booleans(), _MODES)
+def test_texts_in_another_order_match_as_values_do(
+    data: st.DataObject, out: list[tuple[str, Any]], turned: bool, mode: str
+) -> None:
+    """The same holds where both sides make the same calls, in any order, some of them twice."""
+    _compare_both_ways(out, data.draw(st.permutations(out)), turned, mode)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), _CALLS.filter(bool), st.booleans(), st.sets(st.integers(0, 4)), _MODES)
+def test_one_other_call_is_told_as_of_values(
+    data: st.DataObject, ref: list[tuple[str, Any]], turned: bool, ends: set[int], mode: str
+) -> None:
+    """Where one call has other arguments, the whole verdict is that of parsed messages."""
+    place = data.draw(st.integers(0, len(ref) - 1))
+    other = (ref[place][0], data.draw(_ARGUMENTS))
+    made = _grouped([*ref[:place], other, *ref[place + 1 :]], ends, turned)
+    wanted = _grouped(ref, ends, False)
+    options = {"strict_order": data.draw(st.booleans())}
+    texts = verdict(made, wanted, mode, **options)
+    values = verdict(list(to_messages(made)), list(to_messages(wanted)), mode, **options)
+    assert texts == values
+
+
+def _grouped(
+    calls: list[tuple[str, dict[str, Any]]], ends: set[int], turned: bool
+) -> list[dict[str, Any]]:
+    """Return calls in messages that end after the calls of some places."""
+    messages = [said()]
+    for place, (name, arguments) in enumerate(calls):
+        messages[-1]["tool_calls"].append(call(name, _text(arguments, turned)))
+        messages += [user(), said()] if place in ends else []
+    return messages
+
+
+def _compare_both_ways(
+    out: list[tuple[str, Any]], ref: list[tuple[str, Any]], turned: bool, mode: str
+) -> None:
     outputs = flat(*((name, _text(arguments, turned)) for name, arguments in out))
     reference = flat(*((name, _text(arguments, False)) for name, arguments in ref))
     texts = verdict(outputs, reference, mode)

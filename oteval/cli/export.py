@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-# DuckDB's memory for --jsonl, which reads rows once, page by page.
-_MEMORY_LIMIT = "112MB"
+# DuckDB's memory for --jsonl and --parquet, which read rows once: page by page, or all rows.
+_MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "160MB"
 
 
 @click.command()
@@ -86,7 +86,9 @@ def export(
             with store.reduced_memory(_MEMORY_LIMIT):
                 _jsonl(store, jsonl, selection)
         if parquet:
-            for name, count in export_parquet(store, Path(parquet)).items():
+            with store.reduced_memory(_PARQUET_MEMORY):
+                written = export_parquet(store, Path(parquet))
+            for name, count in written.items():
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")
         if url:
             # Imported only when sending.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..jsontext import dumps
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
-from ..store import Store, is_exact
+from ..store import Store, is_exact, is_short_of_memory
 from ..text import printable_json
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
@@ -75,17 +75,28 @@ def export_parquet(store: Store, folder: Path) -> dict[str, int]:
     Raises:
         InputError: The folder cannot be written.
     """
+    # Queries start one after the other: each takes memory until its rows are written.
     parts = {
-        "spans.parquet": store.spans.export(),
-        "logs.parquet": store.spans.export_logs(),
-        "trajectories.parquet": store.trajectories.export(),
-        "scores.parquet": store.scores.export(),
+        "spans.parquet": store.spans.export,
+        "logs.parquet": store.spans.export_logs,
+        "trajectories.parquet": store.trajectories.export,
+        "scores.parquet": store.scores.export,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return {name: _write(folder / name, batches) for name, batches in parts.items()}
+        return {name: _written(store, folder / name, read) for name, read in parts.items()}
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _written(store: Store, path: Path, read: Callable[[], pa.RecordBatchReader]) -> int:
+    """Write rows to a file, again from the start with more memory if DuckDB has too little."""
+    while True:
+        try:
+            return _write(path, read())
+        except Exception as error:
+            if not is_short_of_memory(error) or not store.raise_memory_limit(2):
+                raise
 
 
 def _write(path: Path, batches: pa.RecordBatchReader) -> int:

@@ -39,6 +39,19 @@ SCORE_ROWS = pa.schema(
         ("time_ns", pa.int64()),
     ]
 )
+_KEY = "hash(trajectory_id, evaluator, version)"
+# The rows of `current_scores`. Only scores that share the hash of their key with others are sorted:
+# few, unless runs were scored again.
+_EXPORTED = f"""
+    WITH repeated AS (SELECT {_KEY} AS key FROM scores GROUP BY key HAVING count(*) > 1),
+    replaced AS (
+        SELECT seq FROM scores SEMI JOIN repeated ON {_KEY} = key
+        QUALIFY row_number() OVER (
+            PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC
+        ) > 1
+    )
+    SELECT * FROM scores ANTI JOIN replaced USING (seq)
+"""  # noqa: S608
 # The score of a version of an evaluator on each run, beside the newest one of other versions.
 _PAIRS = """
     WITH now AS (SELECT * FROM current_scores WHERE evaluator = ? AND version = ?),
@@ -204,7 +217,7 @@ class Scores:
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores batch by batch."""
-        return reader(self._connection, "SELECT * FROM current_scores")
+        return reader(self._connection, _EXPORTED)
 
     def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
         """Return the newest score of each evaluator, of any version, by trajectory.

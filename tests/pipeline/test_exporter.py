@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -65,6 +66,18 @@ def test_parquet_contains_every_row(store: Store, chat_file: Path, tmp_path: Pat
     assert tables["logs.parquet"]["body"].to_pylist() == ['{"x":1}']
     assert tables["scores.parquet"]["evaluator"].to_pylist() == ["e"]
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == FILES
+
+
+def test_wide_rows_are_exported_with_more_memory(tmp_path: Path):
+    """If DuckDB has too little memory for a table, the file is written again with more."""
+    with Store(tmp_path / "t.duckdb") as store:
+        texts = [random.Random(number).randbytes(500_000).hex() for number in range(12)]
+        keep(store, *(run(at, asks(text=text)) for at, text in enumerate(texts, 1)))
+        with store.reduced_memory("12MB"):
+            export_parquet(store, tmp_path / "out")
+
+    found = pq.read_table(tmp_path / "out" / "trajectories.parquet")["messages"].to_pylist()
+    assert {text for text in texts for row in found if text in row} == set(texts)
 
 
 def test_parquet_of_nothing_has_the_columns(store: Store, tmp_path: Path):

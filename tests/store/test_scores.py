@@ -112,6 +112,9 @@ def test_repeated_scores_of_many_runs(store: Store):
         for one in wanted
         if one.evaluator == "f" and one.passed is False and one.trajectory_id in some
     ]
+    exported = store.scores.export().read_all().sort_by("seq")
+    current = store._connection.sql("SELECT * FROM current_scores ORDER BY seq").to_arrow_table()
+    assert exported.to_pylist() == current.to_pylist()
 
 
 def test_writing_no_scores_is_allowed(store: Store):

@@ -23,7 +23,7 @@ _MAX_FILES = 65_536
 # glibc's settings, as in malloc.h, and their values here. Once given, glibc no longer raises the
 # first two by itself.
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8
-_MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 256 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M_ARENA_MAX: 2}
+_MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 600 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M_ARENA_MAX: 2}
 
 
 def memory(root: Path = _ROOT) -> int:

@@ -9,10 +9,13 @@ parts; notifications are queued with the last part, for the episodes that last u
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,12 +43,13 @@ from .watcher import Watcher
 
 __all__ = ["acceptance", "check", "check_backlog", "little_memory", "source_of"]
 
-# Rows that are read in one transaction.
-_TRANSACTION = 2_000_000
+# Rows that are read in one transaction, and runs whose versions are noted in one.
+_TRANSACTION = 1_200_000
+_NOTED_AT_ONCE = 5_000_000
 # The most rows that `check` reads after `check_backlog`.
 _REST = 50_000
 # Rows whose observations go to the groups at once: each group costs time, however few it gets.
-_AT_ONCE = 450_000
+_AT_ONCE = 400_000
 # DuckDB's memory limit for checks. Beside it, DuckDB keeps the metadata of all rows that it has
 # read, 240 MB of 10 million scores, until the database is closed.
 _MEMORY_LIMIT = "100MB"
@@ -208,7 +212,7 @@ def _definition(settings: MonitorSettings) -> str:
 def _note_versions(store: Store, now_ns: int) -> None:
     with store.monitors.check(now_ns):
         after = _noted(store.monitors.monitors())
-        newest = min(store.observations.newest_run(), after + _TRANSACTION)
+        newest = min(store.observations.newest_run(), after + _NOTED_AT_ONCE)
         if newest > after:
             store.monitors.note_versions(after, newest, now_ns)
             store.monitors.put_monitor(StoredMonitor(_VERSIONS, "", ReadPosition(newest)))
@@ -226,24 +230,23 @@ def _advance(
     accepts = acceptance(store, source)
     definition = _definition(settings)
     with store.monitors.check(now_ns):
-        watcher = Watcher(store, settings, now_ns)
+        lock = Lock()
+        watcher = Watcher(store, settings, now_ns, lock)
         stored = store.monitors.monitors().get(settings.title)
         if stored is None or stored.definition != definition:
             watcher.start_over()
             stored = StoredMonitor(settings.title, definition)
-        reader = RunReader(store, source, stored.at, now_ns=now_ns, accepts=accepts)
+        reader = RunReader(store, source, stored.at, now_ns=now_ns, accepts=accepts, lock=lock)
         newest = store.observations.newest(source)
         end = min(newest, stored.at.position + most)
         is_last = end >= newest
-        while True:
-            upto = min(end, reader.at.position + _AT_ONCE)
-            found = [reader.read(upto, is_last=upto >= newest)]
-            # The only reference, so that the groups can free it before they learn.
-            watcher.consume(found.pop(), reader.at.reached_ns)
-            # Arrow keeps freed memory otherwise.
-            pa.default_memory_pool().release_unused()
-            if upto >= end:
-                break
+        # After an error, the thread has ended before the transaction is rolled back.
+        with closing(_read_ahead(reader, end, newest)) as parts:
+            for found in parts:
+                # The only reference, so that the groups can free it before they learn.
+                watcher.consume(found.pop(), found.pop())
+                # Arrow keeps freed memory otherwise.
+                pa.default_memory_pool().release_unused()
         reader.write()
         watcher.write()
         if is_last:
@@ -255,6 +258,32 @@ def _advance(
             replace(stored, at=reader.at, missing_ns=None, configuration=config.path)
         )
     return is_last
+
+
+def _read_ahead(reader: RunReader, end: int, newest: int) -> Generator[list[Any], None, None]:
+    """Yield the next observations, part by part, while a thread reads the part after each.
+
+    Args:
+        reader: The reader.
+        end: The number of the last row to read.
+        newest: The number of the newest row.
+
+    Yields:
+        The latest time (ns) of a run read so far, and the observations.
+    """
+
+    def read(upto: int) -> list[Any]:
+        found = reader.read(upto, is_last=upto >= newest)
+        return [reader.at.reached_ns, found]
+
+    ends = [*range(reader.at.position + _AT_ONCE, end, _AT_ONCE), end]
+    with ThreadPoolExecutor(1, "oteval-monitor-reader") as thread:
+        following = thread.submit(read, ends[0])
+        for upto in ends[1:]:
+            found = following.result()
+            following = thread.submit(read, upto)
+            yield found
+        yield following.result()
 
 
 def exit_status(found: Sequence[MonitorStatus]) -> int:

@@ -28,6 +28,8 @@ __all__ = ["WITHIN", "ChangePoint", "History", "estimate"]
 WITHIN = 5.0
 _CELLS = 24
 _LEVELS = 10
+# New blocks that are kept before they are merged: 32 kB.
+_MERGED_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,18 @@ class History:
 
     def __init__(self) -> None:
         self._levels = [_Cells.none() for _ in range(_LEVELS)]
+        self._new = _Cells.none()
 
     def add(self, counts: Ints, sums: Floats, firsts: Ints, lasts: Ints) -> None:
         """Add blocks: their sizes, sums, and the times of their first and last observations."""
-        new = _Cells(counts, sums, firsts, lasts)
+        # Merging many blocks at once takes hardly longer than merging a few.
+        self._new += _Cells(counts, sums, firsts, lasts)
+        if len(self._new) >= _MERGED_AT_ONCE:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Sort the new blocks into the levels."""
+        new, self._new = self._new, _Cells.none()
         for level, cells in enumerate(self._levels):
             if not len(new):
                 return
@@ -98,9 +108,11 @@ class History:
     def clear(self) -> None:
         """Forget everything."""
         self._levels = [_Cells.none() for _ in range(_LEVELS)]
+        self._new = _Cells.none()
 
     def cells(self) -> _Cells:
         """Return all cells, the oldest first."""
+        self._merge()
         joined = _Cells.none()
         for cells in reversed(self._levels):
             joined += cells
@@ -108,6 +120,7 @@ class History:
 
     def state(self) -> list[list[list[float]]]:
         """Return the cells as plain JSON."""
+        self._merge()
         return [
             [
                 cells.counts.tolist(),
@@ -120,6 +133,7 @@ class History:
 
     def restore(self, state: list[list[list[Any]]]) -> None:
         """Continue from a state that `state` returned."""
+        self._new = _Cells.none()
         self._levels = [
             _Cells(
                 np.array(counts, np.int64),

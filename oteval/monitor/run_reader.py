@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ class RunReader:
         now_ns: The time (ns).
         accepts: Returns those of some trajectories that match conditions which SQL cannot check;
             None without such conditions.
+        lock: Held while the store is used, because others use it while a thread reads ahead.
 
     Attributes:
         at: How far it is read.
@@ -53,8 +55,10 @@ class RunReader:
         *,
         now_ns: int,
         accepts: Callable[[Collection[str]], Collection[str]] | None = None,
+        lock: Lock | None = None,
     ) -> None:
         self.at = at
+        self._lock = lock or Lock()
         self._reader = store.observations
         self._source = source
         self._now_ns = now_ns
@@ -73,18 +77,21 @@ class RunReader:
         parts = list(self._parts(upto))
         # All remembered conversations are looked through once.
         over = _Marked(np.concatenate([part.hashes for part in parts]))
-        over.mark(self._reader.observed(monitor, pa.array(over.hashes)).to_numpy())
+        with self._lock:
+            over.mark(self._reader.observed(monitor, pa.array(over.hashes)).to_numpy())
         found = []
         while parts:
             # Nothing keeps a part longer than it is used.
             closed = self._closed(parts.pop(0), over, is_last=is_last and not parts)
             over.mark(closed.conversations["conversation"].to_numpy())
-            self._reader.note_observed(monitor, closed.conversations)
+            with self._lock:
+                self._reader.note_observed(monitor, closed.conversations)
             self._open = closed.open
             self.at = replace(self.at, reached_ns=closed.reached_ns)
             found.append(closed.observations)
         if (day := first_remembered_day(self.at.reached_ns)) > self._forgotten:
-            self._reader.forget_observed(monitor, day)
+            with self._lock:
+                self._reader.forget_observed(monitor, day)
             self._forgotten = day
         return pa.concat_tables(found)
 
@@ -92,7 +99,8 @@ class RunReader:
         """Yield the next runs, and note how far they reach."""
         while True:
             end = min(upto, self.at.position + _PART)
-            found, run_seq = self._reader.new_runs(self._source, self.at, end, self._accepts)
+            with self._lock:
+                found, run_seq = self._reader.new_runs(self._source, self.at, end, self._accepts)
             self.at = replace(self.at, position=end, run_seq=run_seq)
             order = np.argsort(found["seq"].to_numpy(), kind="stable")
             # Texts that are numbers are moved in less time.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -56,13 +57,17 @@ class Watcher:
         store: The store.
         settings: The monitor.
         now_ns: The time of the check (ns).
+        lock: Held while the store is used, because a thread reads ahead from it.
 
     Attributes:
         has_episodes: Whether episodes last, or began or ended since the last check.
     """
 
-    def __init__(self, store: Store, settings: MonitorSettings, now_ns: int) -> None:
+    def __init__(
+        self, store: Store, settings: MonitorSettings, now_ns: int, lock: Lock | None = None
+    ) -> None:
         self._store = store
+        self._lock = lock or Lock()
         self._settings = settings
         self._now_ns = now_ns
         self._monitor = settings.title
@@ -158,7 +163,8 @@ class Watcher:
         if row is not None:
             for key in [key for key in self._open if key[0] == group]:
                 self._end(key, "the evaluator was changed", row.last_ns)
-            self._store.monitors.end_learning([row])
+            with self._lock:
+                self._store.monitors.end_learning([row])
             self._sides.pop(group, None)
         learned = self._known(group, version)
         if learned is not None:
@@ -248,18 +254,18 @@ class Watcher:
             np.arange(row.observations - size, row.observations)
             for row, size in zip(rows, sizes, strict=True)
         ]
-        self._store.monitors.add_learning(
-            learning_rows(
-                {
-                    **texts,
-                    "value": np.concatenate([new.values for new in found.values()]),
-                    "variants": pa.concat_arrays([new.variant_lists() for new in found.values()]),
-                    "time_ns": np.concatenate([new.times for new in found.values()]),
-                    "trajectory_id": pa.concat_arrays([new.runs for new in found.values()]),
-                    "number": np.concatenate(numbers),
-                }
-            )
+        learning = learning_rows(
+            {
+                **texts,
+                "value": np.concatenate([new.values for new in found.values()]),
+                "variants": pa.concat_arrays([new.variant_lists() for new in found.values()]),
+                "time_ns": np.concatenate([new.times for new in found.values()]),
+                "trajectory_id": pa.concat_arrays([new.runs for new in found.values()]),
+                "number": np.concatenate(numbers),
+            }
         )
+        with self._lock:
+            self._store.monitors.add_learning(learning)
 
     def _learn_due(self, new: dict[str, Observations], reached_ns: int) -> None:
         """Let the groups learn that have enough observations for an attempt.
@@ -281,7 +287,12 @@ class Watcher:
                 part.append(due.pop())
                 size += self._stored(part[-1], new)
             stored = [row for row in part if self._stored(row, new)]
-            before = dict(by_group(self._store.monitors.learning(stored))) if stored else {}
+            before: dict[str, Observations] = {}
+            if stored:
+                with self._lock:
+                    before_rows = self._store.monitors.learning(stored)
+                before = dict(by_group(before_rows))
+                del before_rows
             for row in part:
                 parts = [one[row.group] for one in (before, new) if row.group in one]
                 self._learn(row.group, joined(parts), reached_ns)
@@ -289,7 +300,8 @@ class Watcher:
             for row in learned:
                 new.pop(row.group, None)
             if stored and learned:
-                self._store.monitors.end_learning(learned)
+                with self._lock:
+                    self._store.monitors.end_learning(learned)
             if learned and not due and "version" in self._settings.group_by:
                 self._learn_due(new, reached_ns)
 

@@ -16,6 +16,7 @@ from oteval.monitor import run_reader
 from oteval.monitor.check import check, check_backlog
 from oteval.monitor.conversations import close, conversation_hashes
 from oteval.monitor.hashes import text_hashes
+from oteval.monitor.watcher import Watcher
 from oteval.store import Store
 
 from .histories import HOUR, MINUTE, SECOND, START, History, config
@@ -173,6 +174,7 @@ def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest
             (run_reader, "_PART"),
             (run_reader, "_CLOSED_AT_ONCE"),
             (checks, "_TRANSACTION"),
+            (checks, "_AT_ONCE"),
             (checks, "_REST"),
         ):
             size = 10**6 if seed is None else chance.randrange(20, 90)
@@ -220,4 +222,30 @@ def test_a_backlog_in_several_transactions_gives_the_same_states(
             # A moving average, whose rounding depends on the parts.
             found.append([replace(one, recent=round(one.recent or 0, 9)) for one in states])
             assert states[0].state == "alert"
+    assert found[0] == found[1]
+
+
+def test_an_error_while_a_thread_reads_ahead_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check that failed in the middle is rolled back, and the next one sees everything."""
+    watched = config("{evaluator: e, group_by: agent}")
+    consume = Watcher.consume
+
+    def fail(self: Watcher, table: Any, reached_ns: int) -> None:
+        consume(self, table, reached_ns)
+        raise RuntimeError("in the middle")
+
+    found = []
+    with Store() as store, Store() as other:
+        for one in (store, other):
+            history = History(one)
+            history.scored(400, 0.95)
+            monkeypatch.setattr(checks, "_AT_ONCE", 20)
+            if one is store:
+                monkeypatch.setattr(Watcher, "consume", fail)
+                with pytest.raises(RuntimeError, match="in the middle"):
+                    check(one, watched, history.now)
+                monkeypatch.setattr(Watcher, "consume", consume)
+            found.append(check(one, watched, history.now))
     assert found[0] == found[1]

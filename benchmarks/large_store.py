@@ -3,7 +3,8 @@
 The store holds runs of two to ten calls in some 280 sequences, of five agents, by three models,
 with two scores each: 2,000 runs written by the store, and copies of their rows with other ids and
 later times. One run in ten fails the first evaluator, with a comment; the second reports a cost.
-Filling the store is not measured.
+As many rows of experiments stand beside them: a hundred experiments on one dataset, each with a
+verdict and a score of each run. `compare` compares the last two. Filling the store is not measured.
 
 Each command is one process, measured from its start to its end; the first screen is the
 first byte on its standard output, or the whole time where it writes a file. A command that prints
@@ -23,7 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from oteval.model import Message, Score, SpanRef, ToolCall, Trajectory, Usage, trajectory_id
+from oteval.model import (
+    Experiment,
+    Message,
+    Score,
+    SpanRef,
+    ToolCall,
+    Trajectory,
+    Usage,
+    trajectory_id,
+)
 from oteval.store import Store
 from oteval.store.query import number
 
@@ -44,6 +54,7 @@ _MODELS = ("gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5")
 _SECOND = 10**9
 _STEP = 10 * _SECOND
 _READ = 64 << 20  # bytes
+_EXPERIMENTS = 100
 _FILL = "import sys; from benchmarks.large_store import fill_file; fill_file(*sys.argv[1:])"
 _COMMANDS = {
     "status": ["status"],
@@ -56,6 +67,7 @@ _COMMANDS = {
     "report --md": ["report", "--md", "{folder}/report.md"],
     "report --html": ["report", "--html", "{folder}/report.html"],
     "report --html --by agent": ["report", "--by", "agent", "--html", "{folder}/by.html"],
+    "compare": ["compare", "experiment-1", "experiment-2"],
     "export --jsonl": ["export", "--jsonl", "-"],
     "export --parquet": ["export", "--parquet", "{folder}/parquet"],
 }
@@ -146,6 +158,43 @@ def fill(store: Store, count: int) -> None:
             f"FROM scores s, {copies} WHERE s.seq <= {2 * _WRITTEN} ORDER BY i, s.seq"
         )
     assert number(store._connection, "SELECT count(*) FROM trajectories") == count
+    fill_experiments(store, count)
+
+
+def fill_experiments(store: Store, count: int) -> None:
+    """Write so many runs of experiments on one dataset, each with a verdict and a score."""
+    each = count // _EXPERIMENTS
+    for at in range(_EXPERIMENTS):
+        name = f"experiment-{at}"
+        store.experiments.add(
+            Experiment(name, name, name, dataset="d", dataset_version="1", created_ns=at)
+        )
+    execute = store._connection.execute
+    execute(
+        "INSERT INTO examples SELECT '1', i, 'e' || i, to_json('Where is order ' || i || '?'), "
+        f"'\"It arrives on Friday.\"', '{{}}' FROM range({each}) AS numbers(i)"
+    )
+    runs = (
+        "SELECT 'experiment-' || x AS experiment_id, 'r' || x || '-' || i AS run_id, "
+        f"'e' || i AS example_id, x * {each} + i + 1 AS seq, x, i "
+        f"FROM range({_EXPERIMENTS}) AS experiments(x), range({each}) AS numbers(i)"
+    )
+    execute(
+        "INSERT INTO runs BY NAME SELECT * EXCLUDE (x, i), 0 AS repetition, "
+        "'\"It arrives on Friday.\"' AS outputs, '' AS error, '' AS trajectory_id, "
+        f"1 AS start_ns, {_SECOND} AS end_ns FROM ({runs})"
+    )
+    scores = (
+        ("correct", "(hash(i, x) % 10 > 0)::INTEGER", "hash(i, x) % 10 > 0"),
+        ("quality", "(hash(x, i) % 1000) / 1000", "NULL"),
+    )
+    for first, (key, score, passed) in enumerate(scores):
+        execute(
+            "INSERT INTO feedback BY NAME SELECT * EXCLUDE (x, i, example_id, seq), "
+            f"seq + {first * count} AS seq, '{key}' AS evaluator, '1' AS version, '{key}' AS key, "
+            f"'ok' AS status, {score} AS score, {passed} AS passed, '' AS label, '' AS comment, "
+            f"'{{}}' AS metadata, 1 AS latency_ns, 1 AS time_ns FROM ({runs})"
+        )
 
 
 def fill_file(path: str, count: str) -> None:
@@ -176,8 +225,9 @@ def measure_command(command: list[str], most: int = _READ) -> Measured:
         errors.seek(0)
         said = errors.read().decode(errors="replace")
     assert "Traceback" not in said, said[-2000:]
-    # A pipe that closes ends a command quietly, with the status that shells give to SIGPIPE.
-    assert process.returncode in (0, 141), (command, process.returncode, said[-2000:])
+    # A pipe that closes ends a command quietly, with the status that shells give to SIGPIPE. The
+    # status 1 is that of a comparison that found a regression.
+    assert process.returncode in (0, 1, 141), (command, process.returncode, said[-2000:])
     unit = 1 if sys.platform == "darwin" else 1024
     cpu = usage.ru_utime + usage.ru_stime
     return Measured(wall if first is None else first, wall, cpu, usage.ru_maxrss * unit)

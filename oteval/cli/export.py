@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 # DuckDB's memory for --jsonl and --parquet, which read rows once: page by page, or all rows.
-_MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "160MB"
+_MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
 
 
 @click.command()

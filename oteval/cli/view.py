@@ -28,7 +28,7 @@ from .common import (
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
 # DuckDB's memory while variants are counted; less would be raised again, and take twice the time.
-_VARIANTS_MEMORY = "200MB"
+_VARIANTS_MEMORY = "144MB"
 
 
 @click.command()

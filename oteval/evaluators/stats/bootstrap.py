@@ -17,10 +17,10 @@ Item = TypeVar("Item")
 
 # The most differences for which all 2^n sign assignments are counted, by meeting in the middle.
 _EXACT = 30
-# Up to this share of the squares of the squares of differences in the square of their sum, the sum
-# with random signs is nearly normal. The p-value is then wrong by .005 at most, for a sum that can
-# have few values, and by much less elsewhere; 10,000 draws are wrong by .005 at a p-value of .5.
-_HARDLY_DISCRETE = 2e-4
+# If the fourth powers of the differences add up to at most this share of the square of the sum of
+# their squares, their sum with random signs is nearly normal. A p-value of .05 is then wrong by
+# .002 at most, for a sum that can have few values only; 10,000 draws have this error too.
+_HARDLY_DISCRETE = 5e-4
 # The relative tolerance for equal sums of differences.
 _CLOSE = 1e-9
 
@@ -47,7 +47,7 @@ def paired_permutation(
     sum. Differences of 0 change nothing. If all others have one size, this is the exact sign
     test, and for pass/fail McNemar's. Up to 30 differences all assignments of signs are counted;
     beyond, random ones, where the p-value is (b + 1) / (m + 1) (Phipson & Smyth, "Permutation
-    p-values should never be zero", 2010). Of some 5,000 differences and more the sum is normal.
+    p-values should never be zero", 2010). Of some 3,000 differences and more the sum is normal.
 
     Args:
         differences: One per independent pair; average repetitions first.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 from ..jsontext import canonical, dumps
 from ..model import Message, Span
-from .readers.message_facts import of_span, stamped
+from .readers.message_facts import FEW_MESSAGES, of_span, stamped
 from .readers.message_forms import SYSTEM_ROLES
 from .readers.read_cache import active
 from .readers.values import parse
@@ -71,9 +71,10 @@ class Entry:
     @property
     def is_incomplete(self) -> bool:
         """Whether an echo may complete it: all of it, or the ids and arguments of its calls."""
-        return not self.key or any(
-            not call.id or call.arguments in ({}, None) for call in self.message.tool_calls
-        )
+        if not self.key:
+            return True
+        calls = self.message.tool_calls
+        return bool(calls) and any(not c.id or c.arguments in ({}, None) for c in calls)
 
     def is_same(self, other: Entry) -> bool:
         """Return whether another message, wholly known, is this one."""
@@ -138,7 +139,7 @@ class Sent(Sequence[Entry]):
     def __init__(
         self, messages: Sequence[Message], span: Span, time_ns: int, *, by_ids: bool = False
     ) -> None:
-        cache = active()
+        cache = active() if len(messages) >= FEW_MESSAGES else None
         extend: Callable[[_Spoken | None, Sequence[Message]], _Spoken] = _SPOKEN[by_ids]
         found = cache.fold(extend, messages, extend) if cache else extend(None, messages)
         self.prompts = found.prompts

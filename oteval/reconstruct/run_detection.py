@@ -30,6 +30,8 @@ from .unread_spans import foreign_marks
 
 __all__ = ["adopted", "runs_of", "without_wrappers"]
 
+_CONVERSATION_KEYS = frozenset(semconv.CONVERSATION_ID)
+
 
 @dataclass(slots=True, eq=False)
 class _Tool:
@@ -140,6 +142,8 @@ def _conversation_of(run: TracedRun) -> str:
     agents name a conversation by its first answer.
     """
     for span in (run.root.span, *run.spans):
+        if _CONVERSATION_KEYS.isdisjoint(span.attributes):
+            continue
         found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
         if found is not None and str(found) != str(span.attributes.get("gen_ai.response.id")):
             return str(found)

@@ -244,6 +244,8 @@ def _take(
     for answer in answers:
         if answer.run is None:
             waiting[call_key(answer.call)].append(answer)
+    if not waiting:
+        return list(runs)
     left = []
     for run in runs:
         key = run_key(run)

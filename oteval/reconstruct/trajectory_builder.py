@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import is_
 
 from ..jsontext import canonical
 from ..model import Gap, Message, Rewrite, ToolCall, Trajectory
@@ -364,7 +365,7 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
         if last is not None and last.key == "":
             tail = tail[:-1]
         tail = [*tail, *(Entry(m, key_of(m), span.end_ns) for m in answers[-1:])]
-    builder.thread.put(builder.start, tail)
+    _put_changed(builder.thread, builder.start, tail)
 
 
 def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
@@ -412,10 +413,11 @@ def _complete(builder: TrajectoryBuilder) -> None:
     if not builder.new_from <= start <= thread.changed or len(builder.runs) == 1:
         start, builder.settled_gaps = builder.new_from, []
         tool_runs = [tool for run in builder.runs for tool in run.tool_runs]
-        before = complete(thread.entries[builder.start : start], ()).entries
-        thread.put(builder.start, [*before, *builder.own])
+        if start > builder.start:
+            before = complete(thread.entries[builder.start : start], ()).entries
+            thread.put(builder.start, [*before, *builder.own])
     done = complete(thread.entries[start:], tool_runs)
-    thread.put(start, done.entries)
+    _put_changed(thread, start, done.entries)
     builder.settled = thread.changed = start + done.settled
     builder.settled_gaps += done.gaps
     builder.tool_gaps = [*builder.settled_gaps, *done.open_gaps]
@@ -424,6 +426,13 @@ def _complete(builder: TrajectoryBuilder) -> None:
     builder.waiting = [tool for tool in tool_runs if tool.span.span_id not in placed]
     if builder.history is not None:
         _fill_gaps_of(builder.history, builder.own)
+
+
+def _put_changed(thread: Thread, start: int, entries: Sequence[Entry]) -> None:
+    """Replace the entries of a thread from a place on, unless they are the same objects."""
+    known = thread.entries[start:]
+    if len(known) != len(entries) or not all(map(is_, known, entries)):
+        thread.put(start, entries)
 
 
 def _fill_gaps_of(history: TrajectoryBuilder, own: Sequence[Entry]) -> None:

@@ -15,7 +15,7 @@ from .parts import unknown_kind
 from .read_cache import active
 from .values import hidden
 
-__all__ = ["MessageFacts", "facts_of", "of_span", "stamped"]
+__all__ = ["FEW_MESSAGES", "MessageFacts", "facts_of", "of_span", "stamped"]
 
 
 class MessageFacts(NamedTuple):
@@ -34,14 +34,14 @@ class MessageFacts(NamedTuple):
 
 def facts_of(messages: Sequence[Message]) -> MessageFacts:
     """Return the facts about some messages, which are never changed."""
-    cache = active() if len(messages) >= _LEAST else None
+    cache = active() if len(messages) >= FEW_MESSAGES else None
     return _extended(None, messages) if cache is None else cache.fold(_KIND, messages, _extended)
 
 
 _NONE = MessageFacts()
 _KIND = "facts"
 # Fewer messages are read in less time than it takes to find them.
-_LEAST = 6
+FEW_MESSAGES = 6
 
 
 def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:

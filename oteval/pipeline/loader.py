@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
@@ -23,7 +24,11 @@ __all__ = ["FileReport", "LoadReport", "load"]
 BATCH = 16_384
 # Bytes of rows from which on the next full row group ends an insert.
 _BATCH_BYTES = 32 << 20
-_MAX_QUEUED = 1
+# Inserts that may wait or run while the next batch is read, and the bytes of their rows together:
+# while wide rows are inserted, no others are read.
+_MAX_QUEUED, _MAX_QUEUED_BYTES = 1, 48 << 20
+# Bytes of an insert of less than a row group. DuckDB holds all of it twice more for its log.
+_REST_BYTES = 32 << 20
 # The least spans and log records that are read at once.
 CHUNK = 1024
 # Bytes of a file from which on starting processes that decode its parts pays off.
@@ -106,7 +111,7 @@ class _Inserter:
         self._store = store
         self._executor = executor
         self._written = written
-        self._queued: deque[Future[WriteResult]] = deque()
+        self._queued: deque[tuple[Future[WriteResult], int]] = deque()
         self._batch = store.spans.batch()
         self._has_wide_rows = False
 
@@ -119,9 +124,9 @@ class _Inserter:
             if not self._room():
                 self._insert()
         if batch.logs:
-            self._submit(self._executor.submit(self._store.spans.write, (), batch.logs))
+            self._submit(self._store.spans.write, (), batch.logs)
         if batch.runs:
-            self._submit(self._executor.submit(_add_runs, self._store, batch.runs))
+            self._submit(_add_runs, self._store, batch.runs)
 
     def take_part(self, found: DecodedPart) -> None:
         spans = found.spans
@@ -132,7 +137,7 @@ class _Inserter:
             if not self._room():
                 self._insert()
         if found.logs.num_rows:
-            self._submit(self._executor.submit(self._store.spans.insert_log_table, found.logs))
+            self._submit(self._store.spans.insert_log_table, found.logs, size=found.logs.nbytes)
 
     def _room(self) -> int:
         """Return how many more rows the batch takes."""
@@ -142,24 +147,33 @@ class _Inserter:
         return BATCH - count
 
     def _insert(self) -> None:
-        if self._batch.is_wide and not self._has_wide_rows:
-            self._has_wide_rows = True
-            self._store.raise_memory_limit(WIDE_MEMORY_FACTOR)
-        self._submit(self._executor.submit(self._store.spans.insert, self._batch))
+        self._insert_batch(self._batch)
         self._batch = self._store.spans.batch()
 
-    def _submit(self, future: Future[WriteResult]) -> None:
-        self._queued.append(future)
-        while len(self._queued) > _MAX_QUEUED:
-            self._written.add(self._queued.popleft().result())
+    def _insert_batch(self, batch: SpanBatch) -> None:
+        if batch.is_wide and not self._has_wide_rows:
+            self._has_wide_rows = True
+            self._store.raise_memory_limit(WIDE_MEMORY_FACTOR)
+        self._submit(self._store.spans.insert, batch, size=batch.nbytes)
+
+    def _submit(self, insert: Callable[..., WriteResult], *rows: Any, size: int = 0) -> None:
+        self._queued.append((self._executor.submit(insert, *rows), size))
+        while len(self._queued) > _MAX_QUEUED or (
+            sum(size for _, size in self._queued) > _MAX_QUEUED_BYTES
+        ):
+            self._take_result()
+
+    def _take_result(self) -> None:
+        self._written.add(self._queued.popleft()[0].result())
 
     def finish(self) -> None:
         if len(self._batch):
-            self._insert()
+            for part in self._batch.split(_REST_BYTES):
+                self._insert_batch(part)
         else:
             self._written.add(self._batch.written)
         while self._queued:
-            self._written.add(self._queued.popleft().result())
+            self._take_result()
 
 
 def _add_runs(store: Store, runs: Sequence[ScoredRun]) -> WriteResult:

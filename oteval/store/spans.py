@@ -105,6 +105,20 @@ class SpanBatch:
         """Return the spans as one table."""
         return pa.concat_tables(self._tables) if self._tables else span_table((), 0)
 
+    def split(self, max_bytes: int) -> list[SpanBatch]:
+        """Return batches of about as many bytes, at most, that hold the spans of this one.
+
+        The first of them has the repeated spans.
+        """
+        table, count = self.table(), -(-self.nbytes // max_bytes)
+        rows = -(-len(self) // max(1, count)) or 1
+        parts = []
+        for start in range(rows, len(self), rows):
+            parts.append(SpanBatch(self._next_seq))
+            parts[-1]._tables = [table.slice(start, rows)]
+        self._tables = [table.slice(0, rows)]
+        return [self, *parts]
+
 
 class Spans:
     """The spans and log records of a store.

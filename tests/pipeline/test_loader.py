@@ -50,6 +50,24 @@ def test_a_file_is_stored_in_batches(store: Store, lines: Lines, small: None):
     assert sorted(item.seq for item in spans) == list(range(1, 21))
 
 
+def test_the_rest_of_a_file_is_stored_in_parts(
+    store: Store, lines: Lines, monkeypatch: pytest.MonkeyPatch
+):
+    """Parts of the last batch, each inserted by itself, count the spans that were repeated."""
+    monkeypatch.setattr(loader, "_REST_BYTES", 1000)
+    monkeypatch.setattr(loader, "_MAX_QUEUED_BYTES", 1000)
+    file = lines(20)
+    file.write_bytes(2 * file.read_bytes())
+
+    report = load(store, [file])
+    again = load(store, [file])
+
+    assert (report.read, report.stored, report.duplicate) == (40, 20, 20)
+    assert (again.stored, again.duplicate) == (0, 40)
+    spans, _ = store.spans.of_traces([f"{n:032x}" for n in range(1, 21)])
+    assert sorted(item.seq for item in spans) == list(range(1, 21))
+
+
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(
     store: Store, chat_file: Path, tmp_path: Path
 ):

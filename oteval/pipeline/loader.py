@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..ingest import Batch, FilePart, Table, file_size, read, split_file
 from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
-from ..store import ROW_GROUP, WIDE_MEMORY_FACTOR, Store
+from ..store import ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .file_reports import FileReport, LoadReport
 

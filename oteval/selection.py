@@ -1,6 +1,7 @@
 """Filters for trajectories, from the command line and from ``where`` in oteval.yaml.
 
-`Selection.matches` tests one trajectory; the store translates a selection to a query.
+`Selection.matches` tests one trajectory; the store translates a selection to a query. `select`
+makes one of the filters of the command line, which other interfaces take by the same names.
 """
 
 from __future__ import annotations
@@ -8,14 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .errors import ConfigError
 from .model import Trajectory
 from .patterns import PatternError, compile_pattern
 
-__all__ = ["EVERYTHING", "Condition", "Selection", "parse_asked", "parse_condition"]
+__all__ = [
+    "EVERYTHING",
+    "Condition",
+    "Selection",
+    "parse_asked",
+    "parse_condition",
+    "select",
+    "time_of",
+]
 
+_AGO = re.compile(r"(\d+)\s*([smhdw])$")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
 # The fields that a condition may name, besides ``attributes.KEY``.
@@ -205,3 +218,44 @@ class Selection:
 
 
 EVERYTHING = Selection()
+
+
+def select(**given: Any) -> Selection:
+    """Return the selection that filters describe.
+
+    Args:
+        given: The filters by the names of the command line: ``since`` and ``until`` as texts (see
+            `time_of`); ``service``, ``agent``, ``conversation``, ``model`` and ``where`` as lists
+            of texts; ``limit`` as a number. Other names are ignored.
+
+    Raises:
+        ConfigError: A filter cannot be parsed.
+    """
+    return Selection(
+        since_ns=time_of(given.get("since"), "--since"),
+        until_ns=time_of(given.get("until"), "--until"),
+        services=tuple(given.get("service") or ()),
+        agents=tuple(given.get("agent") or ()),
+        conversations=tuple(given.get("conversation") or ()),
+        models=tuple(given.get("model") or ()),
+        conditions=tuple(parse_condition(text) for text in given.get("where") or ()),
+        limit=given.get("limit"),
+    )
+
+
+def time_of(text: str | None, option: str) -> int | None:
+    """Return a time in nanoseconds, from an ISO date or time (UTC by default) or an age ("2h")."""
+    if not text:
+        return None
+    ago = _AGO.match(text.removesuffix(" ago").strip())
+    try:
+        if ago:
+            when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        else:
+            when = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{option} {text!r}: write a date, a time (2026-11-20T08:00) or an age (2h)"
+        ) from None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return (when - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,9 +15,9 @@ import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import ConfigError, InputError
+from ..errors import InputError
 from ..jsontext import dumps
-from ..selection import Selection, parse_condition
+from ..selection import select, time_of
 from ..show import Trimmed, one_line
 from ..text import printable, printable_json
 
@@ -58,9 +57,6 @@ TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
-_AGO = re.compile(r"(\d+)\s*([smhdw])$")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 db_option = click.option(
     "--db",
@@ -109,42 +105,6 @@ def filters_except_model(command: Command) -> Command:
     for option in reversed(_FILTERS):
         command = command if option is _MODEL_FILTER else option(command)
     return command
-
-
-def select(**given: Any) -> Selection:
-    """Return the selection that filter options describe.
-
-    Raises:
-        ConfigError: An option cannot be parsed.
-    """
-    return Selection(
-        since_ns=time_of(given.get("since"), "--since"),
-        until_ns=time_of(given.get("until"), "--until"),
-        services=tuple(given.get("service") or ()),
-        agents=tuple(given.get("agent") or ()),
-        conversations=tuple(given.get("conversation") or ()),
-        models=tuple(given.get("model") or ()),
-        conditions=tuple(parse_condition(text) for text in given.get("where") or ()),
-        limit=given.get("limit"),
-    )
-
-
-def time_of(text: str | None, option: str) -> int | None:
-    """Return a time in nanoseconds, from an ISO date or time (UTC by default) or an age ("2h")."""
-    if not text:
-        return None
-    ago = _AGO.match(text.removesuffix(" ago").strip())
-    try:
-        if ago:
-            when = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        else:
-            when = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise ConfigError(
-            f"{option} {text!r}: write a date, a time (2026-11-20T08:00) or an age (2h)"
-        ) from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 class _TrimTrailingSpaces(RenderHook):

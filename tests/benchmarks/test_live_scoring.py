@@ -31,4 +31,6 @@ def test_each_run_is_scored_while_spans_are_sent():
 
     assert found["unscored"] == 0
     assert found["server_us"] > 0
-    assert len(live_scoring.rows(found)) == 7
+    assert found["scored"] > 0
+    assert len(found["thirds"]) == 3
+    assert len(live_scoring.rows(found)) == 8

@@ -50,6 +50,8 @@ _NOTED_AT_ONCE = 5_000_000
 _REST = 50_000
 # Rows whose observations go to the groups at once: each group costs time, however few it gets.
 _AT_ONCE = 400_000
+# Rows of a transaction that are read first: nothing else goes on meanwhile.
+_FIRST = 150_000
 # DuckDB's memory limit for checks. Beside it, DuckDB keeps the metadata of all rows that it has
 # read, 240 MB of 10 million scores, until the database is closed.
 _MEMORY_LIMIT = "100MB"
@@ -276,7 +278,7 @@ def _read_ahead(reader: RunReader, end: int, newest: int) -> Generator[list[Any]
         found = reader.read(upto, is_last=upto >= newest)
         return [reader.at.reached_ns, found]
 
-    ends = [*range(reader.at.position + _AT_ONCE, end, _AT_ONCE), end]
+    ends = [*range(reader.at.position + _FIRST, end, _AT_ONCE), end]
     with ThreadPoolExecutor(1, "oteval-monitor-reader") as thread:
         following = thread.submit(read, ends[0])
         for upto in ends[1:]:

@@ -104,6 +104,8 @@ _NEW = pa.schema(
         ("seq", pa.int64()),
     ]
 )
+# The columns of scores whose runs are looked for again.
+_SCORE = ["trajectory_id", "rev", "version", "value", "seq"]
 # The columns of runs of open conversations.
 _OPEN = pa.schema(
     [
@@ -259,58 +261,44 @@ class ObservationReader:
         self, source: ObservationSource, at: ReadPosition, upto: int
     ) -> tuple[pa.Table, int]:
         """Return the runs of new scores, and the number of the last run."""
-        first = at.reread_after
         value, status = SCORE_VALUES[source.measure]
-        self._connection.execute(
-            f"""
-            CREATE OR REPLACE TEMP TABLE fresh_scores AS
-            SELECT trajectory_id, rev, version, {value} AS value, seq FROM scores
-            WHERE evaluator = ? AND seq > ? AND seq <= ? AND {status} AND isfinite({value})
-            """,  # noqa: S608
-            [source.evaluator, first, upto],
+        scores = (
+            f"SELECT trajectory_id, rev, version, {value} AS value, seq FROM scores "  # noqa: S608
+            f"WHERE evaluator = ? AND seq > ? AND seq <= ? AND {status} AND isfinite({value})"
         )
-        missing = number(
-            self._connection, "SELECT count(*) FROM fresh_scores WHERE seq > ?", [at.position]
+        found = self._joined(
+            source, scores, [source.evaluator, at.reread_after, upto], *_near(at, upto)
         )
-        size = upto - at.position
-        first_run = at.run_seq - _OVERLAP - min(size, _NEAR)
-        parts: list[pa.Table] = []
-        for low, high in (
-            (first_run, at.run_seq + size + _OVERLAP),
-            (first_run - size, at.run_seq + _WIDER * size + _OVERLAP),
-            (-1, _UNLIMITED),
-        ):
-            found = self._joined(source, low, high, parts)
-            missing -= compute.sum(compute.greater(found["seq"], at.position)).as_py() or 0
-            parts.append(found)
-            if missing <= 0:
+        parts = [found]
+        for low, high in (_wider(at, upto), (-1, _UNLIMITED)):
+            missing = found.filter(compute.is_null(found["run_seq"]))
+            if not missing.num_rows or compute.max(missing["seq"]).as_py() <= at.position:
                 break
-        self._connection.execute("DROP TABLE temp.fresh_scores")
+            with registered(self._connection, "missing_scores", missing.select(_SCORE)):
+                found = self._joined(source, "FROM missing_scores", [], low, high)
+            parts.append(found)
         whole = pa.concat_tables(parts)
         run_seq = compute.max(whole["run_seq"]).as_py() or 0
         return whole.filter(whole["matches"]), max(at.run_seq, run_seq)
 
     def _joined(
-        self, source: ObservationSource, low: int, high: int, before: Sequence[pa.Table]
+        self, source: ObservationSource, scores: str, values: Sequence[Any], low: int, high: int
     ) -> pa.Table:
-        """Return the runs in a range of numbers of the new scores that were not found before."""
+        """Return scores with their runs in a range of numbers, NULL without; not all match."""
         group, group_values = group_of(source.group_by)
-        clause, values = matching(source.selection)
-        chunks = [chunk for table in before for chunk in table["seq"].chunks]
-        known = pa.table({"seq": pa.chunked_array(chunks, pa.int64())})
-        with registered(self._connection, "known_scores", known):
-            return self._connection.sql(
-                f"""
-                SELECT {_RUN_COLUMNS}, {group} AS "group", version, value,
-                       NULL::BIGINT AS variant, s.seq, run_seq,
-                       end_ns IS NOT NULL AND coalesce({clause}, FALSE) AS matches
-                FROM (SELECT * EXCLUDE (seq), seq AS run_seq FROM trajectories
-                      WHERE seq > ? AND seq <= ?)
-                     JOIN (FROM fresh_scores ANTI JOIN known_scores USING (seq)) s
-                     USING (trajectory_id, rev)
-                """,  # noqa: S608
-                params=[*group_values, *values, low, high],
-            ).to_arrow_table()
+        clause, clause_values = matching(source.selection)
+        return self._connection.sql(
+            f"""
+            SELECT {_RUN_COLUMNS}, rev, {group} AS "group", version, value,
+                   NULL::BIGINT AS variant, s.seq, run_seq,
+                   end_ns IS NOT NULL AND coalesce({clause}, FALSE) AS matches
+            FROM ({scores}) s
+                 LEFT JOIN (SELECT * EXCLUDE (seq), seq AS run_seq FROM trajectories
+                            WHERE seq > ? AND seq <= ?)
+                 USING (trajectory_id, rev)
+            """,  # noqa: S608
+            params=[*group_values, *clause_values, *values, low, high],
+        ).to_arrow_table()
 
     def observed(self, monitor: str, conversations: pa.Array) -> pa.Array:
         """Return those of some conversations, by their hashes, that are observations already."""
@@ -372,6 +360,18 @@ class ObservationReader:
                     "SELECT ? AS monitor, FALSE AS is_single, * FROM open_runs",
                     [monitor],
                 )
+
+
+def _near(at: ReadPosition, upto: int) -> tuple[int, int]:
+    """Return the range of numbers in which the runs of most new scores are."""
+    size = upto - at.position
+    return at.run_seq - _OVERLAP - min(size, _NEAR), at.run_seq + size + _OVERLAP
+
+
+def _wider(at: ReadPosition, upto: int) -> tuple[int, int]:
+    """Return the range in which the others are looked for, before all runs are."""
+    (low, high), size = _near(at, upto), upto - at.position
+    return low - size, high + (_WIDER - 1) * size
 
 
 @contextmanager

@@ -4,7 +4,8 @@ The file has agent runs of many model calls, as OTLP/JSON lines. Each call repea
 prompt, the definitions of 12 tools, and all that was said before, so that most of the file is
 repetition. A process loads it into a new database and reconstructs the trajectories; its CPU time,
 with that of the processes that it starts, is compared with the CPU time of parsing the lines with
-orjson. The peak is the highest resident set of any of these processes.
+orjson. The peak is the highest resident set of any of these processes. The database holds the
+spans and the trajectories.
 
 ``repeating`` is the CPU time of `oteval.reconstruct.reconstruct` alone, for a run whose calls each
 repeat the history, beside that of a run whose calls hold only the new messages; for JSON text, for
@@ -38,6 +39,7 @@ ENCODINGS = ("text", "values", "flat")
 MOST_TIMES_PARSING = 10
 MOST_TIMES_NEW = 3
 MOST_BYTES = 400_000_000
+LEAST_TIMES_DATABASE = 30
 
 _TOOLS = 12
 _SPANS_PER_LINE = 20
@@ -296,8 +298,8 @@ def measure(*, runs: int, calls: int, repeating: int, repeats: int) -> dict[str,
         repeats: How often each is measured; the best counts.
 
     Returns:
-        ``bytes``, ``spans``, ``parse_s``, ``cpu_s``, ``peak``, and by encoding the CPU seconds
-        ``new`` and ``repeating``.
+        ``bytes``, ``database`` (bytes), ``spans``, ``parse_s``, ``cpu_s``, ``peak``, and by
+        encoding the CPU seconds ``new`` and ``repeating``.
     """
     found: dict[str, Any] = {"spans": runs * 2 * calls, "calls": repeating}
     found |= {"parse_s": math.inf, "cpu_s": math.inf, "peak": 0}
@@ -311,6 +313,7 @@ def measure(*, runs: int, calls: int, repeating: int, repeats: int) -> dict[str,
             cost = run(module("benchmarks.histories", "--do", "convert", file, database))
             found["cpu_s"] = min(found["cpu_s"], cost.cpu)
             found["peak"] = max(found["peak"], cost.peak)
+            found["database"] = database.stat().st_size
     for encoding in ENCODINGS:
         command = module("benchmarks.histories", "--do", "read", repeating, encoding, repeats)
         found[encoding] = json.loads(run(command).output)
@@ -321,11 +324,18 @@ def rows(found: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     size = f"{found['bytes'] / 1e6:,.0f} MB, {found['spans']:,} spans"
     times = found["cpu_s"] / found["parse_s"]
+    smaller = found["bytes"] / found["database"]
     out = [
         Row(f"parsing with orjson, {size}: CPU seconds", f"{found['parse_s']:.2f}"),
         Row("file to trajectories: CPU seconds", f"{found['cpu_s']:.2f}"),
         below("file to trajectories: times parsing", times, "{:.1f}", MOST_TIMES_PARSING),
         below("file to trajectories: peak MB", found["peak"] / 1e6, "{:,.0f}", MOST_BYTES / 1e6),
+        Row(
+            "the file's size, times the database's",
+            f"{smaller:.1f} ({found['database'] / 1e6:,.1f} MB)",
+            target=f"at least {LEAST_TIMES_DATABASE}",
+            held=smaller >= LEAST_TIMES_DATABASE,
+        ),
     ]
     for encoding in ENCODINGS:
         one = found[encoding]

@@ -39,8 +39,9 @@ LOADING_MEMORY_LIMIT = "100MB"
 # next checkpoint would rewrite all rows in DuckDB's default size (122,880).
 _ROW_GROUPS = "ROW_GROUP_SIZE 2048"
 # DuckDB 1.5 and DuckDB 2 both read this format. A long column of a row group begins a new block, so
-# small blocks leave less space empty than DuckDB's default (262,144).
-_NEW_FILE = "STORAGE_VERSION 'v1.5.0', BLOCK_SIZE 65536"
+# small blocks leave less space empty than DuckDB's default (262,144). Blocks of 16,384 bytes save
+# nothing more.
+_NEW_FILE = "STORAGE_VERSION 'v1.5.0', BLOCK_SIZE 32768"
 # The size (bytes) of the write-ahead log from which on a checkpoint is made.
 CHECKPOINT_SIZE = 16 << 20
 _EACH_COMMIT: _Settings = {"checkpoint_threshold": f"{CHECKPOINT_SIZE}B"}

@@ -25,8 +25,8 @@ def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONG = {
-    "spans": {"input", "output", "attributes", "events", "links", "resource", "rest"},
-    "logs": {"body", "attributes", "resource"},
+    "spans": {"input", "output", "attributes", "events"},
+    "logs": {"body", "attributes"},
     "trajectories": {"messages", "steps", "tools", "gaps", "rewrites", "attributes"},
 }
 

@@ -142,7 +142,7 @@ def _conversation_of(run: TracedRun) -> str:
     agents name a conversation by its first answer.
     """
     for span in (run.root.span, *run.spans):
-        if _CONVERSATION_KEYS.isdisjoint(span.attributes):
+        if span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
             continue
         found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
         if found is not None and str(found) != str(span.attributes.get("gen_ai.response.id")):

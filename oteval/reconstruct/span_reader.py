@@ -20,7 +20,7 @@ from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from .readers.message_facts import facts_of, stamped
 from .readers.message_forms import ROLES, SYSTEM_ROLES
 from .readers.parts import unknown_kind
-from .readers.read_cache import names_of
+from .readers.read_cache import named
 from .readers.spans import missing_side
 
 __all__ = ["attach_logs", "dialect_of", "read_span"]
@@ -108,9 +108,9 @@ def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
         found = 0
         for key in exact.keys() & attributes.keys():
             found |= exact[key]
-        names = names_of(attributes)
+        ours = named(attributes)
         for prefix, bits in prefixes.items():
-            if f"\0{prefix}" in names:
+            if ours.has_prefix(prefix):
                 found |= bits
         return found
 

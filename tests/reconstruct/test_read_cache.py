@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oteval.model import Event, LogRecord, Span, Trajectory
 from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.readers.messages import from_messages
-from oteval.reconstruct.readers.read_cache import ReadCache, reading_once
+from oteval.reconstruct.readers.read_cache import ReadCache, has_prefix, reading_once
 from oteval.reconstruct.readers.values import nested, parse
 
 from .builders import NAMES, agent, asks, capture, chat, gives, said, system, tool, user
@@ -307,3 +307,36 @@ def test_lists_that_share_an_atom_by_chance_are_told_apart() -> None:
 
     assert first[0] is not True
     assert second[0] is True
+
+
+def test_names_of_known_lists_are_still_found_by_any_prefix() -> None:
+    """Attributes that were read before are set apart, but not forgotten."""
+    small = {"m.0.role": "r", "m.0.calls.0.name": "n"}
+    large = {"kind": "x", **small, "m.1.role": "s", "n.0.role": "t"}
+    with reading_once():
+        nested(small, "m.")
+        for prefix in ("m", "m.", "m.0.calls.", "m.1.role", "kind", "n."):
+            assert has_prefix(large, prefix)
+        for prefix in ("m.0.calls.1", "m.2", "l", "m.0.role."):
+            assert not has_prefix(large, prefix)
+
+
+def test_a_list_inside_of_a_known_list_is_read_in_full() -> None:
+    """Two prefixes of the same attributes do not take them from each other."""
+    small = {"m.0.calls.0.name": "a", "m.0.calls.1.name": "b"}
+    large = {**small, "m.0.calls.2.name": "c", "m.1.role": "r"}
+    found = []
+    with reading_once():
+        for attributes in (small, large, dict(large)):
+            for prefix in ("m.", "m.0.calls."):
+                found.append((nested(attributes, prefix), attributes, prefix))
+
+    assert all(items == nested(attributes, prefix) for items, attributes, prefix in found)
+
+
+def test_a_name_with_a_nul_is_not_taken_for_two_names() -> None:
+    """Names are searched as one text, in which they are separated by NULs."""
+    odd = {"m.0.role": "r", "x\0m.1.role": "s"}
+    with reading_once():
+        nested({"m.0.role": "r"}, "m.")
+        assert nested(odd, "m.") == [{"role": "r"}]

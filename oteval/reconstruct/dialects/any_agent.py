@@ -43,7 +43,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     return (
         span.scope == "any_agent"
         or attributes.get("gen_ai.operation.name") == MODEL_OPERATION
-        or not _MARKS.isdisjoint(attributes)
+        or not attributes.keys().isdisjoint(_MARKS)
     )
 
 

@@ -49,7 +49,7 @@ _KEYS = frozenset(
 def claims(span: Span, logs: Logs) -> bool:
     """Return whether the span carries the current conventions' attributes or event."""
     attributes = span.attributes
-    return not _KEYS.isdisjoint(attributes) or any(
+    return not attributes.keys().isdisjoint(_KEYS) or any(
         record.event_name == DETAILS_EVENT for record in logs
     )
 

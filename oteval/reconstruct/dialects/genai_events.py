@@ -154,7 +154,7 @@ def _asks_model(span: Span, logs: Logs) -> bool:
     """
     if emitted(span, logs) or any(event.name in _PAIR for event in span.events):
         return True
-    return not _MODEL_KEYS.isdisjoint(span.attributes)
+    return not span.attributes.keys().isdisjoint(_MODEL_KEYS)
 
 
 def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | None:

@@ -19,7 +19,8 @@ from ..operations import AgentRun, ModelCall, Operation, Wrapper
 from ..readers.openinference_flat import RECEIVED, SENT
 from ..readers.openinference_raw import INPUT, OUTPUT
 from ..readers.python_reprs import object_of
-from ..readers.spans import attribute_gaps, has_prefix
+from ..readers.read_cache import has_prefix
+from ..readers.spans import attribute_gaps
 from ..readers.values import parse
 from . import openinference
 from .haystack import count_before_turn, messages_of

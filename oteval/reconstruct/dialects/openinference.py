@@ -19,10 +19,9 @@ from ..readers.message_forms import SYSTEM_ROLES
 from ..readers.messages import tool_definitions
 from ..readers.openinference_flat import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
 from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
-from ..readers.read_cache import folded
+from ..readers.read_cache import folded, has_prefix
 from ..readers.spans import (
     attribute_gaps,
-    has_prefix,
     model_failure,
     result_text,
     usage,

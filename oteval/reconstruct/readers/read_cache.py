@@ -6,7 +6,7 @@ go on from the longest known beginning of a value, and read only the rest:
 - A JSON text that begins with a list that was parsed before gives a list that begins with the same
   objects. An equal text gives the same value.
 - Attributes with indices in their keys that hold all of an earlier list give a list that begins
-  with the same objects.
+  with the same objects (`flat_lists`).
 - Work on the items of a list (`ReadCache.fold`) goes on from an earlier list with which it begins:
   one of the same objects, or of values that are exactly equal.
 
@@ -24,13 +24,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from operator import is_
 from typing import Any, Generic, TypeVar
 
 import orjson
 
-__all__ = ["ReadCache", "active", "folded", "joined_names", "names_of", "reading_once"]
+from .flat_lists import FlatLists, NamedAttributes
+
+__all__ = ["ReadCache", "active", "folded", "has_prefix", "named", "reading_once"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -84,16 +85,17 @@ class _Reached(Generic[_S]):
 
 
 class ReadCache:
-    """The readings of recent values; see the module."""
+    """The readings of recent values; see the module.
+
+    Attributes:
+        flat: The lists that attributes with indices in their keys spell out.
+    """
 
     def __init__(self) -> None:
         self._texts: list[_ReadText[Any]] = []
         self._characters = 0
         self._reached: dict[Hashable, list[_Reached[Any]]] = {}
-        self._flat: dict[str, list[_FlatList]] = {}
-        # The attributes whose names were last joined, the text, and whether a name contains a NUL.
-        self._names: tuple[Mapping[str, Any] | None, str] = (None, "")
-        self._has_nul = False
+        self.flat = FlatLists()
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
         """Return the result of parsing a list's text, from an equal one if there was any.
@@ -166,141 +168,6 @@ class ReadCache:
         del recent[_RECENT:]
         return state
 
-    def grown(
-        self,
-        attributes: Mapping[str, Any],
-        prefix: str,
-        read: Callable[[Mapping[str, Any]], list[Any]],
-    ) -> list[Any]:
-        """Return the list that the keys under a prefix spell out, from the longest known part.
-
-        Args:
-            attributes: Attributes, with keys such as ``prefix.0.role``.
-            prefix: The beginning of the keys, the last dot included.
-            read: Returns the items that some of these attributes spell out.
-        """
-        recent = self._flat.setdefault(prefix, [])
-        names = self.names(attributes)
-        if self._has_nul:
-            return read(attributes)
-        known, keys = _in_order(recent, attributes, names, prefix)
-        if known is None:
-            known = next((one for one in recent if one.is_part_of(attributes)), None)
-            if known is not None:
-                new_keys = attributes.keys() - known.fields.keys()
-                keys = list(filter(new_keys.__contains__, keys))
-        if known is not None and any(_index(prefix, key) <= known.last for key in keys):
-            keys, known = _keys_under(prefix, names), None
-        if known is not None and not keys:
-            return known.items
-        new = {key: attributes[key] for key in keys}
-        items = [*(known.items if known else ()), *read(new)]
-        last = max(map(partial(_index, prefix), keys), default=-1)
-        if items and last >= 0 and all(isinstance(value, str) for value in new.values()):
-            values = [*(known.values if known else ()), *new.values()]
-            joined = (known.names if known else "") + joined_names(new)
-            recent.insert(0, _FlatList(values, joined, items, last))
-            del recent[_RECENT:]
-        return items
-
-    def names(self, attributes: Mapping[str, Any]) -> str:
-        """Return `joined_names`, made once for attributes that are asked for again."""
-        known, names = self._names
-        if known is not attributes:
-            names = joined_names(attributes)
-            self._names = attributes, names
-            self._has_nul = names.count("\0") != len(attributes)
-        return names
-
-
-def joined_names(attributes: Mapping[str, Any]) -> str:
-    """Return all names, each after a NUL.
-
-    A search in this text is several times as fast as a check of each name.
-    """
-    return "\0" + "\0".join(attributes) if attributes else ""
-
-
-def _keys_under(prefix: str, names: str, start: int = 0) -> list[str]:
-    """Return the attributes' keys under a prefix, in their order.
-
-    Args:
-        prefix: The prefix.
-        names: The attributes' `joined_names`.
-        start: The place in the names to begin at.
-    """
-    found = []
-    mark = f"\0{prefix}"
-    while (start := names.find(mark, start)) >= 0:
-        end = names.find("\0", start + 1)
-        found.append(names[start + 1 : end if end >= 0 else None])
-        start += len(mark)
-    return found
-
-
-def _in_order(
-    recent: Sequence[_FlatList], attributes: Mapping[str, Any], names: str, prefix: str
-) -> tuple[_FlatList | None, list[str]]:
-    """Return a list whose attributes come first and in the same order, and the keys after them.
-
-    Returns:
-        The list, and the further keys under the prefix; if there is none, None and all such keys.
-    """
-    start = names.find(f"\0{prefix}")
-    alike = [one for one in recent if one.begins(names, start)]
-    if alike:
-        at = names.count("\0", 0, start)
-        values = list(attributes.values())
-        for one in alike:
-            if values[at : at + len(one.values)] == one.values:
-                end = start + len(one.names)
-                return one, _keys_under(prefix, names, end)
-    return None, _keys_under(prefix, names, max(start, 0))
-
-
-@dataclass(slots=True, eq=False)
-class _FlatList:
-    """A list that attributes with indices in their keys spell out.
-
-    Attributes:
-        values: The values of the attributes, all of them text.
-        names: The attributes' `joined_names`.
-        items: The items.
-        last: The highest index.
-        known_fields: The attributes, once they have been asked for.
-    """
-
-    values: list[str]
-    names: str
-    items: list[Any]
-    last: int
-    known_fields: dict[str, str] | None = None
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The attributes, which only lists in another order are compared by."""
-        if self.known_fields is None:
-            keys = self.names[1:].split("\0")
-            self.known_fields = dict(zip(keys, self.values, strict=True))
-        return self.known_fields
-
-    def begins(self, names: str, start: int) -> bool:
-        """Return whether the names have these at a place, and nothing more in the last of them."""
-        end = start + len(self.names)
-        return names.startswith(self.names, start) and names[end : end + 1] in ("", "\0")
-
-    def is_part_of(self, attributes: Mapping[str, Any]) -> bool:
-        return self.fields.items() <= attributes.items()
-
-
-def _index(prefix: str, key: str) -> int:
-    """Return the index in a key, or -1 for one that has none."""
-    step = key[len(prefix) :].partition(".")[0]
-    return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1
-
-
-_MAX_DIGITS = 9
-
 
 def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:
     """Return whether a list begins with the very objects of a known one."""
@@ -366,10 +233,15 @@ def active() -> ReadCache | None:
     return _ACTIVE.get()
 
 
-def names_of(attributes: Mapping[str, Any]) -> str:
-    """Return `joined_names`, from the active cache if there is one."""
+def named(attributes: Mapping[str, Any]) -> NamedAttributes:
+    """Return attributes with the lists of the active cache set apart, if there is one."""
     cache = active()
-    return cache.names(attributes) if cache else joined_names(attributes)
+    return cache.flat.named(attributes) if cache else NamedAttributes(attributes, {})
+
+
+def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
+    """Return whether any attribute's name begins with a prefix."""
+    return named(attributes).has_prefix(prefix)
 
 
 def folded(

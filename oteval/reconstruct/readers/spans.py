@@ -18,7 +18,6 @@ __all__ = [
     "attribute_gaps",
     "call_arguments",
     "error_text",
-    "has_prefix",
     "integer",
     "is_whole",
     "missing_side",
@@ -52,14 +51,6 @@ def usage(attributes: Mapping[str, Any], *cached_keys: str) -> Usage:
         integer(semconv.first(attributes, cached_keys)),
         1,
     )
-
-
-def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether any attribute's name begins with a prefix.
-
-    One search in all joined names is several times as fast as a check of each.
-    """
-    return f"\0{prefix}" in "\0" + "\0".join(attributes)
 
 
 def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:

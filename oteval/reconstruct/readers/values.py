@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from ...jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
-from .read_cache import active, names_of
+from .read_cache import active, has_prefix
 
 __all__ = [
     "Parsed",
@@ -226,12 +226,12 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
         The items in the order of their indices as numbers; a missing index leaves no hole.
         Inside an item, keys that are all numbers become a list likewise.
     """
-    if f"\0{prefix}" not in names_of(attributes):
+    if not has_prefix(attributes, prefix):
         return []
     cache = active()
     if cache is None:
         return _nested(attributes, prefix)
-    return cache.grown(attributes, prefix, partial(_nested, prefix=prefix))
+    return cache.flat.read(attributes, prefix, partial(_nested, prefix=prefix))
 
 
 def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:

@@ -1,0 +1,181 @@
+"""Lists that attributes with indices in their keys spell out, such as ``prefix.0.role``.
+
+Each model call repeats the attributes of the calls before it, and a long history has thousands of
+them. `FlatLists` recognises the attributes of a list that was read before by two comparisons, of
+all their names and of all their values, and looks only at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+__all__ = ["FlatLists", "NamedAttributes"]
+
+# Lists of each prefix that are compared. Calls of several agents take turns in a trace.
+_RECENT = 16
+_MAX_DIGITS = 9
+
+
+@dataclass(slots=True, eq=False)
+class _FlatList:
+    """A list, and the attributes that spell it out.
+
+    Attributes:
+        keys: The names of the attributes, in their order.
+        values: Their values, all of them text.
+        items: The items.
+        last: The highest index.
+        known_fields: The attributes, once they have been asked for.
+    """
+
+    keys: list[str]
+    values: list[str]
+    items: list[Any]
+    last: int
+    known_fields: dict[str, str] | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The attributes, which only lists in another order are compared by."""
+        if self.known_fields is None:
+            self.known_fields = dict(zip(self.keys, self.values, strict=True))
+        return self.known_fields
+
+    def is_at(self, start: int, keys: Sequence[str], values: Sequence[Any]) -> bool:
+        """Return whether the attributes stand one after another from a place on."""
+        end = start + len(self.keys)
+        # Most lists that differ do so in their last attribute.
+        if end > len(keys) or keys[end - 1] != self.keys[-1] or values[end - 1] != self.values[-1]:
+            return False
+        return keys[start:end] == self.keys and values[start:end] == self.values
+
+    def is_part_of(self, attributes: Mapping[str, Any]) -> bool:
+        """Return whether the attributes are among others, in any order."""
+        return self.fields.items() <= attributes.items()
+
+
+class NamedAttributes:
+    """The attributes of a span, those of known lists set apart.
+
+    Args:
+        attributes: The attributes.
+        recent: Lists that were read before, by prefix.
+
+    Attributes:
+        attributes: The attributes.
+        known: The lists that the attributes hold in the order in which they were read, by prefix.
+        names: The names of all other attributes, each after a NUL. A search in this text is several
+            times as fast as a check of each name.
+        has_nul: Whether one of these names contains a NUL.
+    """
+
+    def __init__(
+        self, attributes: Mapping[str, Any], recent: Mapping[str, Sequence[_FlatList]]
+    ) -> None:
+        self.attributes = attributes
+        self.known: dict[str, _FlatList] = {}
+        keys = list(attributes)
+        if recent:
+            values = list(attributes.values())
+            for prefix, lists in recent.items():
+                self._set_apart(prefix, lists, keys, values)
+        self.names = "\0" + "\0".join(keys) if keys else ""
+        self.has_nul = self.names.count("\0") != len(keys)
+        self._marks = "".join([self.names, *(f"\0{prefix}" for prefix in self.known)])
+
+    def _set_apart(
+        self, prefix: str, lists: Sequence[_FlatList], keys: list[str], values: list[Any]
+    ) -> None:
+        """Take the attributes of a list with a prefix out of the others, if they are there."""
+        starts: dict[str, int] = {}
+        for one in lists:
+            first = one.keys[0]
+            if first not in starts:
+                starts[first] = keys.index(first) if first in self.attributes else len(keys)
+            start = starts[first]
+            if one.is_at(start, keys, values):
+                end = start + len(one.keys)
+                del keys[start:end], values[start:end]
+                self.known[prefix] = one
+                return
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether the name of any attribute begins with a prefix."""
+        return f"\0{prefix}" in self._marks or any(
+            key.startswith(prefix)
+            for known, one in self.known.items()
+            if prefix.startswith(known)
+            for key in one.keys
+        )
+
+    def keys_under(self, prefix: str) -> Iterator[str]:
+        """Yield the names that begin with a prefix, without those of known lists."""
+        mark, start = f"\0{prefix}", 0
+        while (start := self.names.find(mark, start)) >= 0:
+            end = self.names.find("\0", start + 1)
+            yield self.names[start + 1 : end if end >= 0 else None]
+            start += len(mark)
+
+
+class FlatLists:
+    """The lists that were read last, by the prefix of their attributes' names."""
+
+    def __init__(self) -> None:
+        self._recent: dict[str, list[_FlatList]] = {}
+        self._named = NamedAttributes({}, {})
+
+    def named(self, attributes: Mapping[str, Any]) -> NamedAttributes:
+        """Return attributes with known lists set apart, once for those that are asked for again."""
+        if self._named.attributes is not attributes:
+            self._named = NamedAttributes(attributes, self._recent)
+        return self._named
+
+    def read(
+        self,
+        attributes: Mapping[str, Any],
+        prefix: str,
+        read: Callable[[Mapping[str, Any]], list[Any]],
+    ) -> list[Any]:
+        """Return the list that the names under a prefix spell out, from the longest known part.
+
+        Args:
+            attributes: The attributes.
+            prefix: The beginning of the names, the last dot included.
+            read: Returns the items that some of these attributes spell out.
+        """
+        named = self.named(attributes)
+        if named.has_nul or any(_overlap(prefix, other) for other in self._recent):
+            return read(attributes)
+        recent = self._recent.setdefault(prefix, [])
+        known, keys = named.known.get(prefix), list(named.keys_under(prefix))
+        if known is None:
+            known = next((one for one in recent if one.is_part_of(attributes)), None)
+            if known is not None:
+                keys = [key for key in keys if key not in known.fields]
+        if known is not None and any(_index(prefix, key) <= known.last for key in keys):
+            known, keys = None, [key for key in attributes if key.startswith(prefix)]
+        if known is not None and not keys:
+            return known.items
+        new = {key: attributes[key] for key in keys}
+        items = [*(known.items if known else ()), *read(new)]
+        last = max(map(partial(_index, prefix), keys), default=-1)
+        if items and last >= 0 and all(isinstance(value, str) for value in new.values()):
+            keys = [*(known.keys if known else ()), *keys]
+            values = [*(known.values if known else ()), *new.values()]
+            recent.insert(0, _FlatList(keys, values, items, last))
+            del recent[_RECENT:]
+        return items
+
+
+def _overlap(prefix: str, other: str) -> bool:
+    """Return whether a name may begin with both of two different prefixes."""
+    return prefix != other and (prefix.startswith(other) or other.startswith(prefix))
+
+
+def _index(prefix: str, key: str) -> int:
+    """Return the index in a key, or -1 for one that has none."""
+    step = key[len(prefix) :].partition(".")[0]
+    return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1

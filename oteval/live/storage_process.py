@@ -50,7 +50,9 @@ _STATE_INTERVAL = 0.5  # seconds
 _PAUSE_FACTOR = 4
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 0.4  # seconds
 # While more bytes than this are spooled, scoring waits for storing, but not longer than this (s).
-_BACKLOG, _MAX_WAIT = 16 << 20, 5.0
+# Less is spooled all the time at a high rate: a stretch that fills up, one that is decoded, and one
+# that is stored.
+_BACKLOG, _MAX_WAIT = 64 << 20, 5.0
 # Seconds for which a delivery that is running may go on after the grace.
 _LAST_DELIVERY = 1.0
 

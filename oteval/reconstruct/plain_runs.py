@@ -1,9 +1,10 @@
 """Build the trajectory of a run in the plainest shape, which most short runs have, in one go.
 
-Such a run begins a conversation. Each of its model calls sends all that was said before, and all
-that was said is known; each tool run has the id of a call. Then no history has to be laid over
-another: a message is new, or equal to the one in the same place. `plain_builder` gives the same as
-`trajectory_builder.fill`, or None for any other run. A test compares the two.
+Such a run begins a conversation. Each of its model calls sends all that was said before, or only
+new messages, and all that was said is known; each tool run has the id of a call. Then no history
+has to be laid over another: a message is new, or equal to the one in the same place.
+`plain_builder` gives the same as `trajectory_builder.fill`, or None for any other run. A test
+compares the two.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
 
     Returns:
         The entries; None where an input is anything but all messages before it and new ones, or
-        is not known to be that.
+        only new ones, or is not known to be that.
     """
     prompts: list[Entry] = []
     texts: list[str | None] = []
@@ -94,10 +95,13 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                     own = of_span(message, asked_by)
                     prompts.append(Entry(own, key_of(own), span.start_ns))
                 continue
-            if place < known:
-                if not _is_same(spoken[place].message, message):
+            if not place and known and not _is_same(spoken[0].message, message):
+                if not _is_new(message, spoken):
                     return None
-            else:
+                known = 0
+            elif place < known and not _is_same(spoken[place].message, message):
+                return None
+            if place >= known:
                 if _is_unusual(message, is_first):
                     return None
                 own = of_span(message, asked_by)
@@ -114,6 +118,14 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
     if not any(entry.message.role == "user" for entry in spoken):
         return None
     return prompts, spoken
+
+
+def _is_new(message: Message, spoken: Sequence[Entry]) -> bool:
+    """Return whether an input that begins with a message surely holds none of those before."""
+    if message.role != "user":
+        return False
+    key = key_of(message)
+    return all(entry.key != key for entry in spoken)
 
 
 def _is_unusual(message: Message, is_first: bool) -> bool:

@@ -73,6 +73,8 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
     paired = _paired_by_ids(entries, runs)
     if paired is not None:
         return paired
+    if not any(entry.message.tool_calls or entry.is_open for entry in entries):
+        return Completed([*entries], [], [found for run in runs for found in _unasked(run)], 0)
     exchanges = _exchanges(entries)
     for exchange in exchanges:
         _pair_results(exchange)
@@ -265,12 +267,16 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
         place = bisect_right(opened, run.span.start_ns, key=itemgetter(0))
         exchange = exchanges[latest[place - 1]] if place else None
         if exchange is None:
-            gaps.append(gap("unmatched_tool_span", run.span.span_id, tool=run.name))
-            gaps.extend(run.gaps)
+            gaps.extend(_unasked(run))
         else:
             call = ToolCall(run.name, run.arguments, run.call_id)
             exchange.answers.append(_CallState(call, run=run))
     return gaps
+
+
+def _unasked(run: ToolRun) -> list[Gap]:
+    """Return the gaps of a tool run that no message asks for."""
+    return [gap("unmatched_tool_span", run.span.span_id, tool=run.name), *run.gaps]
 
 
 def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:

@@ -40,7 +40,7 @@ CHANGES = (
     *("none", "none", "none", "drop", "double", "other text", "other prompt", "no prompt"),
     *("no id", "other id", "other arguments", "no arguments", "early answer", "error", "shuffle"),
     *("part", "cut", "swap tools", "same id", "no tool", "no output", "placeholder", "late tool"),
-    *("other conversation", "delta", "no conversation"),
+    *("other conversation", "delta", "no conversation", "only new", "only new", "only last"),
 )
 steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(CHANGES)), min_size=1, max_size=4)
 
@@ -61,6 +61,10 @@ def changed(history: list[Any], change: str, seed: int) -> list[Any]:
         sent = [item for item in sent if item["role"] != "system"]
     elif change == "early answer":
         sent.insert(1, said("before"))
+    elif change == "only new":
+        sent = [*(sent[:1] if seed % 2 else []), user(f"new {at}" if seed % 3 else "new")]
+    elif change == "only last":
+        sent = sent[-1:]
     elif change == "shuffle":
         random.Random(seed).shuffle(sent)
     elif change == "part":

@@ -146,7 +146,8 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     if value is None or hidden(value):
         return [], []
     answer, others = choices(parse(value).value)
-    return from_messages(answer, span, "assistant"), from_messages(others, span, "assistant")
+    received = from_messages(answer, span, "assistant")
+    return received, from_messages(others, span, "assistant") if others else []
 
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:

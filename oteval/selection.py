@@ -18,6 +18,7 @@ from .patterns import PatternError, compile_pattern
 
 __all__ = [
     "EVERYTHING",
+    "FIELDS",
     "Condition",
     "Selection",
     "parse_asked",

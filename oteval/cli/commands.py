@@ -68,6 +68,7 @@ def commands() -> Sequence[LazyCommand]:
             _view,
             "Group runs by their sequence of tool calls, most frequent first.",
         ),
+        LazyCommand("view", _pages, "Look at runs, their scores and their spans in the browser."),
         LazyCommand("config", _config, "Check oteval.yaml, or print its JSON schema."),
         LazyCommand(
             "export",
@@ -148,6 +149,12 @@ def _ingest() -> _Commands:
     from .ingest import ingest
 
     return (ingest,)
+
+
+def _pages() -> _Commands:
+    from .pages import view
+
+    return (view,)
 
 
 def _view() -> _Commands:

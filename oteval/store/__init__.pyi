@@ -38,6 +38,10 @@ from .ranges import Range as Range
 from .ranges import merge_ranges as merge_ranges
 from .related_traces import LooseRun as LooseRun
 from .remote_server import DatabaseServer as DatabaseServer
+from .run_list import ListedRun as ListedRun
+from .run_list import RunKey as RunKey
+from .run_list import StoreState as StoreState
+from .run_list import VerdictFilter as VerdictFilter
 from .run_statistics import SelectedRuns as SelectedRuns
 from .run_windows import DIMENSIONS as DIMENSIONS
 from .run_windows import RunWindow as RunWindow

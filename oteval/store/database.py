@@ -31,6 +31,7 @@ from .reference_data import Datasets, StoredReferences
 from .related_traces import RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
 from .remote_server import DatabaseServer, QuestionHandler
+from .run_list import RunList
 from .run_statistics import RunStatistics
 from .run_windows import RunWindows
 from .scores import HumanLabels, Scores
@@ -55,6 +56,7 @@ class Store:
         matching: Matches trajectories with a reference in SQL.
         outlines: Reads the columns by which evaluators decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
+        run_list: Lists runs page by page, newest first.
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -107,6 +109,7 @@ class Store:
         self.matching = TrajectoryMatcher(connection)
         self.outlines = Outlines(connection)
         self.variants = Variants(connection)
+        self.run_list = RunList(connection)
         self.statistics = RunStatistics(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)

@@ -20,7 +20,15 @@ from .arrow_rows import table_of
 from .memory import fetch, with_memory
 from .query import condition_of, insert, next_number, reader, registered, rows_of, wanted
 
-__all__ = ["SCORE_ROWS", "HumanLabels", "Outcome", "Scores", "score_of", "score_rows"]
+__all__ = [
+    "SCORE_ROWS",
+    "HumanLabels",
+    "Outcome",
+    "Scores",
+    "outcome_condition",
+    "score_of",
+    "score_rows",
+]
 
 Outcome = Literal["pass", "fail", "error", "not_evaluated"]
 
@@ -101,6 +109,11 @@ _OUTCOMES: dict[Outcome, str] = {
 # The number of scores on the first page, and on the largest.
 _FIRST_PAGE, _MAX_PAGE = 256, 8192
 _COLUMNS = [name for name in SCORE_ROWS.names if name != "metadata"]
+
+
+def outcome_condition(outcome: Outcome) -> str:
+    """Return the condition on ``scores`` for an outcome."""
+    return _OUTCOMES[outcome]
 
 
 def score_of(row: Mapping[str, Any]) -> Score:

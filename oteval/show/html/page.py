@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...jsontext import dumps, encodable, restore
@@ -21,7 +21,7 @@ from .charts import bar_chart
 from .graph_layout import draw_graph
 from .model import EvaluatorSummary, MatrixRow, Report
 
-__all__ = ["render", "safe_json"]
+__all__ = ["render", "safe_json", "template_environment"]
 
 # Characters that could end a script element, or be read as markup or a line end inside it.
 _UNSAFE = str.maketrans(
@@ -80,10 +80,14 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-@cache
-def _environment() -> Environment:
+def template_environment(loader: BaseLoader) -> Environment:
+    """Return an environment of templates that escapes every value.
+
+    Args:
+        loader: Loads the templates.
+    """
     environment = Environment(
-        loader=PackageLoader("oteval.show.html"),
+        loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -96,8 +100,14 @@ def _environment() -> Environment:
         clock=clock,
         duration=duration,
         percent=lambda value: f"{value:.1%}",
-        diffs=_diffs,
     )
+    return environment
+
+
+@cache
+def _environment() -> Environment:
+    environment = template_environment(PackageLoader("oteval.show.html"))
+    environment.filters["diffs"] = _diffs
     return environment
 
 

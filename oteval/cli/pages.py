@@ -1,0 +1,102 @@
+"""``oteval view``: look at a database or at trace files in the browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from ..config import DEFAULT_PATH, load_config
+from ..errors import ConfigError, InputError
+from .common import db_option, open_store, progress, say
+from .loaded_files import load_files
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+__all__ = ["view"]
+
+_PACKAGES = ("httptools", "starlette", "uvicorn")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@db_option
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="The configuration; the pages say why a run has no score by one of its evaluators.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; else a free one.")
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.pass_context
+def view(
+    context: click.Context,
+    /,
+    paths: tuple[str, ...],
+    db: str,
+    config_path: str,
+    port: int,
+    no_open: bool,
+) -> int:
+    """Look at runs, their scores and their spans in the browser.
+
+    The pages show the database, on this machine only, until Ctrl-C. Other commands can use the
+    database meanwhile. With PATHs, these trace files are loaded into a temporary database instead,
+    and scored if --config is given.
+    """
+    for name in _PACKAGES:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f'oteval view needs more packages: pip install "oteval[serve]" ({name})'
+            )
+    from ..pages.local_server import serve_locally
+
+    source = context.get_parameter_source("config_path")
+    is_given = source is not ParameterSource.DEFAULT
+    if is_given:
+        load_config(config_path)
+
+    def on_ready(url: str) -> None:
+        say(f"oteval shows its pages on {url} until Ctrl-C")
+        if not no_open:
+            # A browser in the terminal ends with its window.
+            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+    opened = _loaded(paths, config_path if is_given else "") if paths else open_store(db)
+    with opened as store:
+        serve_locally(store, Path(config_path), port=port, on_ready=on_ready)
+    return 0
+
+
+@contextmanager
+def _loaded(paths: tuple[str, ...], config_path: str) -> Iterator[Store]:
+    """Load trace files into a temporary database, and score them if there is a configuration."""
+    from ..pipeline import refresh, score
+    from ..store import Store
+
+    with (
+        tempfile.TemporaryDirectory(prefix="oteval-view-") as folder,
+        Store(Path(folder) / "traces.duckdb") as store,
+    ):
+        report = load_files(store, paths)
+        if all(file.error for file in report.files):
+            raise InputError("no file could be read")
+        with progress("reconstructing", " traces") as update:
+            refresh(store, update)
+        if config_path:
+            config = load_config(config_path)
+            for _ in score(store, config, Path(config_path).parent, yields_passes=False):
+                pass
+        yield store

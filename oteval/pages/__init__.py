@@ -1,0 +1,10 @@
+"""The web pages: runs, their scores with reasons, spans, variants and comparisons, from a store.
+
+`create_app` in `app` returns a Starlette application. Each page has a module with a function from
+the store's values to a frozen page model, a template in ``templates/`` that renders it, and a
+route. The pages only read.
+
+Trace content is hostile: templates escape every text, control characters are made visible, the
+Content-Security-Policy allows only the application's own style and script, and texts of more than a
+few kilobytes are cut with a link to the whole.
+"""

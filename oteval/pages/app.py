@@ -1,0 +1,118 @@
+"""The application: routes, headers, errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
+from ..show.text import clean
+from .events import events_routes
+from .responses import POLICY, assets, page
+from .run import run_routes
+from .runs import runs_routes
+from .site import Site
+from .spans import spans_routes
+
+__all__ = ["create_app"]
+
+_log = logging.getLogger(__name__)
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_FOREVER = "public, max-age=31536000, immutable"
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(site: Site) -> ASGIApp:
+    """Return the application that shows a store.
+
+    Args:
+        site: The store, and the configuration by which it was scored.
+    """
+    routes = [
+        Route("/", _home),
+        *runs_routes(site),
+        *run_routes(site),
+        *spans_routes(site),
+        *events_routes(site),
+        Route("/static/{digest}/{name}", _static),
+    ]
+    safe = [Route(route.path, _guarded(route.endpoint)) for route in routes]
+    handlers = {HTTPException: _failed, OtevalError: _failed}
+    return _SafeHeaders(Starlette(routes=safe, exception_handlers=handlers))
+
+
+def _guarded(endpoint: _Endpoint) -> _Endpoint:
+    """Return an endpoint that answers any error with a page."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except Exception as error:
+            return await _failed(request, error)
+
+    return guarded
+
+
+async def _home(request: Request) -> Response:  # noqa: ARG001
+    return RedirectResponse("/runs", 303)
+
+
+async def _static(request: Request) -> Response:
+    asset = assets().get(request.path_params["name"])
+    if asset is None or asset.path != request.url.path:
+        raise HTTPException(404, "no such file")
+    return Response(asset.body, media_type=asset.kind, headers={"cache-control": _FOREVER})
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Return the page for an error, with its reason."""
+    status, reason = 500, "oteval failed on this page; the log has the details"
+    if isinstance(error, HTTPException):
+        status, reason = error.status_code, error.detail
+    elif isinstance(error, NotFound):
+        status, reason = 404, str(error)
+    elif isinstance(error, ConfigError):
+        status, reason = 400, str(error)
+    elif isinstance(error, TooLarge):
+        status, reason = 413, str(error)
+    elif isinstance(error, StoreError):
+        status, reason = 503, str(error)
+    elif isinstance(error, OtevalError):
+        status, reason = 400, str(error)
+    else:
+        _log.error("cannot show %s", clean(request.url.path), exc_info=error)
+    search = request.query_params.get("q", "") if request.url.path == "/runs" else ""
+    return page(
+        "error.html.j2", status, section="", search=search, code=status, reason=clean(reason)
+    )
+
+
+class _SafeHeaders:
+    """Middleware that sets the headers of security on every response."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message["headers"], *_HEADERS]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
+                message["headers"] = headers
+            await send(message)
+
+        await self._application(scope, receive, send_with_headers)

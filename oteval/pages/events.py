@@ -1,0 +1,113 @@
+"""Server-sent events: ``/events`` says when runs or scores have arrived, so that pages reload them.
+
+The store is asked once a second, however many pages listen, and only while one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from ..errors import OtevalError
+from ..store import StoreState
+from .site import Site
+
+__all__ = ["StoreChanges", "events_routes", "state_text"]
+
+_INTERVAL = 1.0  # seconds between two questions to the store
+_KEEP_ALIVE = 15.0  # seconds after which a line without meaning is sent
+_MOST_LISTENERS = 64
+
+
+def state_text(state: StoreState) -> str:
+    """Return the state of a store as text for pages and events."""
+    return f"{state.runs}.{state.scores}"
+
+
+class StoreChanges:
+    """Notices that a store has grown.
+
+    Args:
+        read: Returns the state of the store.
+        interval: Seconds between two calls of it.
+    """
+
+    def __init__(
+        self, read: Callable[[], Awaitable[StoreState]], interval: float = _INTERVAL
+    ) -> None:
+        self._read, self._interval = read, interval
+        self._state = ""
+        self._changed = asyncio.Condition()
+        self._listeners = 0
+        self._asking: asyncio.Task[None] | None = None
+
+    async def after(self, seen: str) -> AsyncIterator[str]:
+        """Yield the state whenever it differs from the one seen last; "" to keep a line open.
+
+        Args:
+            seen: The state that the listener has seen.
+        """
+        self._listeners += 1
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            while True:
+                state = await self._next(seen)
+                yield state
+                seen = state or seen
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._asking is not None:
+                self._asking.cancel()
+                self._asking = None
+
+    async def _next(self, seen: str) -> str:
+        """Return the state once it differs from one, or "" after a while."""
+        async with self._changed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_KEEP_ALIVE):
+                    await self._changed.wait_for(lambda: self._state not in ("", seen))
+            return "" if self._state == seen else self._state
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many listeners that no other one is accepted."""
+        return self._listeners >= _MOST_LISTENERS
+
+    async def _ask(self) -> None:
+        while True:
+            # A server that is away for a moment is asked again.
+            with suppress(OtevalError):
+                state = state_text(await self._read())
+                if state != self._state:
+                    async with self._changed:
+                        self._state = state
+                        self._changed.notify_all()
+            await asyncio.sleep(self._interval)
+
+
+def events_routes(site: Site) -> list[Route]:
+    """Return the route of events."""
+    changes = StoreChanges(lambda: site.read(lambda store: store.run_list.state()))
+
+    async def events(request: Request) -> Response:
+        if changes.is_full:
+            raise HTTPException(503, "too many pages listen for runs; reload this one by hand")
+        seen = request.query_params.get("state", "")
+
+        async def lines() -> AsyncIterator[str]:
+            yield "retry: 3000\n\n"
+            async for state in changes.after(seen):
+                yield f"data: {state}\n\n" if state else ":\n\n"
+
+        return StreamingResponse(
+            lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        )
+
+    return [Route("/events", events)]

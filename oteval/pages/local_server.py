@@ -1,0 +1,84 @@
+"""Serve the pages of a database on this machine, without a server for traces."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import ConfigError
+from ..ingest.receiver.http_server import HttpServer, LocalHosts
+from ..store import Store
+from .app import create_app
+from .site import Site
+
+__all__ = ["serve_locally"]
+
+_HOST = "127.0.0.1"
+
+
+def serve_locally(
+    store: Store,
+    config: Path | None = None,
+    *,
+    port: int = 0,
+    on_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the pages of a store on the loopback address until SIGTERM or SIGINT.
+
+    Other commands of this machine can use the database meanwhile.
+
+    Args:
+        store: The store.
+        config: The configuration by which its runs are scored; None without one.
+        port: The port; 0 for a free one.
+        on_ready: Called with the address once the server listens.
+
+    Raises:
+        ConfigError: The port is in use.
+    """
+    try:
+        listener = socket.create_server((_HOST, port))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"--port {port}: cannot listen there ({reason}); give another --port"
+        ) from error
+    url = f"http://{_HOST}:{listener.getsockname()[1]}"
+    site = Site(store.path, store.sibling, config)
+    try:
+        with listener, _shared(store, url):
+            asyncio.run(_serve(site, listener, lambda: on_ready(f"{url}/")))
+    finally:
+        site.close()
+
+
+async def _serve(site: Site, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    application = LocalHosts(create_app(site), lambda _: False)
+    server = HttpServer(application)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        # Pages that listen for events keep their connections.
+        server.should_exit = server.force_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    on_ready()
+    await server.serve([listener])
+
+
+@contextmanager
+def _shared(store: Store, url: str) -> Iterator[None]:
+    """Let other processes use a database through this one, if this one has the file open."""
+    if store.is_served or not Path(store.path).is_file():
+        yield
+        return
+    server = store.serve(lambda _: b"", {"http": url})
+    try:
+        yield
+    finally:
+        server.close()

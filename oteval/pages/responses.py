@@ -1,0 +1,97 @@
+"""Responses: pages from templates, texts, and the style and script, loaded by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader
+from starlette.responses import HTMLResponse, Response
+
+from ..jsontext import encodable
+from ..show.html.page import template_environment
+from ..show.text import ago, clean, one_line
+
+__all__ = ["POLICY", "Asset", "assets", "page", "text_page", "with_query"]
+
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+"""The Content-Security-Policy of every page: nothing inline, nothing from another host."""
+_SECTIONS = (("runs", "/runs", "Runs"),)
+_NAMES = {"pages.css": "text/css", "pages.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages load.
+
+    Attributes:
+        path: Its path, which changes with its content.
+        kind: Its media type.
+        body: Its content.
+    """
+
+    path: str
+    kind: str
+    body: bytes
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Return the files that pages load, by name. The style begins with that of reports."""
+    folder = resources.files(__package__ or "").joinpath("static")
+    found = {}
+    for name, kind in _NAMES.items():
+        body = folder.joinpath(name).read_bytes()
+        if name == "pages.css":
+            body = resources.files("oteval.show.html").joinpath("style.css").read_bytes() + body
+        digest = hashlib.sha256(body).hexdigest()[:16]
+        found[name] = Asset(f"/static/{digest}/{name}", kind, body)
+    return found
+
+
+def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page.
+
+    Args:
+        template: The name of its template.
+        status: The HTTP status.
+        values: The values that the template shows.
+    """
+    text = _environment().get_template(template).render(**values)
+    return HTMLResponse(encodable(text), status)
+
+
+def text_page(text: str) -> Response:
+    """Return a text of a trace as plain text, with its control characters made visible."""
+    return Response(encodable(clean(text)), media_type="text/plain; charset=utf-8")
+
+
+def with_query(path: str, **values: str | None) -> str:
+    """Return a path with a query of those values that are not empty."""
+    query = urlencode({name: value for name, value in values.items() if value})
+    return f"{path}?{query}" if query else path
+
+
+@cache
+def _environment() -> Environment:
+    loaders = [PackageLoader("oteval.pages"), PackageLoader("oteval.show.html")]
+    environment = template_environment(ChoiceLoader(loaders))
+    environment.filters.update(ago=ago, clean=clean, line=one_line)
+    environment.globals.update(assets=assets(), with_query=with_query, sections=_SECTIONS)
+    return environment

@@ -1,0 +1,400 @@
+"""The page of a run: ``/runs/ID``, its conversation with the scores beside the messages.
+
+It also has the routes to the runs around it: newer, older, and the next one that fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ..config import Config
+from ..errors import ConfigError, NotFound
+from ..evaluators.judge.costs import Prices
+from ..jsontext import dumps
+from ..model import Message, Score, Trajectory
+from ..selection import Condition, Selection
+from ..show.html.details import details
+from ..show.html.model import ReportRun, RunVerdict, State
+from ..show.run_titles import question_line
+from ..show.text import clean, one_line, shorten
+from ..store import Store
+from .missing_scores import MissingScore, missing_scores
+from .responses import page, text_page, with_query
+from .run_search import find_runs
+from .runs import RunItem, cost_text, items_of, sign_of
+from .score_places import places_of
+from .search import parse_search
+from .site import Site
+
+__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "stored_run"]
+
+# Characters of a text that are shown before the link to the whole, and messages on a page.
+_LONGEST, _MESSAGES = 6000, 200
+_TITLE, _LONGEST_LINE = 160, 160
+_SUB_AGENTS = 50
+_ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
+# Facts that have links or a place on the page.
+_LINKED = ("conversation", "called by", "trace", "root span", "started")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownScore:
+    """A score on the page.
+
+    Attributes:
+        state: The verdict in a word.
+        sign: Its sign.
+        evaluator: The evaluator.
+        value: The score or the label, or "".
+        comment: Why.
+        metadata: Figures, as text.
+        version: The evaluator's version.
+        places: The numbers of the messages that it speaks of.
+        note: That it is of an earlier revision of the run, or "".
+    """
+
+    state: State
+    sign: str
+    evaluator: str
+    value: str
+    comment: str
+    metadata: str
+    version: str
+    places: tuple[int, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Everything that the page shows.
+
+    Attributes:
+        id: The run's id.
+        title: The question, or else the agent.
+        agent: The agent or the service.
+        start_ns: When it began (ns since the epoch).
+        facts: Names and values.
+        cost: Its cost at list prices, or "".
+        scores: The scores, failures first.
+        beside: The scores to show beside a message, by its number.
+        missing: The configured evaluators without a score.
+        config_problem: Why the configuration cannot be read, or "".
+        messages: The messages of this part of the page.
+        first: The number of the run's first message.
+        last: The number after its last message.
+        shown_from: The number of the first message of this part.
+        parts: The first messages of all parts, if there are several.
+        whole: The numbers of messages that are shown in part.
+        tools: The names of tools by the ids of calls.
+        earlier: The number of messages of earlier turns.
+        before: The id of the run of the turn before, or "".
+        gaps: The gaps, each with its code, detail and place.
+        rewrites: The places of replaced history, with the number of messages.
+        conversation: The conversation's id, or "".
+        turn: The number of the run in it.
+        parent: The id of the run that called it, or "".
+        sub_agents: The runs that it called.
+        trace_id: The trace of its root span.
+    """
+
+    id: str
+    title: str
+    agent: str
+    start_ns: int
+    facts: tuple[tuple[str, str], ...]
+    cost: str
+    scores: tuple[ShownScore, ...]
+    beside: Mapping[int, Sequence[ShownScore]]
+    missing: tuple[MissingScore, ...]
+    config_problem: str
+    messages: Sequence[Mapping[str, Any]]
+    first: int
+    last: int
+    shown_from: int
+    parts: tuple[int, ...]
+    whole: frozenset[int]
+    tools: Mapping[str, str]
+    earlier: int
+    before: str
+    gaps: Sequence[Mapping[str, str]]
+    rewrites: Sequence[tuple[int, int]]
+    conversation: str
+    turn: int
+    parent: str
+    sub_agents: Sequence[RunItem]
+    trace_id: str
+
+    def part_of(self, number: int) -> int:
+        """Return the first message of the part that a message is in."""
+        return number - (number - self.first) % _MESSAGES
+
+
+def run_routes(site: Site) -> list[Route]:
+    """Return the routes of a run."""
+
+    async def run(request: Request) -> Response:
+        name, query = request.path_params["name"], request.query_params.get("q", "")
+        first = _number(request, "from")
+
+        def read(store: Store) -> RunPage | str:
+            found = _found(store, name)
+            if isinstance(found, str):
+                return found
+            config, problem = site.config()
+            scores = store.scores.of([found.id])[found.id]
+            called = _sub_agents(store, found, site.prices)
+            return run_page(
+                found, scores, config, problem, sub_agents=called, prices=site.prices, first=first
+            )
+
+        shown = await site.read(read)
+        if isinstance(shown, str):
+            return RedirectResponse(with_query(f"/runs/{shown}", q=query), 303)
+        end = request.query_params.get("end", "")
+        return page(
+            "run.html.j2",
+            section="runs",
+            run=shown,
+            query=query,
+            now_ns=site.clock(),
+            end=_ENDS.get(end, ""),
+        )
+
+    async def message(request: Request) -> Response:
+        name, number = request.path_params["name"], request.path_params["number"]
+        found = await site.read(lambda store: stored_run(store, name))
+        own = found.own_messages
+        if not found.new_from <= number < found.new_from + len(own):
+            raise HTTPException(404, f"the run has no message {number}")
+        return text_page(_whole_text(own[number - found.new_from]))
+
+    return [
+        Route("/runs/{name}", run),
+        Route("/runs/{name}/messages/{number:int}", message),
+        *(Route(f"/runs/{{name}}/{way}", partial(_step, site, way)) for way in _ENDS),
+    ]
+
+
+_ENDS = {
+    "newer": "This is the newest run of the search.",
+    "older": "This is the oldest run of the search.",
+    "failure": "No earlier run of the search fails.",
+}
+
+
+async def _step(site: Site, way: str, request: Request) -> Response:
+    """Redirect to the next run of the search in a direction."""
+    name, query = request.path_params["name"], request.query_params.get("q", "")
+    search = parse_search(query)
+    if way == "failure":
+        search = search.failing()
+
+    def find(store: Store) -> tuple[str, bool]:
+        key = store.run_list.find(name)
+        if key is None:
+            raise NotFound(f"no run {name!r}")
+        found = find_runs(store, search, 1, after=key, is_forward=way == "newer")
+        return (found.keys[0].id, False) if found.keys else (name, True)
+
+    target, is_end = await site.read(find)
+    end = way if is_end else None
+    return RedirectResponse(with_query(f"/runs/{target}", q=query, end=end), 303)
+
+
+def stored_run(store: Store, name: str) -> Trajectory:
+    """Return the run with an id.
+
+    Raises:
+        NotFound: There is none.
+    """
+    key = store.run_list.find(name)
+    found = store.trajectories.starting_at({key.id: key.start_ns}) if key else {}
+    if name not in found:
+        raise NotFound(f"no run {name!r}")
+    return found[name]
+
+
+def _found(store: Store, name: str) -> Trajectory | str:
+    """Return a run, or the id of the run that a shorter name stands for."""
+    if store.run_list.find(name) is not None:
+        return stored_run(store, name)
+    try:
+        return store.trajectories.get(name).id
+    except NotFound as error:
+        raise NotFound(str(error).partition("; oteval")[0]) from None
+
+
+def _sub_agents(store: Store, run: Trajectory, prices: Prices) -> Sequence[RunItem]:
+    selection = Selection(conditions=(Condition("parent", "=", run.id),), since_ns=run.start_ns)
+    keys = store.run_list.keys(selection, _SUB_AGENTS, is_forward=True)
+    return items_of(store, keys, prices)
+
+
+def run_page(
+    run: Trajectory,
+    scores: Sequence[Score],
+    config: Config | None = None,
+    config_problem: str = "",
+    *,
+    sub_agents: Sequence[RunItem] = (),
+    prices: Prices | None = None,
+    first: int = 0,
+) -> RunPage:
+    """Return the page of a run.
+
+    Args:
+        run: The run.
+        scores: The newest score of each evaluator.
+        config: The configuration by which runs are scored, if it is known.
+        config_problem: Why it cannot be read, or "".
+        sub_agents: The runs that it called.
+        prices: The prices of models.
+        first: The number of the message to begin with, if the run has many.
+    """
+    verdicts = sorted(
+        ((RunVerdict.of(score), score) for score in scores),
+        key=lambda pair: _ORDER.index(pair[0].state),
+    )
+    item = ReportRun(
+        id=run.id,
+        group="",
+        case="",
+        label="",
+        verdicts=tuple(verdict for verdict, _ in verdicts),
+        trajectory=run,
+        start_ns=run.start_ns,
+        end_ns=run.end_ns,
+    )
+    shown = details(item, _LONGEST)
+    marked = tuple(
+        _shown_score(verdict, score, text, run)
+        for (verdict, score), text in zip(verdicts, shown["scores"], strict=True)
+    )
+    beside: dict[int, list[ShownScore]] = defaultdict(list)
+    for score in marked:
+        for place in score.places:
+            beside[place].append(score)
+    own = run.own_messages
+    start = run.new_from
+    parts = tuple(range(start, start + len(own), _MESSAGES)) if len(own) > _MESSAGES else ()
+    begin = first if first in parts else start
+    here = slice(begin - start, begin - start + _MESSAGES)
+    calls = [call for message in run.messages for call in message.tool_calls]
+    scored = {score.evaluator for score in scores}
+    return RunPage(
+        id=run.id,
+        title=shorten(question_line(run), _TITLE) or clean(run.agent or run.service) or run.id,
+        agent=clean(one_line(run.agent or run.service)),
+        start_ns=run.start_ns,
+        facts=tuple((name, value) for name, value in shown["facts"] if name not in _LINKED),
+        cost=_cost(run, prices),
+        scores=marked,
+        beside=beside,
+        missing=missing_scores(config, run, scored) if config else (),
+        config_problem=config_problem,
+        messages=[_compact(message) for message in shown["messages"][here]],
+        first=start,
+        last=start + len(own),
+        shown_from=begin,
+        parts=parts,
+        whole=frozenset(at for at, one in enumerate(own, start) if _is_long(one)),
+        tools={call.id: clean(call.name) for call in calls if call.id},
+        earlier=shown["earlier"],
+        before=shown["before"],
+        gaps=shown["gaps"],
+        rewrites=[(at, count) for at, count in shown["rewrites"]],
+        conversation=run.conversation_id,
+        turn=run.turn,
+        parent=run.parent_id,
+        sub_agents=sub_agents,
+        trace_id=run.root_span.trace_id,
+    )
+
+
+def _shown_score(
+    verdict: RunVerdict, score: Score, text: Mapping[str, Any], run: Trajectory
+) -> ShownScore:
+    number = "" if verdict.state in ("pass", "fail") and verdict.score in (0.0, 1.0) else None
+    value = text.get("score", "") if number is None else ""
+    label = text.get("label", "")
+    return ShownScore(
+        state=verdict.state,
+        sign=sign_of(verdict),
+        evaluator=text["evaluator"],
+        value=" ".join(part for part in (value, "" if label == verdict.state else label) if part),
+        comment=text.get("comment", ""),
+        metadata=text.get("metadata", ""),
+        version=text.get("version", ""),
+        places=places_of(verdict, run),
+        note="" if score.rev >= run.rev else f"of revision {score.rev}; the run has changed since",
+    )
+
+
+def _compact(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with the short arguments of its calls on one line."""
+    if "calls" not in message:
+        return message
+    return {**message, "calls": [_compact_call(call) for call in message["calls"]]}
+
+
+def _compact_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = str(call.get("arguments", ""))
+    # Only JSON is indented in this way, and its strings have no line ends.
+    if len(text) > _LONGEST_LINE or not text.startswith(("{\n", "[\n")):
+        return call
+    return {**call, "arguments": " ".join(line.strip() for line in text.splitlines())}
+
+
+def _cost(run: Trajectory, prices: Prices | None) -> str:
+    price = prices.of(run.models[0]) if prices and len(run.models) == 1 else None
+    usage = run.usage
+    if price is None or not usage.model_calls:
+        return ""
+    return cost_text(price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens))
+
+
+def _is_long(message: Message) -> bool:
+    """Return whether the page shows a message in part."""
+    texts = [message.content or "", *(_text(call.arguments) for call in message.tool_calls)]
+    return any(len(text) > _LONGEST for text in texts) or any(
+        len(dumps(part)) > _LONGEST // 2 for part in message.parts
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value)
+
+
+def _whole_text(message: Message) -> str:
+    """Return a message as text, complete."""
+    pieces = [message.content or ""]
+    for call in message.tool_calls:
+        pieces.append(f"→ {call.name}\n{_indented(call.arguments)}")
+    pieces += [_indented(part) for part in message.parts]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def _indented(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):
+        return dumps(value)
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    if not text.isdecimal() or len(text) > 9:
+        raise ConfigError(f"{name}={text[:60]}: write a number")
+    return int(text)

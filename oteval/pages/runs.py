@@ -1,0 +1,293 @@
+"""The page of runs: ``/runs``, a page of the list for a search, with the reason of each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ..errors import ConfigError, NotFound
+from ..evaluators.judge.costs import Prices
+from ..model import Score
+from ..show.html.model import RunVerdict, State
+from ..show.text import clean, clock, duration, one_line, shorten
+from ..store import ListedRun, RunKey, Store
+from .events import state_text
+from .responses import page, with_query
+from .run_search import FoundRuns, find_runs
+from .search import RunSearch, parse_search, suggestions
+from .site import Site
+
+__all__ = ["Mark", "RunItem", "RunsPage", "cost_text", "items_of", "marks_of", "runs_routes"]
+
+_PAGE = 50
+_REASON, _QUESTION, _NAME = 220, 240, 60  # characters
+# A search of only such a word looks for the run with this id first.
+_SHORTEST_ID, _LONGEST_ID = 8, 32
+# Passes are named if there are at most so many; failures always are.
+_NAMED_PASSES = 3
+_SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
+_ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The verdict of an evaluator, or of several that pass, as a sign with a name.
+
+    Attributes:
+        state: The verdict in a word.
+        sign: A sign, or the score of a verdict that neither passes nor fails.
+        name: The evaluator.
+        note: The verdict and its reason in one line.
+    """
+
+    state: State
+    sign: str
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """A line of the list.
+
+    Attributes:
+        id: The run's id.
+        link: The path of its page.
+        start_ns: When it began (ns since the epoch).
+        started: The same as text.
+        agent: Its agent or service.
+        question: The beginning of the question, or "".
+        marks: The verdicts, failures first.
+        state: The worst verdict: the state of the run.
+        reason: Why it failed or was not evaluated, with the evaluator's name, or "".
+        took: How long it took.
+        tokens: Its tokens, or "".
+        cost: Its cost at list prices, or "".
+        calls: The number of tool calls.
+        failures: The number of calls that failed.
+        gaps: The codes of its gaps.
+    """
+
+    id: str
+    link: str
+    start_ns: int
+    started: str
+    agent: str
+    question: str
+    marks: tuple[Mark, ...]
+    state: State
+    reason: str
+    took: str
+    tokens: str
+    cost: str
+    calls: int
+    failures: int
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """Everything that the page shows.
+
+    Attributes:
+        search: The search.
+        items: The runs.
+        count: How many runs match, as text, or "" where counting would read them.
+        older: The path of the next page, or "".
+        newest: The path of the first page, or "" if this is it.
+        note: That the search stopped before its end, or "".
+        state: How far the store had grown.
+    """
+
+    search: RunSearch
+    items: tuple[RunItem, ...]
+    count: str
+    older: str
+    newest: str
+    note: str
+    state: str
+
+
+def runs_routes(site: Site) -> list[Route]:
+    """Return the routes of the list."""
+
+    async def runs(request: Request) -> Response:
+        text = request.query_params.get("q", "")
+        after = key_of(request.query_params.get("after", ""))
+        search = parse_search(text)
+        if named := await site.read(lambda store: _named(store, search)):
+            return RedirectResponse(with_query(f"/runs/{named}"), 303)
+        found = await site.read(lambda store: runs_page(store, search, after, site.prices))
+        if "rows" in request.query_params:
+            return page("run_rows.html.j2", now_ns=site.clock(), runs=found, is_fragment=True)
+        return page(
+            "runs.html.j2",
+            section="runs",
+            now_ns=site.clock(),
+            runs=found,
+            suggestions=suggestions(),
+        )
+
+    return [Route("/runs", runs)]
+
+
+def runs_page(
+    store: Store, search: RunSearch, after: RunKey | None, prices: Prices, most: int = _PAGE
+) -> RunsPage:
+    """Return a page of the list.
+
+    Args:
+        store: The store.
+        search: The search.
+        after: The run after which the page begins, or None for the newest.
+        prices: The prices of models.
+        most: The most runs.
+    """
+    state = store.run_list.state()
+    found = find_runs(store, search, most, after=after)
+    items = items_of(store, found.keys, prices, search.text)
+    older = with_query("/runs", q=search.text, after=key_text(found.after)) if found.after else ""
+    return RunsPage(
+        search=search,
+        items=items,
+        count=_count(store, search, found) if after is None else "",
+        older=older,
+        newest=with_query("/runs", q=search.text) if after else "",
+        note=_note(found),
+        state=state_text(state),
+    )
+
+
+def items_of(
+    store: Store, keys: Sequence[RunKey], prices: Prices, search: str = ""
+) -> tuple[RunItem, ...]:
+    """Return the lines of some runs.
+
+    Args:
+        store: The store.
+        keys: The runs.
+        prices: The prices of models.
+        search: The search that their pages continue.
+    """
+    scores = store.scores.of([key.id for key in keys])
+    rows = store.run_list.rows(keys)
+    return tuple(_item(row, scores.get(row.id, ()), prices, search) for row in rows)
+
+
+def _item(run: ListedRun, scores: Sequence[Score], prices: Prices, search: str) -> RunItem:
+    verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
+    tokens = run.input_tokens + run.output_tokens
+    return RunItem(
+        id=run.id,
+        link=with_query(f"/runs/{run.id}", q=search),
+        start_ns=run.key.start_ns,
+        started=clock(run.key.start_ns),
+        agent=_name(run.agent or run.service),
+        question=shorten(one_line(run.question), _QUESTION),
+        marks=marks_of(verdicts),
+        state=verdicts[0].state if verdicts else "absent",
+        reason=_reason(verdicts),
+        took=duration(run.end_ns - run.key.start_ns) if run.end_ns else "",
+        tokens=f"{tokens:,}" if run.model_calls else "",
+        cost=_cost(run, prices),
+        calls=run.calls,
+        failures=run.failures,
+        gaps=tuple(clean(code) for code in dict.fromkeys(run.gap_codes)),
+    )
+
+
+def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
+    """Return marks for verdicts, in their order; many passes are counted in one mark."""
+    passes = [one for one in verdicts if one.state == "pass"]
+    named = verdicts if len(passes) <= _NAMED_PASSES else [v for v in verdicts if v not in passes]
+    marks = [Mark(one.state, sign_of(one), _name(one.evaluator), _said(one)) for one in named]
+    if len(named) < len(verdicts):
+        names = ", ".join(_name(one.evaluator) for one in passes)
+        marks.append(Mark("pass", _SYMBOLS["pass"], f"{len(passes)} passed", names))
+    return tuple(marks)
+
+
+def sign_of(verdict: RunVerdict) -> str:
+    """Return the sign of a verdict; for one that neither passes nor fails, its score."""
+    if verdict.state in _SYMBOLS:
+        return _SYMBOLS[verdict.state]
+    return f"{verdict.score:.3g}" if verdict.score is not None else shorten(verdict.label, 12)
+
+
+def _said(verdict: RunVerdict) -> str:
+    words = {"none": "not evaluated", "score": "score"}.get(verdict.state, verdict.state)
+    return one_line(f"{words}: {shorten(verdict.comment, 400)}" if verdict.comment else words)
+
+
+def _reason(verdicts: Sequence[RunVerdict]) -> str:
+    """Return the first reason why a run did not pass, in one line."""
+    for one in verdicts:
+        if one.state in ("fail", "error", "none") and one.comment:
+            return f"{_name(one.evaluator)}: {shorten(one_line(one.comment), _REASON)}"
+    return ""
+
+
+def _name(text: str) -> str:
+    return shorten(one_line(text), _NAME)
+
+
+def _cost(run: ListedRun, prices: Prices) -> str:
+    price = prices.of(run.models[0]) if len(run.models) == 1 and run.model_calls else None
+    if price is None:
+        return ""
+    return cost_text(price.cost(run.input_tokens, run.output_tokens, run.cached_tokens))
+
+
+def cost_text(dollars: float) -> str:
+    """Return an amount in US dollars with two significant digits, ``$0.0012``."""
+    if dollars >= 1:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.6f}".rstrip("0") if dollars < 0.0001 else f"${dollars:.4f}"
+
+
+def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:
+    if found.after is None:
+        return f"{len(found.keys):,}"
+    if search.verdict is not None or found.looked_at:
+        return ""
+    return f"{store.trajectories.count(search.selection):,}"
+
+
+def _note(found: FoundRuns) -> str:
+    if not found.is_cut:
+        return ""
+    return f"looked at {found.looked_at:,} runs one by one; the search continues below"
+
+
+def _named(store: Store, search: RunSearch) -> str:
+    """Return the id of the run that a search is the id or the trace id of, or ""."""
+    text = search.text
+    if not _SHORTEST_ID <= len(text) <= _LONGEST_ID or set(text) - set("0123456789abcdef"):
+        return ""
+    try:
+        return store.trajectories.get(text).id
+    except NotFound:
+        return ""
+
+
+def key_text(key: RunKey) -> str:
+    """Return a key as text for a URL."""
+    return f"{key.start_ns}-{key.id}"
+
+
+def key_of(text: str) -> RunKey | None:
+    """Return the key of `key_text`, or None for "".
+
+    Raises:
+        ConfigError: The text is not a key.
+    """
+    if not text:
+        return None
+    start, dash, name = text.partition("-")
+    if not dash or not start.isdecimal() or len(start) > 19:
+        raise ConfigError(f"after={text[:60]}: not the key of a run; follow the links of the page")
+    return RunKey(int(start), name)

@@ -1,0 +1,189 @@
+"""The list of runs: verdicts with reasons, filters, pages, and runs that arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from oteval.errors import ConfigError
+from oteval.pages.events import StoreChanges
+from oteval.pages.run_search import find_runs
+from oteval.pages.search import parse_search
+from oteval.store import Store, StoreState
+
+from .conftest import ShowPages, put, run, score
+
+
+def ids(text: str) -> list[int]:
+    """Return the numbers of the runs of a page, in its order."""
+    return [int(name, 16) for name in re.findall(r'data-id="([0-9a-f]+)"', text)]
+
+
+def test_the_newest_run_comes_first_with_its_verdicts_and_sizes(shop: Store, pages: ShowPages):
+    """A line has the agent, the question, a mark for each evaluator, and the sizes of the run."""
+    text = pages(shop).get("/runs").text
+    assert ids(text) == [4, 3, 2, 1]
+    line = text[text.index('data-id="0000000000000002"') :].split("</li>")[0]
+    assert "Refund my &lt;b&gt;headphones&lt;/b&gt;" in line
+    assert re.search(r'mark fail"[^>]*><b[^>]*>✗</b><span class="sr">fail: </span>calls', line)
+    assert re.search(r'mark pass"[^>]*><b[^>]*>✓</b><span class="sr">pass: </span>tone', line)
+    assert "calls: call 0 get_order" in line
+    assert "<dd>500 ms</dd>" in line
+    assert "<dd>1,100</dd>" in line
+    assert re.search(r"<dd>\$0\.000\d+</dd>", line)
+
+
+def test_a_run_that_was_not_evaluated_is_neither_passed_nor_failed(shop: Store, pages: ShowPages):
+    """Its mark is a question mark, and the line says why."""
+    text = pages(shop).get("/runs").text
+    line = text[text.index('data-id="0000000000000003"') :].split("</li>")[0]
+    assert "not evaluated: </span>calls" in line
+    assert "calls: cut" in line
+    assert "pass" not in line
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("agent=greeter", [4]),
+        ("passed=false", [2]),
+        ("passed=true", [2, 1]),
+        ("passed=true evaluator=calls", [1]),
+        ("status=not_evaluated", [3]),
+        ("evaluator=calls", [3, 2, 1]),
+        ("HEADPHONES", [2]),
+        ('"refund my" passed=false', [2]),
+        ('"refund my" passed=true evaluator=calls', []),
+        ("gap=redacted", [3]),
+        ("since=2026-11-18T11:06:43", [4, 3]),
+        ("until=2026-11-18T11:06:42", [1]),
+        ("tool=get_order calls>0 agent!=greeter", [3, 2, 1]),
+        ("asked~^C", [3]),
+        ("<b>", [2]),
+    ],
+)
+def test_the_search_takes_the_filters_of_the_command_line(
+    shop: Store, pages: ShowPages, search: str, found: list[int]
+):
+    """Conditions, times, outcomes and words can be combined; all of them must hold."""
+    answer = pages(shop).get("/runs", params={"q": search})
+    assert answer.status_code == 200
+    assert ids(answer.text) == found
+
+
+@pytest.mark.parametrize(
+    ("search", "reason"),
+    [
+        ("color=red", "unknown field"),
+        ("errors>many", "compares with a number"),
+        ("asked~(", "invalid regular expression"),
+        ("passed=maybe", "write passed=true or passed=false"),
+        ("since=soon", "write a date"),
+        ("since>1d", "write since=..."),
+        ("x" * 3000, "more than 2,000 characters"),
+    ],
+)
+def test_a_wrong_search_is_answered_with_its_reason(
+    shop: Store, pages: ShowPages, search: str, reason: str
+):
+    """The page has the status 400, the reason, and the search to correct."""
+    answer = pages(shop).get("/runs", params={"q": search})
+    assert answer.status_code == 400
+    assert reason in answer.text
+    assert f'value="{search[:5].replace(">", "&gt;")}' in answer.text
+    with pytest.raises(ConfigError):
+        parse_search(search)
+
+
+def test_pages_follow_each_other_without_gaps(store: Store, pages: ShowPages):
+    """Following the links to older runs shows every run once, also those of one instant."""
+    put(store, *(run(number, start_ns=10**18 + number // 7) for number in range(1, 121)))
+    client, address = pages(store), "/runs"
+    seen: list[int] = []
+    while address:
+        text = client.get(address).text
+        seen += ids(text)
+        link = re.search(r'rel="next" href="([^"]+)"', text)
+        address = link[1].replace("&amp;", "&") if link else ""
+    assert sorted(seen) == list(range(1, 121))
+    assert len(client.get("/runs").text) > 0
+    assert '<span id="count">120</span>' in client.get("/runs").text
+
+
+def test_a_search_that_reads_runs_stops_after_a_while_and_continues(store: Store):
+    """It returns the key at which the next page continues, and finds every run in the end."""
+    put(store, *(run(number, f"question {number}") for number in range(1, 1001)))
+    search, ticks = parse_search("asked~question.*1$"), iter(range(10_000))
+    found, after, pages = [], None, 0
+    while True:
+        part = find_runs(store, search, 50, after=after, clock=lambda: float(next(ticks)))
+        found += [int(key.id, 16) for key in part.keys]
+        pages, after = pages + 1, part.after
+        if after is None:
+            break
+        assert part.is_cut
+    assert found == list(range(991, 0, -10))
+    assert pages > 1
+
+
+def test_an_earlier_fail_does_not_count_after_a_run_was_scored_again(shop: Store, pages: ShowPages):
+    """passed=false finds runs by their newest score of each evaluator."""
+    shop.scores.write([score(run(2), "calls")])
+    assert ids(pages(shop).get("/runs?q=passed%3Dfalse").text) == []
+
+
+def test_the_id_of_a_run_or_trace_leads_to_the_run(shop: Store, pages: ShowPages):
+    """A search of an id alone redirects to the page of the run."""
+    answer = pages(shop).get("/runs", params={"q": f"{2:032x}"})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{2:016x}")
+
+
+def test_a_wrong_key_is_refused(shop: Store, pages: ShowPages):
+    """A page that begins after something else than a run has the status 400."""
+    answer = pages(shop).get("/runs?after=yesterday")
+    assert answer.status_code == 400
+    assert "not the key of a run" in answer.text
+
+
+def test_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
+    """The list names the commands that load and receive traces."""
+    assert "oteval ingest FILE" in pages(store).get("/runs").text
+
+
+def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
+    """Failures are always named; more than three passes are counted."""
+    one = run(1)
+    put(store, one)
+    store.scores.write([score(one, f"check-{number}") for number in range(5)])
+    store.scores.write([score(one, "tone", passed=False, score=0.0, comment="rude")])
+    text = pages(store).get("/runs").text
+    assert "5 passed" in text
+    assert "fail: </span>tone" in text
+
+
+def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
+    """A page that runs arrive on asks for the rows of the same search, and the count."""
+    answer = pages(shop).get("/runs?q=agent%3Dshop&rows=1")
+    assert ids(answer.text) == [3, 2, 1]
+    assert "<html" not in answer.text
+    assert '<span id="count">3</span>' in answer.text
+
+
+async def test_listeners_are_told_of_each_change_once():
+    """A listener that has seen the current state waits; another one is told at once."""
+    states = [StoreState(1, 0), StoreState(1, 0), StoreState(2, 5)]
+
+    async def read() -> StoreState:
+        return states.pop(0) if len(states) > 1 else states[0]
+
+    changes = StoreChanges(read, interval=0)
+    early, late = changes.after("0.0"), changes.after("1.0")
+    assert await anext(early) == "1.0"
+    assert await anext(early) == "2.5"
+    assert await anext(late) == "2.5"
+    await early.aclose()
+    await late.aclose()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == 1

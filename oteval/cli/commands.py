@@ -130,6 +130,9 @@ def commands() -> Sequence[LazyCommand]:
         LazyCommand(
             "monitor", _monitor, "Watch scores and runs, and alert when behaviour changes."
         ),
+        LazyCommand(
+            "mcp", _mcp, "Serve runs, scores and alerts over MCP to agents that write code."
+        ),
         LazyCommand("doctor", _doctor, "Check that agents in this environment would be recorded."),
         LazyCommand(
             "run",
@@ -280,6 +283,12 @@ def _monitor() -> _Commands:
     monitor.add_command(simulate)
     monitor.add_command(compare)
     return (monitor,)
+
+
+def _mcp() -> _Commands:
+    from .mcp import mcp
+
+    return (mcp,)
 
 
 def _run() -> _Commands:

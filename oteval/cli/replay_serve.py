@@ -19,7 +19,7 @@ from .replay import CommandAfterDashes, recordings_of
 
 __all__ = ["serve_replay"]
 
-_EXTRAS = {"starlette": "serve", "uvicorn": "serve"}
+_EXTRAS = {"mcp": "mcp-server", "starlette": "serve", "uvicorn": "serve"}
 
 
 @click.command("serve", cls=CommandAfterDashes)

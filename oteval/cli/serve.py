@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from ..config import DEFAULT_PATH, load_config, load_tokens
 from ..errors import ConfigError, OtevalError
 from ..monitor import require_packages, unset_variables
-from ..text import seconds
+from ..text import seconds, split_address
 from .common import db_option, warn
 
 if TYPE_CHECKING:
@@ -206,7 +206,6 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
         ConfigError: An address is open to other machines, and a token is missing.
     """
     from ..ingest.receiver.auth import Access
-    from ..live.listener_process import split_address
 
     access = Access.of(
         ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),

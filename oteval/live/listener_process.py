@@ -28,6 +28,7 @@ from ..ingest.receiver.http import HttpReceiver
 from ..ingest.receiver.http_server import HttpServer, LocalHosts, is_local
 from ..ingest.receiver.intake import Intake
 from ..ingest.spool import Spool
+from ..text import split_address
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
 from .redaction_rules import RedactionRules
@@ -36,7 +37,7 @@ from .status_pages import ServerStatus, StatusPages
 from .supervisor import Supervisor
 from .token_rules import TokenRules
 
-__all__ = ["Tls", "serve", "split_address"]
+__all__ = ["Tls", "serve"]
 
 _log = logging.getLogger(__name__)
 _RULES_INTERVAL = 0.5  # seconds
@@ -114,18 +115,6 @@ def _make_private(config: ServerConfig) -> None:
                 file.chmod(0o600)
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from error
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split ``host:port``.
-
-    Raises:
-        ConfigError: The address is invalid.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"invalid address {address!r}: write HOST:PORT, such as 127.0.0.1:4318")
-    return host.strip("[]"), int(port)
 
 
 class ListenerProcess:

@@ -48,6 +48,7 @@ def find_runs(
     *,
     after: RunKey | None = None,
     is_forward: bool = False,
+    patience: float = _PATIENCE,
     clock: Callable[[], float] = time.monotonic,
 ) -> FoundRuns:
     """Return the next runs of a search, the newest first.
@@ -58,6 +59,7 @@ def find_runs(
         most: The most runs.
         after: Only runs after this one.
         is_forward: The oldest first instead.
+        patience: Seconds after which the search stops looking.
         clock: Returns the time in seconds.
     """
     selection = replace(search.selection, limit=None)
@@ -65,7 +67,7 @@ def find_runs(
     if search.verdict is None and not is_read:
         keys = store.run_list.keys(selection, most + 1, after=after, is_forward=is_forward)
         return FoundRuns(tuple(keys[:most]), keys[most - 1] if len(keys) > most else None)
-    until, size, looked_at = clock() + _PATIENCE, _FIRST_BATCH, 0
+    until, size, looked_at = clock() + patience, _FIRST_BATCH, 0
     found: list[RunKey] = []
     while True:
         batch = store.run_list.keys(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..config import DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
+from ..config import Config, DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
 from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..model import Reference, Trajectory
@@ -17,7 +17,7 @@ from .resources import read_text
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["References", "read_json", "read_messages", "references_of"]
+__all__ = ["References", "read_json", "read_messages", "reference_of_run", "references_of"]
 
 
 # The key of a dataset whose cases are questions instead of values of an attribute.
@@ -199,6 +199,40 @@ def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) 
         return _One(store.references.get(source.name))
     found = store.trajectories.get(str(source.trajectory))
     return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
+
+
+def reference_of_run(
+    run: Trajectory, config: Config, store: Store, base: Path, evaluator: str = ""
+) -> tuple[str, Reference]:
+    """Return the messages that a configuration expects of a run.
+
+    Args:
+        run: The run.
+        config: The configuration.
+        store: Where references by name or trajectory are.
+        base: The folder that paths are relative to.
+        evaluator: The evaluator whose reference is wanted; by default the first that has one.
+
+    Returns:
+        The name of the evaluator, and its reference.
+
+    Raises:
+        ConfigError: A file cannot be read.
+        NotFound: No evaluator expects messages of this run.
+    """
+    reasons = []
+    for settings in config.evaluators:
+        option = settings.evaluator.reference
+        if evaluator not in ("", settings.name) or option is None or option.form != "messages":
+            continue
+        if settings.reference is None or not settings.where.selection().matches(run):
+            continue
+        found, reason = references_of(settings, store, base).of(run)
+        if found is not None:
+            return settings.name, found
+        reasons.append(f"{settings.name}: {reason}")
+    nobody = f"evaluator {evaluator!r} does not compare" if evaluator else "no evaluator compares"
+    raise NotFound("; ".join(reasons) or f"{nobody} this run with the messages of a reference")
 
 
 def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Reference:

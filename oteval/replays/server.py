@@ -30,7 +30,7 @@ from ..errors import ConfigError, ReplayDiverged
 from .http_answers import HttpAnswer, HttpRequest, refusal
 from .player import Player, ReplayResult
 
-__all__ = ["ReplayServer", "client_environment"]
+__all__ = ["ReplayServer", "client_environment", "signals_end_the_server"]
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _SECONDS = 10.0
@@ -105,7 +105,7 @@ class ReplayServer:
 
     def serve(self) -> None:
         """Answer requests until SIGINT or SIGTERM."""
-        with _signals_end_the_server():
+        with signals_end_the_server():
             self._server.run(sockets=[self._socket])
 
     @contextmanager
@@ -192,7 +192,7 @@ class ReplayServer:
 
 
 @contextmanager
-def _signals_end_the_server() -> Iterator[None]:
+def signals_end_the_server() -> Iterator[None]:
     """Have signals end the server only: uvicorn raises them again for the process afterwards."""
     before = {
         number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ __all__ = [
     "OmittedData",
     "closing_instructions",
     "data_block",
+    "data_lines",
     "encode_data",
     "new_nonce",
     "shorten_task",
@@ -159,6 +160,18 @@ def data_block(name: str, value: Any, nonce: str, left_out: list[OmittedData] | 
     # Data that contains the nonce has guessed it, or it leaked.
     text = text.replace(nonce, "(removed)")
     restore(text)  # raises if the block cannot be decoded
+    return data_lines(name, [text], nonce)
+
+
+def data_lines(name: str, lines: Iterable[str], nonce: str) -> str:
+    """Return values as a block of data with one line for each.
+
+    Args:
+        name: The block's name.
+        lines: The values as `encode_data` returns them.
+        nonce: The nonce of the block.
+    """
+    text = "\n".join(lines).replace(nonce, "(removed)")
     return f"[[data {name} {nonce}]]\n{text}\n[[end {name} {nonce}]]"
 
 

@@ -1,0 +1,268 @@
+"""The tools that find and show runs: list_runs, show_run and explain_run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from ..errors import ConfigError
+from ..evaluators.judge.data_blocks import encode_data
+from ..jsontext import dumps, restore
+from ..model import Message, Score, Trajectory
+from ..pages.missing_scores import missing_scores
+from ..pages.run_search import find_runs
+from ..pages.search import RunSearch
+from ..pipeline import Explanation
+from ..pipeline import explain as explain_trace
+from ..show.text import clock
+from ..store import Outcome, RunKey, VerdictFilter
+from ..text import counted
+from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
+from .results import DataBlock, fitting
+from .run_views import given, message_row, run_head, run_row, tool_names
+from .workspace import Workspace
+
+__all__ = ["RUN_TOOLS"]
+
+# The characters of a row: a run in a list, the head of a run, a message, and one that failed.
+_LISTED, _HEAD, _MESSAGE, _FAILED = 1500, 8000, 600, 1500
+_SPAN, _GAP = 400, 800
+# Seconds for a search that reads runs one by one.
+_PATIENCE = 5.0
+_KEY = re.compile(r"(-?\d{1,19})-([0-9a-f]{1,64})", re.ASCII)
+# Below this, the rest of a block is too short to begin a message in it.
+_LEAST_ROOM = 1000
+
+
+class _ListRuns(RunFilters):
+    outcome: Outcome | None = Field(
+        None, description="Runs for which the newest score of an evaluator has this outcome."
+    )
+    evaluator: Texts = Field(
+        [], max_length=50, description="Only scores by these evaluators count for outcome."
+    )
+    count: int = Field(20, ge=1, le=100, description="The most runs to return.")
+    after: str = Field("", max_length=100, description="Where the last page ended.")
+
+
+def _list_runs(workspace: Workspace, asked: _ListRuns) -> str:
+    verdict = None
+    if asked.outcome is not None or asked.evaluator:
+        verdict = VerdictFilter(asked.outcome, tuple(asked.evaluator))
+    search = RunSearch(selection=asked.selection(), verdict=verdict)
+    with workspace.store() as store:
+        found = find_runs(
+            store, search, asked.count, after=_key_of(asked.after), patience=_PATIENCE
+        )
+        starts = {key.id: key.start_ns for key in found.keys}
+        runs = list(store.trajectories.starting_at(starts).values())
+        scores = store.scores.of([run.id for run in runs])
+    block, after, shown = DataBlock("runs"), found.after, 0
+    for run in runs:
+        if not block.add(run_row(run, scores[run.id]), _LISTED):
+            after = RunKey(runs[shown - 1].start_ns, runs[shown - 1].id)
+            break
+        shown += 1
+    lines = [f"{counted(shown, 'run')}, the newest first."]
+    if not shown and after is None:
+        lines = [_nothing_found(asked)]
+    if after is not None:
+        none = f" None of {counted(found.looked_at, 'run')} matched so far." if not shown else ""
+        ended = f"{after.start_ns}-{after.id}"
+        lines.append(f'There may be more:{none} call again with after="{ended}".')
+    return block.text(*lines)
+
+
+def _key_of(text: str) -> RunKey | None:
+    """Return the key that a page ended with, None without text.
+
+    Raises:
+        ConfigError: The text is not a key.
+    """
+    if not text:
+        return None
+    found = _KEY.fullmatch(text.strip())
+    if found is None or abs(int(found[1])) >= 1 << 63:
+        raise ConfigError(f"after {text!r}: use the text with which a page ended")
+    return RunKey(int(found[1]), found[2])
+
+
+def _nothing_found(asked: _ListRuns) -> str:
+    if asked.outcome is None and not asked.evaluator:
+        return "No run matches."
+    return "No run matches. Only runs with stored scores have an outcome; score_runs scores runs."
+
+
+class _ShowRun(ToolArguments):
+    run: RunName
+    full: bool = Field(False, description="Do not shorten messages; read on with start and offset.")
+    earlier: bool = Field(False, description="Begin with the earlier turns of the conversation.")
+    start: int | None = Field(None, ge=0, description="The number n of the message to begin with.")
+    offset: int = Field(0, ge=0, description="With full: begin at this character of the message.")
+
+
+def _show_run(workspace: Workspace, asked: _ShowRun) -> str:
+    with workspace.store() as store:
+        run = store.trajectories.get(asked.run)
+        scores = store.scores.of([run.id])[run.id]
+    start = asked.start
+    block = DataBlock("run")
+    if start is None:
+        start = 0 if asked.earlier else run.new_from
+        block.add(run_head(run, scores, _unscored(workspace, run, scores)), _HEAD)
+    elif start >= len(run.messages):
+        raise ConfigError(f"start: the run has messages 0 to {len(run.messages) - 1}")
+    following = (_whole if asked.full else _short)(block, run, start, asked.offset)
+    count = counted(len(run.messages), "message")
+    lines = [f"Run {run.id}: {count}, of which the run's own begin at n={run.new_from}."]
+    if start == run.new_from > 0:
+        lines.append("earlier=true begins with the turns before.")
+    if following:
+        lines.append(f"There is more: call again with {following}.")
+    elif not asked.full:
+        lines.append("Long texts are shortened; full=true with start=N shows all of message N.")
+    return block.text(*lines)
+
+
+def _unscored(workspace: Workspace, run: Trajectory, scores: Sequence[Score]) -> dict[str, str]:
+    """Return why evaluators of the configuration gave a run no score; empty without a file."""
+    try:
+        config = workspace.config()
+    except ConfigError:
+        return {}
+    scored = {one.evaluator for one in scores}
+    return {one.evaluator: one.reason for one in missing_scores(config, run, scored)}
+
+
+def _short(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
+    """Add shortened messages to a block, and return the arguments that continue."""
+    del offset
+    messages, tools = run.messages, tool_names(run.messages)
+    for number in range(start, len(messages)):
+        one = messages[number]
+        row = message_row(number, one, tools, one.content)
+        if not block.add(row, _FAILED if one.is_error else _MESSAGE):
+            return f"start={number}"
+    return ""
+
+
+def _whole(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
+    """Add whole messages to a block, and return the arguments that continue."""
+    messages, tools = run.messages, tool_names(run.messages)
+    for number in range(start, len(messages)):
+        one, room = messages[number], block.left
+        if room < _LEAST_ROOM:
+            return f"full=true, start={number}"
+        row = message_row(number, one, tools, one.content)
+        if not offset and _size_at_most(row, room):
+            block.add(row, room)
+            continue
+        if number > start:
+            return f"full=true, start={number}"
+        body = _body(one)
+        part = fitting(body[offset:], room - _LEAST_ROOM // 2)
+        block.add({"n": number, "role": one.role, "from": offset, "of": len(body), "body": part})
+        offset += len(part)
+        if offset < len(body):
+            return f"full=true, start={number}, offset={offset}"
+        offset = 0
+    return ""
+
+
+def _size_at_most(row: dict[str, Any], size: int) -> bool:
+    """Return whether the JSON of a row has at most so many characters."""
+    text = row.get("text") or ""
+    return len(text) <= size and len(encode_data(row)) <= size
+
+
+def _body(message: Message) -> str:
+    """Return a message as text: its content, or its JSON if it has calls or parts.
+
+    The base64 of files is left out, as in all blocks.
+    """
+    shown = restore(encode_data(message.as_dict()))
+    is_text = not message.tool_calls and not message.parts
+    return str(shown["content"] or "") if is_text else dumps(shown)
+
+
+class _ExplainRun(ToolArguments):
+    run: RunName
+    start: int = Field(0, ge=0, description="The number n of the span to begin with.")
+
+
+def _explain_run(workspace: Workspace, asked: _ExplainRun) -> str:
+    with workspace.store() as store:
+        found = explain_trace(store, asked.run)
+    block = DataBlock("spans")
+    if not asked.start:
+        for (code, detail), spans in found.gaps.items():
+            row = {"gap": code, "detail": detail, "spans": len(spans), "first": spans[0]}
+            if not block.add(row, _GAP) or block.left < _LEAST_ROOM:
+                break
+    following = _spans(block, found, asked.start)
+    counts = (
+        counted(len(found.accounts), "span"),
+        counted(found.log_records, "log record"),
+        counted(len(found.trajectories), "run"),
+        counted(len(found.gaps), "gap"),
+    )
+    lines = [f"Trace {found.trace_id}: {', '.join(counts)}."]
+    if not found.accounts:
+        lines.append("Its spans are not stored.")
+    if following:
+        lines.append(f"There are more spans: call again with start={following}.")
+    return block.text(*lines)
+
+
+def _spans(block: DataBlock, found: Explanation, start: int) -> int:
+    """Add spans to a block, and return the number of the next one; 0 if there is none."""
+    for number, one in enumerate(found.accounts[start:], start):
+        row = given(
+            {
+                "n": number,
+                "depth": one.depth,
+                "span": one.span.span_id,
+                "name": one.span.name,
+                "failed": one.span.is_error or None,
+                "started": clock(one.span.start_ns),
+                "read_as": one.kind,
+                "dialect": one.dialect,
+                "holds": one.holds,
+                "run": one.trajectory_id,
+                "messages": list(one.messages),
+                "note": one.note,
+                "gaps": sorted({gap.code for gap in one.gaps}),
+            }
+        )
+        if not block.add(row, _SPAN):
+            return number
+    return 0
+
+
+RUN_TOOLS = (
+    McpTool(
+        "list_runs",
+        "List or search agent runs, the newest first: question, tools called, failed calls, gaps, "
+        "and the reason of each score that did not pass. Begin here: outcome=fail lists the runs "
+        "that fail, with the reasons.",
+        _ListRuns,
+        _list_runs,
+    ),
+    McpTool(
+        "show_run",
+        "Show one run: scores with reasons and figures, gaps, and its messages with tool calls, "
+        "arguments and results. Texts are shortened unless full is true.",
+        _ShowRun,
+        _show_run,
+    ),
+    McpTool(
+        "explain_run",
+        "Explain how each span of a run's trace was read: the dialect, the messages it gave or why "
+        "none, and for missing content (gaps) the setting that captures it.",
+        _ExplainRun,
+        _explain_run,
+    ),
+)

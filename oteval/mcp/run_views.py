@@ -1,0 +1,138 @@
+"""Runs, messages and scores as JSON rows. Everything empty is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..model import Message, Score, ToolCall, Trajectory
+from ..show.text import clock
+
+__all__ = [
+    "given",
+    "message_row",
+    "run_head",
+    "run_row",
+    "score_row",
+    "seconds_of",
+    "tool_names",
+]
+
+_MAX_CALLS = 20
+
+
+def given(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without its empty entries; zeros and False stay."""
+    return {name: one for name, one in row.items() if one not in (None, "", [], {}, ())}
+
+
+def run_row(run: Trajectory, scores: Sequence[Score]) -> dict[str, Any]:
+    """Return a run in a list of runs, with the reason of each score that did not pass."""
+    calls = [call.name for one in run.own_messages for call in one.tool_calls]
+    if len(calls) > _MAX_CALLS:
+        calls = [*calls[:_MAX_CALLS], f"… ({len(calls) - _MAX_CALLS:,} more)"]
+    asked = run.question
+    return given(
+        {
+            "run": run.id,
+            "started": clock(run.start_ns),
+            "seconds": seconds_of(run),
+            "agent": run.agent or run.service,
+            "asked": (asked.content or "") if asked else "",
+            "calls": calls,
+            "failed_calls": sum(one.is_error for one in run.own_messages) or None,
+            "gaps": sorted({one.code for one in run.gaps}),
+            "scores": [score_row(one) for one in scores if one.passed is not True],
+            "passed": [one.evaluator for one in scores if one.passed is True],
+        }
+    )
+
+
+def run_head(
+    run: Trajectory, scores: Sequence[Score], unscored: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return everything about a run but its messages.
+
+    Args:
+        run: The run.
+        scores: The newest score of each evaluator.
+        unscored: Why other evaluators gave no score, by name.
+    """
+    usage = run.usage
+    failed = [at for at, one in enumerate(run.messages) if one.is_error and at >= run.new_from]
+    return given(
+        {
+            "run": run.id,
+            "started": clock(run.start_ns),
+            "seconds": seconds_of(run),
+            "agent": run.agent,
+            "service": run.service,
+            "conversation": run.conversation_id,
+            "turn": run.turn,
+            "called_by": run.parent_id,
+            "models": list(run.models),
+            "tokens": usage.as_dict() if usage.model_calls else None,
+            "root_span": f"{run.root_span.trace_id}/{run.root_span.span_id}",
+            "failed_messages": failed,
+            "gaps": [{"code": one.code, "detail": one.detail} for one in run.gaps],
+            "scores": [{**score_row(one), "figures": dict(one.metadata)} for one in scores],
+            "not_scored": dict(unscored),
+        }
+    )
+
+
+def seconds_of(run: Trajectory) -> float | None:
+    """Return the duration of a run; None if a time is unknown."""
+    is_timed = run.start_ns > 0 and run.end_ns >= run.start_ns
+    return round((run.end_ns - run.start_ns) / 1e9, 3) if is_timed else None
+
+
+def score_row(score: Score) -> dict[str, Any]:
+    """Return a score with its reason."""
+    outcome: str = score.status
+    if score.status == "ok":
+        outcome = {True: "pass", False: "fail", None: "no verdict"}[score.passed]
+    return given(
+        {
+            "evaluator": score.evaluator,
+            "outcome": outcome,
+            "score": score.score,
+            "label": score.label if score.label != outcome else "",
+            "reason": score.comment,
+        }
+    )
+
+
+def tool_names(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the names of the tools that were called, by the ids of the calls."""
+    return {call.id: call.name for one in messages for call in one.tool_calls if call.id}
+
+
+def message_row(
+    number: int | None, message: Message, tools: Mapping[str, str], text: str | None
+) -> dict[str, Any]:
+    """Return a message.
+
+    Args:
+        number: Its number in the conversation.
+        message: The message.
+        tools: The names of tools by the ids of calls.
+        text: Its text, as much as is shown.
+    """
+    is_empty = message.content is None and not message.tool_calls and not message.parts
+    return given(
+        {
+            "n": number,
+            "role": message.role,
+            "tool": message.name or tools.get(message.tool_call_id, ""),
+            "failed": message.is_error or None,
+            "text": "(content not captured)" if is_empty else text,
+            "calls": [_call_row(call) for call in message.tool_calls],
+            "parts": list(message.parts),
+        }
+    )
+
+
+def _call_row(call: ToolCall) -> dict[str, Any]:
+    arguments = "(not captured)" if call.arguments is None else call.arguments
+    return {"tool": call.name, "arguments": arguments}

@@ -1,0 +1,80 @@
+"""The database and the configuration that the tools use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..config import Config, load_config
+from ..pipeline import refresh
+from ..store import Store
+
+__all__ = ["AgentUnderTest", "Workspace"]
+
+
+@dataclass(frozen=True)
+class AgentUnderTest:
+    """The agent that tests made of sessions call. The user names it, and never a client.
+
+    Attributes:
+        target: A function, ``package.module:function``; or "".
+        command: A command, in place of a target; or "".
+        folder: The folder for tests.
+    """
+
+    target: str = ""
+    command: str = ""
+    folder: str = "tests"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The files that the tools work on.
+
+    Attributes:
+        db: The path of the database.
+        config_path: The path of the configuration.
+        agent: The agent that tests call; None if no tests can be made.
+    """
+
+    db: str
+    config_path: str
+    agent: AgentUnderTest | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """Open the database for one call, with its trajectories up to date.
+
+        Calls wait for each other: DuckDB opens a file once in a process.
+
+        Raises:
+            StoreError: It cannot be opened; the subclass says why.
+        """
+        with self.alone(), Store(self.db, create=False) as store:
+            # A running server reconstructs trajectories itself.
+            if not store.is_served and store.pending.count():
+                refresh(store)
+            yield store
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other calls from the database in a block."""
+        with self._lock:
+            yield
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths of the configuration are relative to."""
+        return Path(self.config_path).parent
+
+    def config(self) -> Config:
+        """Return the configuration as the file is now.
+
+        Raises:
+            ConfigError: It is missing or wrong.
+        """
+        return load_config(self.config_path)

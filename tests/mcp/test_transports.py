@@ -1,0 +1,289 @@
+"""`oteval mcp` as clients start it: a process with pipes, and HTTP on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+from benchmarks.served import ROOT, Served, until
+from oteval.errors import ConfigError
+from oteval.mcp.http import McpHttpServer
+from oteval.mcp.server import create_server
+from oteval.mcp.workspace import Workspace
+from oteval.store import Store
+
+from ..commands import Run, oteval
+from ..live.clients import RULES, run_agent
+from .conftest import BAD, GOOD, ask_with
+
+__all__ = ["oteval"]
+
+TOKEN = "0123456789abcdef"
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+def process(workspace: Workspace, *options: str) -> StdioServerParameters:
+    """Return the command by which a client starts the server."""
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "oteval", "mcp", "--db", workspace.db, "-c", workspace.config_path, *options],
+        env={"PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_finds_the_failure_in_at_most_four_calls(
+    workspace: Workspace, mode: str
+) -> None:
+    """Over pipes: the failing run and its reason, its first divergence, and its messages."""
+    async with Client(process(workspace), mode=mode) as client:
+        listed = await ask_with(client, "list_runs", {"outcome": "fail"})
+        name = listed.rows[0]["run"]
+        compared = await ask_with(client, "diff_runs", {"run": name})
+        shown = await ask_with(client, "show_run", {"run": name})
+        instructions = client.instructions
+
+    assert name == BAD.id
+    assert listed.rows[0]["scores"][0]["reason"] == "argument 'amount' is 420.0"
+    assert compared.rows[0]["expected"]["arguments"] == {"amount": 42.0}
+    assert compared.rows[0]["run"]["arguments"] == {"amount": 420.0}
+    assert shown.rows[4]["calls"] == [{"tool": "refund", "arguments": {"amount": 420.0}}]
+    assert "list_runs with outcome=fail" in (instructions or "")
+
+
+async def test_evaluators_that_print_do_not_disturb_the_protocol(workspace: Workspace) -> None:
+    """Standard output belongs to the client, so that output of Python functions goes elsewhere."""
+    folder = Path(workspace.db).parent
+    (folder / "noisy.py").write_text(
+        "import os\n\n\ndef check(outputs):\n    print('noise')\n    os.system('echo more')\n"
+        "    return {'score': True}\n"
+    )
+    Path(workspace.config_path).write_text(
+        'evaluators: [{name: noisy, type: python, call: "noisy:check"}]'
+    )
+    async with Client(process(workspace, "--write")) as client:
+        scored = await ask_with(client, "score_runs", {"runs": [GOOD.id]})
+        listed = await ask_with(client, "list_runs", {})
+
+    assert not scored.is_error, scored.text
+    assert scored.rows[0]["evaluator"] == "noisy"
+    assert len(listed.rows) == 4
+
+
+async def test_other_commands_use_the_database_between_calls(workspace: Workspace) -> None:
+    """The server does not keep the database open."""
+    async with Client(process(workspace)) as client:
+        await ask_with(client, "list_runs", {})
+        with Store(workspace.db) as store:
+            assert store.trajectories.count() == 4
+        during = await ask_with(client, "list_runs", {})
+
+    assert not during.is_error
+
+
+async def test_a_database_in_use_is_an_error_that_names_the_process(workspace: Workspace) -> None:
+    """While another process writes, calls say so, and the server goes on."""
+    async with Client(process(workspace)) as client:
+        with Store(workspace.db):
+            locked = await ask_with(client, "list_runs", {})
+        free = await ask_with(client, "list_runs", {})
+
+    assert locked.is_error
+    assert str(os.getpid()) in locked.text
+    assert not free.is_error
+
+
+async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path) -> None:
+    """While `oteval serve` has the database open, calls read and write by asking it."""
+    (tmp_path / "oteval.yaml").write_text(RULES)
+    server = Served(tmp_path)
+    try:
+        trace, _ = run_agent(OTLPSpanExporter(f"http://127.0.0.1:{server.http}/v1/traces"))
+        until(lambda: server.get(f"/api/trajectories/{trace}")[0] == 200)
+        workspace = Workspace(str(server.db), str(tmp_path / "oteval.yaml"))
+        async with Client(process(workspace, "--write")) as client:
+            listed = await ask_with(client, "list_runs", {})
+            shown = await ask_with(client, "show_run", {"run": trace})
+            explained = await ask_with(client, "explain_run", {"run": trace})
+            scored = await ask_with(client, "score_runs", {"runs": [listed.rows[0]["run"]]})
+            added = await ask_with(client, "add_reference", {"run": trace, "name": "r"})
+            compared = await ask_with(client, "diff_runs", {"run": trace, "reference": "r"})
+            counted = await ask_with(client, "list_variants", {})
+    finally:
+        assert server.stop() == 0
+
+    for one in (listed, shown, explained, scored, added, compared, counted):
+        assert not one.is_error, one.text
+    assert [row.get("text") for row in shown.rows[1:]] == ["refund 7", "Done."]
+    assert scored.rows[0]["passed"] == 1
+
+
+async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
+    """None of them fails because another one has the database open."""
+    async with Client(process(workspace)) as client:
+        found = await asyncio.gather(
+            *(ask_with(client, "show_run", {"run": GOOD.id}) for _ in range(8))
+        )
+
+    assert [one.rows[0]["run"] for one in found] == [GOOD.id] * 8
+
+
+def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
+    """A client that closes the pipe ends the process, and lines that are no messages do not."""
+    given = process(workspace)
+    done = subprocess.run(
+        [given.command, *given.args],
+        input=b"not a message\n{}\n\xff\xfe\n",
+        env={**os.environ, **(given.env or {})},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def http_server(workspace: Workspace, token: str = "", address: str = "127.0.0.1:0") -> Any:
+    """Return a server over HTTP, on a free port."""
+    server = create_server(workspace, writes=False)
+    return McpHttpServer(server, address, token=token, variable="OTEVAL_READ_TOKEN")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_clients_use_it_over_http(workspace: Workspace, mode: str) -> None:
+    """A client with the token gets the same results as over pipes."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with http_server(workspace, TOKEN).running() as url:
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            tools = (await client.list_tools()).tools
+            found = await ask_with(client, "list_runs", {"outcome": "fail"})
+
+    assert "score_runs" not in {one.name for one in tools}
+    assert [row["run"] for row in found.rows] == [BAD.id]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": f"Basic {TOKEN}"}, 401),
+        ({"authorization": TOKEN}, 401),
+        ({"authorization": f"Bearer {TOKEN}", "host": "evil.example"}, 421),
+        ({"authorization": f"Bearer {TOKEN}", "origin": "https://evil.example"}, 403),
+        ({"authorization": f"Bearer {TOKEN}"}, 200),
+        ({"authorization": f"bearer  {TOKEN}"}, 200),
+    ],
+)
+def test_requests_of_others_are_refused(
+    workspace: Workspace, headers: dict[str, str], status: int
+) -> None:
+    """A request needs the token, and neither a page in a browser nor another host name passes."""
+    with http_server(workspace, TOKEN).running() as url:
+        answer = httpx.post(url, json=INITIALIZE, headers={**ACCEPT, **headers})
+
+    assert answer.status_code == status, answer.text
+    if status == 401:
+        assert "OTEVAL_READ_TOKEN" in answer.text
+        assert TOKEN not in answer.text
+
+
+def test_large_requests_are_refused(workspace: Workspace) -> None:
+    """A body of more than a few megabytes is not read."""
+    with http_server(workspace).running() as url:
+        answer = httpx.post(url, content=b" " * (5 << 20), headers={**ACCEPT})
+        after = httpx.post(url, json=INITIALIZE, headers=ACCEPT)
+
+    assert answer.status_code == 413
+    assert after.status_code == 200
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:80", ":80", "example.org:80"])
+def test_only_this_machine_is_served(workspace: Workspace, address: str) -> None:
+    """Another address is refused with the remedy."""
+    with pytest.raises(ConfigError, match="open to other machines"):
+        http_server(workspace, TOKEN, address)
+
+
+def test_the_command_serves_http_until_a_signal(workspace: Workspace) -> None:
+    """It says where it listens, answers with the token of its environment, and ends with 0."""
+    given = process(workspace, "--http", "127.0.0.1:0")
+    environment = {**os.environ, **(given.env or {}), "OTEVAL_READ_TOKEN": TOKEN}
+    with subprocess.Popen(
+        [given.command, *given.args], env=environment, stderr=subprocess.PIPE, text=True
+    ) as started:
+        assert started.stderr is not None
+        url = started.stderr.readline().split()[-1]
+        refused = httpx.post(url, json=INITIALIZE, headers=ACCEPT, timeout=60)
+        headers = {**ACCEPT, "authorization": f"Bearer {TOKEN}"}
+        answer = httpx.post(url, json=INITIALIZE, headers=headers, timeout=60)
+        started.send_signal(signal.SIGTERM)
+        status = started.wait(60)
+
+    assert refused.status_code == 401
+    assert answer.json()["result"]["serverInfo"]["name"] == "oteval"
+    assert status == 0
+
+
+def test_an_address_in_use_is_an_error(workspace: Workspace) -> None:
+    """The error names the option and the reason."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ConfigError, match=r"--http .* cannot listen there"),
+    ):
+        http_server(workspace, "", f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_wrong_options_are_errors_of_one_line(oteval: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The errors come before anything is served."""
+    monkeypatch.delenv("OTEVAL_WRITE_TOKEN", raising=False)
+    for options, expected in (
+        (("--http", "127.0.0.1"), "write HOST:PORT"),
+        (("--http", "127.0.0.1:0", "--write"), "set OTEVAL_WRITE_TOKEN"),
+        (("--target", "a:b"), "need --write"),
+        (("--write", "--target", "a:b", "--command", "c"), "not both"),
+    ):
+        done = oteval("mcp", *options)
+        assert done.status == 2
+        assert expected in done.err
+        assert done.err.count("\n") == 1
+        assert done.out == ""
+
+
+def test_a_missing_package_is_named(oteval: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package, the error has the command that installs it."""
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+
+    done = oteval("mcp")
+
+    assert done.status == 2
+    assert 'pip install "oteval[mcp-server]"' in done.err

@@ -1,4 +1,4 @@
-"""The resources of this process: memory, processors, open files, and garbage collection.
+"""The resources of this process: memory, processors, open files, garbage collection, its user.
 
 In a container the memory and processors are the container's limits, read from Linux control groups,
 version 2 or version 1 (cgroups(7)). Without control groups they are the machine's.
@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import getpass
 import math
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["infrequent_gc", "memory", "processors", "raise_file_limit", "return_freed_memory"]
+__all__ = [
+    "infrequent_gc",
+    "memory",
+    "processors",
+    "raise_file_limit",
+    "return_freed_memory",
+    "user_name",
+]
 
 _ROOT = Path("/")
 _V2_ROOTS = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -24,6 +32,13 @@ _MAX_FILES = 65_536
 # first two by itself.
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8
 _MALLOC_SETTINGS = {_M_MMAP_THRESHOLD: 600 << 10, _M_TRIM_THRESHOLD: 1 << 20, _M_ARENA_MAX: 2}
+
+
+def user_name() -> str:
+    """Return the name of the user who runs the process."""
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return f"uid {os.getuid()}"
 
 
 def memory(root: Path = _ROOT) -> int:

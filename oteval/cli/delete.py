@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ..errors import ConfigError, NotFound
+from ..machine import user_name
 from ..pipeline import DeletionPlan, delete_traces, plan_deletion
 from ..selection import EVERYTHING
 from ..show import audit_table, deleted_text
@@ -68,7 +66,7 @@ def delete(
             done = delete_traces(
                 store,
                 plan,
-                actor=_actor(),
+                actor=user_name(),
                 chosen=asked,
                 on_progress=lambda count: update(count, total),
             )
@@ -127,13 +125,6 @@ def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
     if unlinked:
         warn(f"{counted(unlinked, 'cached judgement')} not linked to a run: kept")
     warn("run `oteval compact` to erase the deleted rows from the file")
-
-
-def _actor() -> str:
-    """Return the name of the user who runs the command."""
-    with suppress(OSError, KeyError):
-        return getpass.getuser()
-    return f"uid {os.getuid()}"
 
 
 @click.command()

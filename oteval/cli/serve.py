@@ -123,8 +123,9 @@ def serve(
     Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. The monitors
     of the configuration are checked, and their notifications delivered. Other commands work while
     the server runs. Senders and readers authenticate with OTEVAL_INGEST_TOKEN and
-    OTEVAL_READ_TOKEN, or with a token of --tokens; without tokens the server listens on this
-    machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
+    OTEVAL_READ_TOKEN, people who label runs with OTEVAL_WRITE_TOKEN, or each with a token of
+    --tokens; without tokens the server listens on this machine only. SIGHUP reloads the
+    configuration and the tokens; SIGTERM stops the server.
     """
     _require_packages()
     from ..live.listener_process import serve as run
@@ -210,10 +211,11 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
     access = Access.of(
         ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),
         read=os.environ.get("OTEVAL_READ_TOKEN", ""),
+        write=os.environ.get("OTEVAL_WRITE_TOKEN", ""),
     )
     entries = load_tokens(tokens_path) if tokens_path else []
     permissions = {token.may for token in access.tokens} | {entry.may for entry in entries}
-    if permissions != {"ingest", "read"}:
+    if "ingest" not in permissions or not permissions & {"read", "write"}:
         for option, address in addresses.items():
             if address:
                 _require_local(option, split_address(address)[0])

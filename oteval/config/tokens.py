@@ -25,7 +25,11 @@ class TokenEntry(Strict):
     sha256: str | None = Field(
         None, pattern="^[0-9a-f]{64}$", description="In place of the token: its SHA-256 in hex."
     )
-    may: Literal["ingest", "read"] = Field("ingest", description="Whether it lets send or read.")
+    may: Literal["ingest", "read", "write"] = Field(
+        "ingest",
+        description="Whether it permits sending, reading, or acting on runs, which includes "
+        "reading.",
+    )
     attributes: dict[str, str] = Field(
         default_factory=dict,
         description="Resource attributes that are set on everything sent with it.",
@@ -38,7 +42,7 @@ class TokenEntry(Strict):
     def _one_secret(self) -> TokenEntry:
         if (self.token is None) == (self.sha256 is None):
             raise ValueError("give either token or sha256")
-        if self.may == "read" and (self.attributes or self.requests_per_second):
+        if self.may != "ingest" and (self.attributes or self.requests_per_second):
             raise ValueError("attributes and requests_per_second are for tokens that may ingest")
         return self
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..config import load_tokens
 from ..errors import ConfigError
 from ..files import file_stamp
-from ..ingest.receiver.auth import Access, Token
+from ..ingest.receiver.auth import Access, Permission, Token
 
 __all__ = ["TokenRules"]
 
@@ -91,9 +91,10 @@ class TokenRules:
         Raises:
             ConfigError: The file has no token for it, so that everybody would have it.
         """
-        permitted = {token.may for token in (*self._permanent, *found)}
-        for permission in ("ingest", "read"):
-            if self._access.needs(permission) and permission not in permitted:
+        tokens = (*self._permanent, *found)
+        permissions: tuple[Permission, ...] = ("ingest", "read")
+        for permission in permissions:
+            if self._access.needs(permission) and not any(t.permits(permission) for t in tokens):
                 raise ConfigError(
                     f"{self._path}: without a token that may {permission}, everybody could; add "
                     "one, or start the server again"

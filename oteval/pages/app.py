@@ -14,7 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
 from ..show.text import clean
+from .access import PageAccess
 from .events import events_routes
+from .login import Doorkeeper, login_routes
 from .responses import POLICY, assets, page
 from .run import run_routes
 from .runs import runs_routes
@@ -27,7 +29,8 @@ _log = logging.getLogger(__name__)
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    # With "no-referrer", browsers send no Origin with forms.
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -35,11 +38,12 @@ _FOREVER = "public, max-age=31536000, immutable"
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def create_app(site: Site) -> ASGIApp:
+def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
     """Return the application that shows a store.
 
     Args:
         site: The store, and the configuration by which it was scored.
+        access: Decides who may read and act; without it, everybody may read, and nobody act.
     """
     routes = [
         Route("/", _home),
@@ -47,11 +51,13 @@ def create_app(site: Site) -> ASGIApp:
         *run_routes(site),
         *spans_routes(site),
         *events_routes(site),
+        *login_routes(access),
         Route("/static/{digest}/{name}", _static),
     ]
-    safe = [Route(route.path, _guarded(route.endpoint)) for route in routes]
+    safe = [Route(one.path, _guarded(one.endpoint), methods=one.methods) for one in routes]
     handlers = {HTTPException: _failed, OtevalError: _failed}
-    return _SafeHeaders(Starlette(routes=safe, exception_handlers=handlers))
+    application: ASGIApp = Starlette(routes=safe, exception_handlers=handlers)
+    return _SafeHeaders(application if access is None else Doorkeeper(application, access))
 
 
 def _guarded(endpoint: _Endpoint) -> _Endpoint:

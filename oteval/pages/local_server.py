@@ -11,7 +11,9 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..ingest.receiver.http_server import HttpServer, LocalHosts
+from ..machine import user_name
 from ..store import Store
+from .access import PageAccess
 from .app import create_app
 from .site import Site
 
@@ -29,13 +31,15 @@ def serve_locally(
 ) -> None:
     """Serve the pages of a store on the loopback address until SIGTERM or SIGINT.
 
-    Other commands of this machine can use the database meanwhile.
+    Only who has the address that `on_ready` is given can read the pages and act on runs. Other
+    commands of this machine can use the database meanwhile.
 
     Args:
         store: The store.
         config: The configuration by which its runs are scored; None without one.
         port: The port; 0 for a free one.
-        on_ready: Called with the address once the server listens.
+        on_ready: Called with the address, which has the token of the session, once the server
+            listens.
 
     Raises:
         ConfigError: The port is in use.
@@ -49,15 +53,19 @@ def serve_locally(
         ) from error
     url = f"http://{_HOST}:{listener.getsockname()[1]}"
     site = Site(store.path, store.sibling, config)
+    access, token = PageAccess.for_one_user(user_name())
     try:
+        address = f"{url}/login?token={token}"
         with listener, _shared(store, url):
-            asyncio.run(_serve(site, listener, lambda: on_ready(f"{url}/")))
+            asyncio.run(_serve(site, access, listener, lambda: on_ready(address)))
     finally:
         site.close()
 
 
-async def _serve(site: Site, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-    application = LocalHosts(create_app(site), lambda _: False)
+async def _serve(
+    site: Site, access: PageAccess, listener: socket.socket, on_ready: Callable[[], None]
+) -> None:
+    application = LocalHosts(create_app(site, access), lambda _: False)
     server = HttpServer(application)
     loop = asyncio.get_running_loop()
 

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from ..jsontext import encodable
 from ..show.html.page import template_environment
 from ..show.text import ago, clean, one_line
+from .access import VISITOR
 
 __all__ = ["POLICY", "Asset", "assets", "page", "text_page", "with_query"]
 
@@ -73,7 +74,7 @@ def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
         status: The HTTP status.
         values: The values that the template shows.
     """
-    text = _environment().get_template(template).render(**values)
+    text = _environment().get_template(template).render(visitor=VISITOR.get(), **values)
     return HTMLResponse(encodable(text), status)
 
 

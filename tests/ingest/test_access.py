@@ -208,7 +208,10 @@ def test_a_new_file_does_not_let_everybody_in(file: Path, left: str):
         ("tokens:\n- {name: a}", "give either token or sha256"),
         ("tokens:\n- {name: a, token: short}", "at least 16 characters"),
         ("tokens:\n- {name: a, token: secret-0123456789, rigths: x}", "unknown key 'rigths'"),
-        ("tokens:\n- {name: a, token: secret-0123456789, may: write}", "'ingest' or 'read'"),
+        (
+            "tokens:\n- {name: a, token: secret-0123456789, may: delete}",
+            "'ingest', 'read' or 'write'",
+        ),
         (
             "tokens:\n- {name: a, token: secret-0123456789}\n- {name: a, token: other-0123456789}",
             "name 'a' is given twice",

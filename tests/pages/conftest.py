@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oteval.model import Gap, Message, Score, SpanRef, ToolCall, Trajectory, Usage
+from oteval.pages.access import PageAccess
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.store import Store
@@ -102,10 +103,13 @@ def pages() -> Iterator[ShowPages]:
     """Return a function that returns a client of the pages of a store."""
     sites: list[Site] = []
 
-    def show(store: Store, config: Path | None = None) -> TestClient:
+    def show(
+        store: Store, config: Path | None = None, access: PageAccess | None = None
+    ) -> TestClient:
         site = Site("test", store.sibling, config, clock=lambda: START + 60 * SECOND)
         sites.append(site)
-        return TestClient(create_app(site), base_url="http://127.0.0.1", follow_redirects=False)
+        application = create_app(site, access)
+        return TestClient(application, base_url="http://127.0.0.1", follow_redirects=False)
 
     yield show
     for site in sites:

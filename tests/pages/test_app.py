@@ -44,7 +44,7 @@ def test_every_answer_has_the_headers_that_keep_a_browser_safe(shop: Store, page
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_style_and_script_are_small_and_cached_by_their_content(shop: Store, pages: ShowPages):
@@ -145,10 +145,13 @@ def test_view_serves_trace_files_until_it_is_stopped(tmp_path: Path):
     )
     assert process.stdout is not None
     try:
-        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/\S+", process.stdout.readline())
         assert found
-        listed = httpx.get(f"{found[0]}/runs?q=passed%3Dfalse")
-        foreign = httpx.get(f"{found[0]}/runs", headers={"host": "evil.example"})
+        with httpx.Client(base_url=found[1]) as client:
+            assert client.get("/runs").status_code == 401
+            client.get(found[0])
+            listed = client.get("/runs?q=passed%3Dfalse")
+            foreign = client.get("/runs", headers={"host": "evil.example"})
         assert listed.text.count("data-id=") == 2
         assert foreign.status_code == 403
     finally:

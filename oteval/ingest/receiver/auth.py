@@ -1,4 +1,6 @@
-"""Bearer tokens for senders and readers, with the attributes and the rate of each sender.
+"""Tokens for senders, readers and people who act on runs.
+
+A sender's token also has the attributes and the rate of what it sends.
 
 Each request is compared with the SHA-256 of every token in constant time, so that the response time
 reveals nothing about the tokens.
@@ -24,8 +26,12 @@ _log = logging.getLogger(__name__)
 _LOG_INTERVAL = 60.0
 _MAX_PEERS = 1000
 
-Permission = Literal["ingest", "read"]
-_VARIABLES = {"ingest": "OTEVAL_INGEST_TOKEN", "read": "OTEVAL_READ_TOKEN"}
+Permission = Literal["ingest", "read", "write"]
+_VARIABLES: Mapping[Permission, str] = {
+    "ingest": "OTEVAL_INGEST_TOKEN",
+    "read": "OTEVAL_READ_TOKEN",
+    "write": "OTEVAL_WRITE_TOKEN",
+}
 
 
 def digest_of(token: str) -> str:
@@ -40,7 +46,7 @@ class Token:
     Attributes:
         name: The name of its owner, for the log.
         digest: Its SHA-256 in hex.
-        may: Whether it permits sending or reading.
+        may: Whether it permits sending, reading, or acting on runs, which includes reading.
         attributes: Resource attributes that are set on everything sent with it.
         requests_per_second: The average rate that it permits; None for no limit.
     """
@@ -51,12 +57,19 @@ class Token:
     attributes: Mapping[str, str] = field(default_factory=dict)
     requests_per_second: float | None = None
 
+    def permits(self, permission: Permission) -> bool:
+        """Return whether the token gives a permission."""
+        return self.may == permission or (self.may == "write" and permission == "read")
+
 
 ANYBODY = Token("anybody", "")
 
 
 class Access:
-    """Decides who may send and read. A permission without any token is open to everybody."""
+    """Decides who may send and read.
+
+    Without any token for sending or for reading, that is open to everybody.
+    """
 
     def __init__(
         self, tokens: Iterable[Token] = (), clock: Callable[[], float] = time.monotonic
@@ -68,9 +81,13 @@ class Access:
         self._tokens: tuple[Token, ...] = tuple(tokens)
 
     @classmethod
-    def of(cls, *, ingest: str = "", read: str = "") -> Access:
-        """Return the access by one token for senders and one for readers; "" for no token."""
-        given: tuple[tuple[Permission, str], ...] = (("ingest", ingest), ("read", read))
+    def of(cls, *, ingest: str = "", read: str = "", write: str = "") -> Access:
+        """Return the access by one token for each permission; "" for no token."""
+        given: tuple[tuple[Permission, str], ...] = (
+            ("ingest", ingest),
+            ("read", read),
+            ("write", write),
+        )
         return cls(Token(_VARIABLES[may], digest_of(text), may) for may, text in given if text)
 
     @property
@@ -86,8 +103,20 @@ class Access:
             self._limits = {digest: one for digest, one in self._limits.items() if digest in known}
 
     def needs(self, permission: Permission) -> bool:
-        """Return whether a permission requires a token."""
-        return any(token.may == permission for token in self._tokens)
+        """Return whether a permission requires a token. Acting on runs always does."""
+        return permission == "write" or any(token.permits(permission) for token in self._tokens)
+
+    def find(self, token: str) -> Token | None:
+        """Return what is known of a token, or None. All are compared, in constant time."""
+        digest, found = digest_of(token), None
+        for one in self._tokens:
+            if hmac.compare_digest(one.digest, digest):
+                found = one
+        return found
+
+    def note_refusal(self, peer: str, reason: str) -> None:
+        """Log that a request of a peer was refused, at most once a minute."""
+        self._refusals.note(peer, reason)
 
     def admit_sender(self, authorization: str | None, peer: str = "") -> Token:
         """Admit a sender, and return its token.
@@ -116,12 +145,8 @@ class Access:
         if not self.needs(permission):
             return ANYBODY
         scheme, _, given = (authorization or "").partition(" ")
-        digest = digest_of(given.strip())
-        found: Token | None = None
-        for token in self._tokens:
-            if hmac.compare_digest(token.digest, digest) and token.may == permission:
-                found = token
-        if found is not None and scheme.lower() == "bearer":
+        found = self.find(given.strip())
+        if found is not None and found.permits(permission) and scheme.lower() == "bearer":
             return found
         self._refusals.note(peer, "token missing" if not given else "token unknown")
         name = _VARIABLES[permission]

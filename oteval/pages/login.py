@@ -21,7 +21,7 @@ __all__ = ["Doorkeeper", "acting_form", "login_routes"]
 _LONGEST_FORM = 256 * 1024  # bytes
 _MOST_FIELDS = 50
 _LONGEST_PATH = 2000
-# What is open to everybody: the login page, and its style.
+# Paths that are open to everybody: the login page and its style.
 _OPEN = ("/login", "/static/")
 
 
@@ -142,8 +142,8 @@ def login_routes(access: PageAccess | None) -> list[Route]:
 def _entrance(request: Request) -> Response:
     """Return the way to the page that the visitor wanted.
 
-    After a link on another site, browsers send no strict cookie with a redirect, but they do with
-    what our own page loads.
+    After a link on another site, browsers send no strict cookie with a redirect, but they do when
+    our own page leads on.
     """
     path = _own_path(request)
     if request.method == "POST":

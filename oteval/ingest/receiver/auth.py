@@ -1,6 +1,6 @@
 """Tokens for senders, readers and people who act on runs.
 
-A sender's token also has the attributes and the rate of what it sends.
+A sender's token also has attributes for its traces, and a rate of requests.
 
 Each request is compared with the SHA-256 of every token in constant time, so that the response time
 reveals nothing about the tokens.
@@ -107,7 +107,7 @@ class Access:
         return permission == "write" or any(token.permits(permission) for token in self._tokens)
 
     def find(self, token: str) -> Token | None:
-        """Return what is known of a token, or None. All are compared, in constant time."""
+        """Return the token with this text, or None if it is unknown. All are compared, in constant time."""
         digest, found = digest_of(token), None
         for one in self._tokens:
             if hmac.compare_digest(one.digest, digest):

@@ -107,7 +107,7 @@ class Access:
         return permission == "write" or any(token.permits(permission) for token in self._tokens)
 
     def find(self, token: str) -> Token | None:
-        """Return the token with this text, or None if it is unknown. All are compared, in constant time."""
+        """Return the token with this text, or None. All tokens are compared, in constant time."""
         digest, found = digest_of(token), None
         for one in self._tokens:
             if hmac.compare_digest(one.digest, digest):

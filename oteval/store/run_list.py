@@ -6,7 +6,7 @@ the first one. Only the questions of the runs on a page are taken from their mes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..selection import Selection
 from .memory import with_memory
 from .query import condition_of, first_row, registered, rows_of
-from .ranges import Range, merge_ranges, rows_in
+from .ranges import EVERYWHERE, Range, merge_ranges, rows_in
 from .scores import Outcome, outcome_condition
 
 __all__ = ["ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
@@ -24,6 +24,8 @@ __all__ = ["ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 _KEYS = pa.schema([("id", pa.string()), ("ns", pa.int64())])
 # Characters of a question, and ranges of times in which the runs of a page are read.
 _QUESTION, _PAGE_RANGES = 400, 4
+# How many runs to look at before all of them.
+_STRETCHES = (500, 30_000)
 # `roles` has the run's own messages, which are the last ones of `messages`.
 _PLACE = (
     "'$[' || (json_array_length(messages) - len(roles) + list_position(roles, 'user') - 1) "
@@ -173,31 +175,57 @@ class RunList:
             is_forward: List the oldest first instead.
         """
         clause, values = condition_of(selection)
+        sign, order = (">", "ASC") if is_forward else ("<", "DESC")
         if after is not None:
-            sign = ">" if is_forward else "<"
-            # The first condition lets DuckDB skip row groups.
-            clause += f" AND start_ns {sign}= ? AND (start_ns, trajectory_id) {sign} (?, ?)"
-            values += [after.start_ns, after.start_ns, after.id]
+            clause += f" AND (start_ns, trajectory_id) {sign} (?, ?)"
+            values += [*after]
         join = ""
         if verdict is not None:
             scored = [outcome_condition(verdict.outcome)] if verdict.outcome else ["TRUE"]
             if verdict.evaluators:
                 scored.append("list_contains(?::VARCHAR[], evaluator)")
-                values = [list(verdict.evaluators), *values]
+                values = [*values, list(verdict.evaluators)]
             join = (
                 "SEMI JOIN (SELECT trajectory_id FROM scores "  # noqa: S608
                 f"WHERE {' AND '.join(scored)}) USING (trajectory_id)"
             )
-        order = "ASC" if is_forward else "DESC"
-        query = (
-            "SELECT start_ns, trajectory_id FROM trajectories "  # noqa: S608
-            f"ANTI JOIN superseded USING (trajectory_id, rev) {join} WHERE {clause} "
-            f"ORDER BY start_ns {order}, trajectory_id {order} LIMIT {int(most)}"
-        )
-        rows = with_memory(
-            self._connection, lambda: self._connection.execute(query, values).fetchall()
-        )
-        return [RunKey(*row) for row in rows]
+        found: list[RunKey] = []
+        for stretch in self._stretches(after, is_forward=is_forward):
+            query = (
+                "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
+                "ANTI JOIN superseded USING (trajectory_id, rev) "
+                f"WHERE start_ns BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {join} "
+                f"ORDER BY start_ns {order}, trajectory_id {order} LIMIT {int(most)}"
+            )
+            rows = with_memory(
+                self._connection,
+                lambda query=query: self._connection.execute(query, values).fetchall(),  # type: ignore[misc]
+            )
+            found = [RunKey(*row) for row in rows]
+            if len(found) == most:
+                break
+        return found
+
+    def _stretches(self, after: RunKey | None, *, is_forward: bool) -> Iterator[Range]:
+        """Yield stretches of time that begin at a run, each with more runs, the last with all.
+
+        Most pages are full after the first, so that only its row groups are read.
+        """
+        first, last = EVERYWHERE
+        if after is not None:
+            first, last = (after.start_ns, last) if is_forward else (first, after.start_ns)
+        order, end = ("ASC", "max") if is_forward else ("DESC", "min")
+        for count in _STRETCHES:
+            found = first_row(
+                self._connection,
+                f"SELECT {end}(start_ns), count(*) FROM (SELECT start_ns FROM trajectories "  # noqa: S608
+                f"WHERE start_ns BETWEEN {first} AND {last} "
+                f"ORDER BY start_ns {order} LIMIT {count})",
+            )
+            if found is None or found[1] < count:
+                break
+            yield Range(first, found[0]) if is_forward else Range(found[0], last)
+        yield Range(first, last)
 
     def rows(self, keys: Sequence[RunKey]) -> list[ListedRun]:
         """Return the runs of some keys in their order, without those that have changed since."""

@@ -250,10 +250,18 @@ class Scores:
 
     def _newest(self, column: str, ids: Sequence[str], newest_first: str) -> dict[str, list[Score]]:
         found: dict[str, list[Score]] = {one: [] for one in ids}
+        # One column of all scores is read, and the others of those that are wanted.
         with wanted(self._connection, column, found):
+            numbers = self._connection.sql(
+                f"SELECT seq FROM scores SEMI JOIN wanted USING ({column}) ORDER BY seq"  # noqa: S608
+            ).to_arrow_table()
+        if not len(numbers):
+            return found
+        first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
+        with registered(self._connection, "wanted", numbers):
             table = self._connection.sql(
-                f"SELECT s.* FROM scores s SEMI JOIN wanted USING ({column}) "  # noqa: S608
-                "QUALIFY row_number() OVER ("
+                "SELECT s.* FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
+                f"WHERE s.seq BETWEEN {first} AND {last} QUALIFY row_number() OVER ("
                 f"PARTITION BY trajectory_id, evaluator ORDER BY {newest_first}) = 1 "
                 "ORDER BY evaluator"
             ).to_arrow_table()

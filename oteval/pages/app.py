@@ -8,20 +8,25 @@ from collections.abc import Awaitable, Callable
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
 from ..show.text import clean
 from .access import PageAccess
+from .alerts import alerts_routes
+from .compare import compare_routes
+from .conversations import conversations_routes
 from .events import events_routes
 from .login import Doorkeeper, login_routes
+from .overview import overview_routes
 from .responses import POLICY, assets, page
 from .run import run_routes
 from .runs import runs_routes
 from .site import Site
 from .spans import spans_routes
+from .variants import variants_routes
 
 __all__ = ["create_app"]
 
@@ -46,10 +51,14 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         access: Decides who may read and act; without it, everybody may read, and nobody act.
     """
     routes = [
-        Route("/", _home),
+        *overview_routes(site),
         *runs_routes(site),
         *run_routes(site),
         *spans_routes(site),
+        *compare_routes(site),
+        *conversations_routes(site),
+        *variants_routes(site),
+        *alerts_routes(site),
         *events_routes(site),
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),
@@ -70,10 +79,6 @@ def _guarded(endpoint: _Endpoint) -> _Endpoint:
             return await _failed(request, error)
 
     return guarded
-
-
-async def _home(request: Request) -> Response:  # noqa: ARG001
-    return RedirectResponse("/runs", 303)
 
 
 async def _static(request: Request) -> Response:

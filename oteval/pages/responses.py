@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ..jsontext import encodable
 from ..show.html.page import template_environment
-from ..show.text import ago, clean, one_line
+from ..show.text import ago, clean, clock, one_line
 from .access import VISITOR
 
 __all__ = ["POLICY", "Asset", "assets", "page", "text_page", "with_query"]
@@ -33,7 +33,14 @@ POLICY = "; ".join(
     ]
 )
 """The Content-Security-Policy of every page: nothing inline, nothing from another host."""
-_SECTIONS = (("runs", "/runs", "Runs"),)
+_DAY_NS = 86_400 * 10**9
+_SECTIONS = (
+    ("overview", "/", "Overview"),
+    ("runs", "/runs", "Runs"),
+    ("conversations", "/conversations", "Conversations"),
+    ("variants", "/variants", "Variants"),
+    ("alerts", "/alerts", "Alerts"),
+)
 _NAMES = {"pages.css": "text/css", "pages.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -89,10 +96,16 @@ def with_query(path: str, **values: str | None) -> str:
     return f"{path}?{query}" if query else path
 
 
+def _when(time_ns: int, now_ns: int) -> str:
+    """Return a time of the last day as an age, and an earlier one to the minute."""
+    is_recent = abs(now_ns - time_ns) < _DAY_NS
+    return ago(time_ns, now_ns) if is_recent else clock(time_ns)[:16]
+
+
 @cache
 def _environment() -> Environment:
     loaders = [PackageLoader("oteval.pages"), PackageLoader("oteval.show.html")]
     environment = template_environment(ChoiceLoader(loaders))
-    environment.filters.update(ago=ago, clean=clean, line=one_line)
+    environment.filters.update(ago=ago, when=_when, clean=clean, line=one_line)
     environment.globals.update(assets=assets(), with_query=with_query, sections=_SECTIONS)
     return environment

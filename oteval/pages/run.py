@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -36,7 +37,7 @@ from .score_places import places_of
 from .search import parse_search
 from .site import Site
 
-__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "stored_run"]
+__all__ = ["RunPage", "ShownScore", "compact", "run_page", "run_routes", "stored_run"]
 
 # Characters of a text that are shown before the link to the whole, and messages on a page.
 _LONGEST, _MESSAGES = 6000, 200
@@ -87,6 +88,7 @@ class RunPage:
         cost: Its cost at list prices, or "".
         scores: The scores, failures first.
         beside: The scores to show beside a message, by its number.
+        compared: Comparisons that may explain a fail, each as text and path.
         missing: The configured evaluators without a score.
         config_problem: Why the configuration cannot be read, or "".
         messages: The messages of this part of the page.
@@ -115,6 +117,7 @@ class RunPage:
     cost: str
     scores: tuple[ShownScore, ...]
     beside: Mapping[int, Sequence[ShownScore]]
+    compared: tuple[tuple[str, str], ...]
     missing: tuple[MissingScore, ...]
     config_problem: str
     messages: Sequence[Mapping[str, Any]]
@@ -133,6 +136,11 @@ class RunPage:
     parent: str
     sub_agents: Sequence[RunItem]
     trace_id: str
+
+    @property
+    def conversation_link(self) -> str:
+        """The path of the page of its conversation."""
+        return f"/conversations/{quote(self.conversation, safe='')}"
 
     def part_of(self, number: int) -> int:
         """Return the first message of the part that a message is in."""
@@ -300,9 +308,10 @@ def run_page(
         cost=_cost(run, prices),
         scores=marked,
         beside=beside,
+        compared=tuple(_comparisons(run, item.verdicts, config)),
         missing=missing_scores(config, run, scored) if config else (),
         config_problem=config_problem,
-        messages=[_compact(message) for message in shown["messages"][here]],
+        messages=[compact(message) for message in shown["messages"][here]],
         first=start,
         last=start + len(own),
         shown_from=begin,
@@ -340,7 +349,20 @@ def _shown_score(
     )
 
 
-def _compact(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _comparisons(
+    run: Trajectory, verdicts: Sequence[RunVerdict], config: Config | None
+) -> Iterator[tuple[str, str]]:
+    """Yield comparisons with the references by which a run fails, and with a run that passed."""
+    failing = {one.evaluator for one in verdicts if one.state == "fail"}
+    for settings in config.evaluators if config else ():
+        if settings.name in failing and settings.reference is not None:
+            text = f"with the reference of {clean(settings.name)}"
+            yield text, with_query("/compare", a=run.id, reference=settings.name)
+    if failing:
+        yield "with the last run that passed", with_query("/compare", a=run.id, b="pass")
+
+
+def compact(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message with the short arguments of its calls on one line."""
     if "calls" not in message:
         return message

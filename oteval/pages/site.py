@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..config import Config, load_config
 from ..errors import ConfigError
 from ..evaluators.judge.costs import Prices, make_prices
 from ..files import file_stamp
-from ..store import Store
+from ..store import Store, StoreState
 from .store_threads import StoreThreads
 
 __all__ = ["Site"]
 
 T = TypeVar("T")
+# A result is kept for so many times as long as it took, and at most for so many seconds.
+_PATIENCE, _LONGEST_KEPT, _MOST_KEPT = 20, 60.0, 32
+
+
+class _Kept(NamedTuple):
+    """A result, the state of the store that it is of, and until when it is used in any case."""
+
+    value: Any
+    state: StoreState
+    until: float
 
 
 class Site:
@@ -53,10 +64,39 @@ class Site:
         self._stamp: object = None
         self._config: Config | None = None
         self._problem = ""
+        self._kept: dict[Hashable, _Kept] = {}
+        self._locks: dict[Hashable, asyncio.Lock] = {}
 
     async def read(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function of the store, called in a thread."""
         return await self._threads.run(action)
+
+    async def cached(self, key: Hashable, action: Callable[[Store], T]) -> T:
+        """Return the result of a function of the store that takes a while, perhaps a stored one.
+
+        A stored result is used while the store has not grown, and for a time in which a growing
+        store would not be asked again and again.
+
+        Args:
+            key: Identifies the function.
+            action: The function.
+        """
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            state = await self.read(lambda store: store.run_list.state())
+            kept = self._kept.get(key)
+            now = time.monotonic()
+            if kept and (kept.state == state or now < kept.until):
+                found: T = kept.value
+                return found
+            value = await self.read(action)
+            took = time.monotonic() - now
+            while len(self._kept) >= _MOST_KEPT:
+                oldest = next(iter(self._kept))
+                del self._kept[oldest]
+                self._locks.pop(oldest, None)
+            until = time.monotonic() + min(_LONGEST_KEPT, took * _PATIENCE)
+            self._kept[key] = _Kept(value, state, until)
+            return value
 
     def config(self) -> tuple[Config | None, str]:
         """Return the configuration as it is now, or None and the reason; "" without a file."""
@@ -73,6 +113,11 @@ class Site:
                 except ConfigError as error:
                     self._config, self._problem = None, str(error)
             return self._config, self._problem
+
+    @property
+    def base(self) -> Path:
+        """The folder that paths of the configuration are relative to."""
+        return self._path.parent if self._path else Path()
 
     def close(self) -> None:
         """Wait for the threads, and close their connections."""

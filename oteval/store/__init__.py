@@ -6,7 +6,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
   ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
 - `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines`,
-  `run_list` and `variants` only read.
+  `run_list`, `agent_figures` and `variants` only read.
 - `scores`, `labels`: ``scores``, ``human_labels``.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.

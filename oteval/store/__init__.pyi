@@ -1,5 +1,7 @@
 """Every name of the package, once: `__init__.py` loads them from here on first use."""
 
+from .agent_figures import AgentRuns as AgentRuns
+from .agent_figures import AgentVerdicts as AgentVerdicts
 from .archive import ArchiveReport as ArchiveReport
 from .backup import CopyReport as CopyReport
 from .connection import MEMORY as MEMORY

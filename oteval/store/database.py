@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from ..errors import StoreLocked
+from .agent_figures import AgentFigures
 from .archive import Archive, ArchiveReader
 from .backup import CopyReport, copy_to, replace_by_copy
 from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
@@ -57,6 +58,7 @@ class Store:
         outlines: Reads the columns by which evaluators decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
         run_list: Lists runs page by page, newest first.
+        agent_figures: Counts the runs and verdicts of each agent.
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -110,6 +112,7 @@ class Store:
         self.outlines = Outlines(connection)
         self.variants = Variants(connection)
         self.run_list = RunList(connection)
+        self.agent_figures = AgentFigures(connection)
         self.statistics = RunStatistics(connection)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)

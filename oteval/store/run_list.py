@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..selection import Selection
 from .memory import with_memory
-from .query import condition_of, first_row, registered, rows_of
+from .query import condition_of, first_row, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range, merge_ranges, rows_in
 from .scores import Outcome, outcome_condition
 
@@ -155,6 +155,19 @@ class RunList:
             [name],
         )
         return RunKey(*found) if found else None
+
+    def of_conversations(self, names: Sequence[str]) -> dict[str, list[RunKey]]:
+        """Return the keys of the runs of some conversations, the oldest first, by conversation."""
+        found: dict[str, list[RunKey]] = {name: [] for name in names}
+        with wanted(self._connection, "conversation_id", found):
+            rows = self._connection.execute(
+                "SELECT conversation_id, start_ns, trajectory_id FROM trajectories "
+                "ANTI JOIN superseded USING (trajectory_id, rev) "
+                "SEMI JOIN wanted USING (conversation_id) ORDER BY start_ns, trajectory_id"
+            ).fetchall()
+        for name, *key in rows:
+            found[name].append(RunKey(*key))
+        return found
 
     def keys(
         self,

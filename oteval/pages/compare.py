@@ -1,0 +1,364 @@
+"""The page that compares: ``/compare?a=ID&b=ID``, two runs, or a run and its reference, aligned.
+
+``b=pass`` stands for the last run before `a` that passed where `a` failed, if possible with the
+same question. ``reference=EVALUATOR`` compares with the reference by which that evaluator scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ..config import Config
+from ..errors import ConfigError, NotFound
+from ..evaluators import to_messages
+from ..model import SpanRef, Trajectory
+from ..pipeline import align, first_divergence
+from ..pipeline.references import references_of
+from ..selection import Condition, Selection
+from ..show.html.details import details
+from ..show.html.model import ReportRun
+from ..show.run_titles import question_line
+from ..show.text import clean, one_line, shorten
+from ..store import Store, VerdictFilter
+from .responses import page, with_query
+from .run import compact, stored_run
+from .run_search import find_runs
+from .runs import RunItem, items_of
+from .search import RunSearch
+from .site import Site
+
+__all__ = ["ComparePage", "ComparedSide", "DifferentText", "compare_page", "compare_routes"]
+
+_LONGEST, _TITLE = 4000, 140
+# Runs that passed among which one with the same question is preferred.
+_PASSES = 40
+_MOST_ROWS = 600
+# Equal messages around a difference that are not folded.
+_AROUND = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentText:
+    """A text in three pieces, of which the middle differs from the other side's.
+
+    Attributes:
+        before: The beginning that both sides have.
+        middle: The piece that differs.
+        after: The end that both sides have.
+    """
+
+    before: str
+    middle: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedMessage:
+    """A message of a side.
+
+    Attributes:
+        at: Its number.
+        role: Its author.
+        name: The tool's or participant's name, or "".
+        text: Its text; None without one.
+        calls: The tools that it calls, with their arguments.
+        is_failed: Whether it reports a failure.
+        is_missing: Whether the trace does not hold its content.
+    """
+
+    at: int
+    role: str
+    name: str
+    text: DifferentText | None
+    calls: tuple[tuple[str, DifferentText], ...]
+    is_failed: bool
+    is_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """Two messages beside each other.
+
+    Attributes:
+        left: The first side's, or None.
+        right: The second side's, or None.
+        is_same: Whether they say and call the same.
+        is_first: Whether this is the first divergence.
+        is_system: Whether these are system messages, which do not count.
+    """
+
+    left: ComparedMessage | None
+    right: ComparedMessage | None
+    is_same: bool
+    is_first: bool = False
+    is_system: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """One of the two.
+
+    Attributes:
+        title: The question of the run, or the name of the reference.
+        link: The path of its page, or "".
+        item: The run with its scores; None for a reference.
+        note: The agent, or that this is a reference.
+    """
+
+    title: str
+    link: str
+    item: RunItem | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePage:
+    """Everything that the page shows.
+
+    Attributes:
+        left: The first side.
+        right: The second side.
+        parts: The rows in parts; equal rows far from a difference form parts that are folded.
+        differing: The number of rows that differ.
+        rows: The number of rows.
+        first: The numbers of the messages of the first divergence, or "".
+        unknown: The number of rows of which a side lacks content.
+        left_out: The number of rows that are not shown.
+    """
+
+    left: ComparedSide
+    right: ComparedSide
+    parts: tuple[tuple[bool, tuple[ComparedRow, ...]], ...]
+    differing: int
+    rows: int
+    first: str
+    unknown: int
+    left_out: int
+
+
+def compare_routes(site: Site) -> list[Route]:
+    """Return the route of comparisons."""
+
+    async def compare(request: Request) -> Response:
+        query = request.query_params
+        a, b = query.get("a", "").strip(), query.get("b", "").strip()
+        reference = query.get("reference", "")
+        if not a or not (b or reference):
+            raise ConfigError("compare two runs: /compare?a=ID&b=ID, or a=ID&reference=EVALUATOR")
+        if b == "pass":
+            found = await site.read(lambda store: last_pass(store, a))
+            return RedirectResponse(with_query("/compare", a=a, b=found), 303)
+
+        def read(store: Store) -> ComparePage:
+            left = _named(store, a)
+            items = {item.id: item for item in _items(store, site, left.id)}
+            first = _side(left, items[left.id])
+            if b:
+                right = _named(store, b)
+                items |= {item.id: item for item in _items(store, site, right.id)}
+                return compare_page(left, right, first, _side(right, items[right.id]))
+            config, problem = site.config()
+            if config is None:
+                raise ConfigError(problem or "the pages know no configuration: oteval view -c FILE")
+            expected = reference_of(config, store, site.base, reference, left)
+            note = f"the reference of {one_line(reference)}"
+            return compare_page(left, expected, first, ComparedSide(expected.agent, "", None, note))
+
+        shown = await site.read(read)
+        return page("compare.html.j2", section="runs", now_ns=site.clock(), compared=shown)
+
+    return [Route("/compare", compare)]
+
+
+def _named(store: Store, name: str) -> Trajectory:
+    if store.run_list.find(name):
+        return stored_run(store, name)
+    try:
+        return store.trajectories.get(name)
+    except NotFound as error:
+        raise NotFound(str(error).partition("; oteval")[0]) from None
+
+
+def _items(store: Store, site: Site, name: str) -> Sequence[RunItem]:
+    key = store.run_list.find(name)
+    return items_of(store, [key] if key else [], site.prices)
+
+
+def _side(run: Trajectory, item: RunItem) -> ComparedSide:
+    title = shorten(question_line(run), _TITLE) or clean(run.agent or run.service) or run.id
+    return ComparedSide(title, f"/runs/{run.id}", item, clean(one_line(run.agent)))
+
+
+def last_pass(store: Store, name: str) -> str:
+    """Return the id of a run of the same agent that passes where another one fails.
+
+    The last one before it is preferred, and among the last ones one with the same question.
+
+    Args:
+        store: The store.
+        name: The id of the run that fails.
+
+    Raises:
+        NotFound: There is none.
+    """
+    run = _named(store, name)
+    failing = [s.evaluator for s in store.scores.of([run.id])[run.id] if s.passed is False]
+    agent = Condition("agent", "=", run.agent)
+    verdict = VerdictFilter("pass", tuple(failing))
+    passing = RunSearch("", Selection(conditions=(agent,)), verdict)
+    key = store.run_list.find(run.id)
+    keys = list(find_runs(store, passing, _PASSES, after=key).keys)
+    keys += find_runs(store, passing, _PASSES, after=key, is_forward=True).keys
+    asked = question_line(run)[:200]
+    rows = store.run_list.rows(keys)
+    same = [row.id for row in rows if asked and one_line(row.question).startswith(asked)]
+    chosen = same or [row.id for row in rows]
+    if not chosen:
+        raise NotFound(f"no run of {clean(run.agent) or 'the same agent'} passes to compare with")
+    return chosen[0]
+
+
+def reference_of(
+    config: Config, store: Store, base: Path, evaluator: str, run: Trajectory
+) -> Trajectory:
+    """Return the reference by which an evaluator scores a run, as a trajectory.
+
+    Raises:
+        NotFound: The configuration has no such evaluator, or the run has no reference.
+    """
+    settings = next((one for one in config.evaluators if one.name == evaluator), None)
+    if settings is None:
+        raise NotFound(f"the configuration has no evaluator {evaluator!r}")
+    reference, problem = references_of(settings, store, base).of(run)
+    if reference is None:
+        raise NotFound(problem or f"evaluator {evaluator!r} has no reference")
+    messages = to_messages(list(reference.messages), f"reference {reference.name}")
+    return Trajectory("reference", SpanRef("", ""), tail=messages, agent=clean(reference.name))
+
+
+def compare_page(
+    left: Trajectory, right: Trajectory, first_side: ComparedSide, second_side: ComparedSide
+) -> ComparePage:
+    """Return the page that compares two trajectories.
+
+    Args:
+        left: The first.
+        right: The second.
+        first_side: The first for the head of its column.
+        second_side: The second for the head of its column.
+    """
+    pairs = align(left.own_messages, right.own_messages)
+    first = first_divergence(pairs)
+    ours, theirs = _shown(left), _shown(right)
+    rows = []
+    for place, pair in enumerate(pairs[:_MOST_ROWS]):
+        one = None if pair.left_at is None else ours[pair.left_at]
+        other = None if pair.right_at is None else theirs[pair.right_at]
+        rows.append(
+            ComparedRow(
+                left=_message(one, None if pair.same else other),
+                right=_message(other, None if pair.same else one),
+                is_same=pair.same,
+                is_first=place == first,
+                is_system=pair.is_system,
+            )
+        )
+    counted = [pair for pair in pairs if not pair.is_system]
+    return ComparePage(
+        left=first_side,
+        right=second_side,
+        parts=_parts(rows),
+        differing=sum(not pair.same for pair in counted),
+        rows=len(counted),
+        first=_place(rows[first]) if first is not None and first < len(rows) else "",
+        unknown=sum(not pair.is_captured for pair in counted),
+        left_out=max(0, len(pairs) - _MOST_ROWS),
+    )
+
+
+def _shown(run: Trajectory) -> Sequence[Mapping[str, Any]]:
+    item = ReportRun(id=run.id, group="", case="", label="", trajectory=run)
+    return [_spaced(compact(message)) for message in details(item, _LONGEST)["messages"]]
+
+
+def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool's result with the same white space as others, if it is JSON."""
+    text = str(message.get("text", ""))
+    if message["role"] != "tool" or not text.startswith(("{", "[")):
+        return message
+    try:
+        return {**message, "text": json.dumps(json.loads(text), ensure_ascii=False)}
+    except (ValueError, RecursionError):
+        return message
+
+
+def _place(row: ComparedRow) -> str:
+    numbers = [f"{side.at}" for side in (row.left, row.right) if side is not None]
+    return " and ".join(dict.fromkeys(numbers))
+
+
+def _parts(rows: Sequence[ComparedRow]) -> tuple[tuple[bool, tuple[ComparedRow, ...]], ...]:
+    """Divide rows into parts to fold, which are equal, and parts to show."""
+    differing = [at for at, row in enumerate(rows) if not row.is_same]
+    near = {at + step for at in differing for step in range(-_AROUND, _AROUND + 1)}
+    parts: list[tuple[bool, list[ComparedRow]]] = []
+    for at, row in enumerate(rows):
+        is_folded = bool(differing) and at not in near
+        if not parts or parts[-1][0] != is_folded:
+            parts.append((is_folded, []))
+        parts[-1][1].append(row)
+    # One equal message takes as much space as the line that it would be folded into.
+    return tuple((is_folded and len(found) > 1, tuple(found)) for is_folded, found in parts)
+
+
+def _message(
+    one: Mapping[str, Any] | None, other: Mapping[str, Any] | None
+) -> ComparedMessage | None:
+    if one is None:
+        return None
+    theirs = other or {}
+    calls = []
+    for at, call in enumerate(one.get("calls", ())):
+        beside = theirs.get("calls", ())
+        twin = beside[at] if at < len(beside) and beside[at]["name"] == call["name"] else None
+        text = call.get("arguments", "arguments not captured")
+        calls.append((call["name"], _different(text, twin and twin.get("arguments"))))
+    text = one.get("text")
+    return ComparedMessage(
+        at=one["at"],
+        role=one["role"],
+        name=one.get("name", ""),
+        text=None if text is None else _different(text, theirs.get("text") if other else None),
+        calls=tuple(calls),
+        is_failed=bool(one.get("failed")),
+        is_missing=bool(one.get("missing")),
+    )
+
+
+def _different(text: str, other: str | None) -> DifferentText:
+    """Return a text with the piece that another one does not have."""
+    if other is None or text == other:
+        return DifferentText(text, "", "")
+    pairs = zip(text, other, strict=False)
+    start = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))
+    while start and _is_of_word(text[start - 1]):
+        start -= 1
+    most = min(len(text), len(other)) - start
+    ends = zip(reversed(text), reversed(other), strict=False)
+    end = min(next((at for at, (a, b) in enumerate(ends) if a != b), most), most)
+    while end and _is_of_word(text[-end]):
+        end -= 1
+    return DifferentText(text[:start], text[start : len(text) - end], text[len(text) - end :])
+
+
+def _is_of_word(character: str) -> bool:
+    """Return whether a character is part of a word or number, which is marked as a whole."""
+    return character.isalnum() or character in "._-"

@@ -1,0 +1,245 @@
+"""The overview: ``/``, agents by evaluators with pass rates, volume, cost and time, and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..errors import ConfigError
+from ..evaluators.judge.costs import Prices
+from ..evaluators.stats import wilson
+from ..show.text import clock, duration, one_line, shorten
+from ..store import AgentRuns, AgentVerdicts, Store
+from .alerts import Alert, open_alerts
+from .responses import page, with_query
+from .runs import cost_text
+from .site import Site
+
+__all__ = ["AgentItem", "EvaluatorItem", "Overview", "overview", "overview_routes", "search_word"]
+
+_DAY_NS = 86_400 * 10**9
+_PERIODS = {"1d": _DAY_NS, "7d": 7 * _DAY_NS, "30d": 30 * _DAY_NS, "all": None}
+_DEFAULT = "7d"
+_PLACES, _MOST_AGENTS, _MOST_ALERTS = 28, 60, 8
+# The height of a drawing over time, and the width of one of its places.
+_HEIGHT, _STEP = 24, 6
+_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorItem:
+    """An evaluator's verdicts on the runs of an agent.
+
+    Attributes:
+        name: The evaluator.
+        rate: The pass rate, None without a verdict.
+        low: The lower end of its 95% interval.
+        high: The upper end of it.
+        passed: The number of passes.
+        failed: The number of fails.
+        errors: The number of runs on which the evaluator failed.
+        not_evaluated: The number of runs that it could not judge.
+        mean: The mean of scores that neither pass nor fail, or "".
+        trend: The pass rate over time, as the points of a line; "" with fewer than two.
+        failures: The link to the runs that fail.
+    """
+
+    name: str
+    rate: float | None
+    low: float
+    high: float
+    passed: int
+    failed: int
+    errors: int
+    not_evaluated: int
+    mean: str
+    trend: str
+    failures: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentItem:
+    """An agent.
+
+    Attributes:
+        name: Its name, or that of the service of runs without an agent.
+        kind: ``agent`` or ``service``.
+        link: The link to its runs.
+        last_ns: When its latest run began (ns since the epoch).
+        runs: The number of runs.
+        volume: The number of runs over time, as the path of bars.
+        seconds: The median duration, or "".
+        slow: The 95% quantile of the durations, or "".
+        cost: The mean cost of a run at list prices, or "".
+        total: The cost of all runs with a price, or "".
+        failing: The share of runs with a failed call.
+        failed_calls: The link to those runs.
+        with_gaps: The share of runs with a gap.
+        evaluators: Its evaluators.
+    """
+
+    name: str
+    kind: str
+    link: str
+    last_ns: int
+    runs: int
+    volume: str
+    seconds: str
+    slow: str
+    cost: str
+    total: str
+    failing: float
+    failed_calls: str
+    with_gaps: float
+    evaluators: tuple[EvaluatorItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything that the page shows.
+
+    Attributes:
+        agents: The agents, those with the most runs first.
+        alerts: The alerts that last.
+        period: The chosen period.
+        periods: The periods to choose from, with their links.
+        since: When the period begins, as text.
+        until: When the newest run began, as text.
+        runs: The number of runs.
+        width: The width of drawings over time.
+        height: Their height.
+    """
+
+    agents: tuple[AgentItem, ...]
+    alerts: Sequence[Alert]
+    period: str
+    periods: tuple[tuple[str, str], ...]
+    since: str
+    until: str
+    runs: int
+    width: int = _PLACES * _STEP
+    height: int = _HEIGHT
+
+
+def overview_routes(site: Site) -> list[Route]:
+    """Return the route of the overview."""
+
+    async def show(request: Request) -> Response:
+        period = request.query_params.get("period", _DEFAULT)
+        if period not in _PERIODS:
+            raise ConfigError(f"period={period[:40]}: write one of {', '.join(_PERIODS)}")
+        found = await site.cached(
+            ("overview", period), lambda store: overview(store, period, site.prices)
+        )
+        return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=found)
+
+    return [Route("/", show)]
+
+
+def overview(store: Store, period: str, prices: Prices) -> Overview:
+    """Return the overview of a period that ends with the newest run.
+
+    Args:
+        store: The store.
+        period: One of ``1d``, ``7d``, ``30d`` and ``all``.
+        prices: The prices of models.
+    """
+    extent, length = store.agent_figures.extent(), _PERIODS[period]
+    agents: tuple[AgentRuns, ...] = ()
+    first, last = extent or (0, 0)
+    if length is not None:
+        first = max(first, last - length)
+    if extent:
+        agents = store.agent_figures.of(first, last, _PLACES, _MOST_AGENTS)
+    return Overview(
+        agents=tuple(_agent(one, prices, clock(first) if length else "") for one in agents),
+        alerts=open_alerts(store)[:_MOST_ALERTS],
+        period=period,
+        periods=tuple((name, with_query("/", period=name)) for name in _PERIODS),
+        since=clock(first) if extent else "",
+        until=clock(last) if extent else "",
+        runs=sum(one.runs for one in agents),
+    )
+
+
+def search_word(name: str, value: str, operator: str = "=") -> str:
+    """Return a word of the search field, in quotes if its value needs them."""
+    shown = f'"{value}"' if not value or set(value) & set(" \t\n\r") else value
+    return f"{name}{operator}{shown}"
+
+
+def _agent(found: AgentRuns, prices: Prices, since: str) -> AgentItem:
+    kind, name = ("agent", found.agent) if found.agent else ("service", found.service)
+    words = [search_word(kind, name)] + ([f"since={since.replace(' ', 'T')}"] if since else [])
+    cost, priced = 0.0, 0
+    for one in found.tokens:
+        if price := prices.of(one.model):
+            cost += price.cost(one.input_tokens, one.output_tokens, one.cached_tokens)
+            priced += one.runs
+    seconds = [duration(round(value * 1e9)) for value in found.seconds or ()]
+    return AgentItem(
+        name=shorten(one_line(name), _NAME) or "(no name)",
+        kind=kind,
+        link=_runs(words),
+        last_ns=found.last_ns,
+        runs=found.runs,
+        volume=_bars(found.places),
+        seconds=seconds[0] if seconds else "",
+        slow=seconds[1] if seconds else "",
+        cost=cost_text(cost / priced) if priced else "",
+        total=cost_text(cost) if priced else "",
+        failing=found.failing / found.runs,
+        failed_calls=_runs([*words, "errors>0"]),
+        with_gaps=found.with_gaps / found.runs,
+        evaluators=tuple(_evaluator(one, words) for one in found.verdicts),
+    )
+
+
+def _evaluator(found: AgentVerdicts, words: Sequence[str]) -> EvaluatorItem:
+    judged = found.passed + found.failed
+    total = found.judged if judged else 0
+    interval = wilson(found.passed, total) if total else None
+    failures = [*words, search_word("evaluator", found.evaluator), "passed=false"]
+    return EvaluatorItem(
+        name=shorten(one_line(found.evaluator), _NAME),
+        rate=found.passed / total if total else None,
+        low=interval.low if interval else 0.0,
+        high=interval.high if interval else 1.0,
+        passed=found.passed,
+        failed=found.failed,
+        errors=found.errors,
+        not_evaluated=found.not_evaluated,
+        mean="" if found.mean is None else f"{found.mean:.3g}",
+        trend=_line(found.places),
+        failures=_runs(failures),
+    )
+
+
+def _runs(words: Sequence[str]) -> str:
+    return with_query("/runs", q=" ".join(words))
+
+
+def _bars(counts: Sequence[int]) -> str:
+    """Return counts over time as the path of bars."""
+    most = max(counts, default=0) or 1
+    drawn = []
+    for place, count in enumerate(counts):
+        if count:
+            high = max(1.5, count / most * _HEIGHT)
+            x, y = place * _STEP, round(_HEIGHT - high, 1)
+            drawn.append(f"M{x} {_HEIGHT}V{y}h{_STEP - 1}V{_HEIGHT}z")
+    return "".join(drawn)
+
+
+def _line(places: Sequence[tuple[int, int]]) -> str:
+    """Return pass rates over time as the points of a line, 100% at the top."""
+    points = [
+        f"{place * _STEP + _STEP / 2:g},{round(1.5 + (1 - passed / judged) * (_HEIGHT - 3), 1)}"
+        for place, (passed, judged) in enumerate(places)
+        if judged
+    ]
+    return " ".join(points) if len(points) > 1 else ""

@@ -1,0 +1,234 @@
+"""Figures of agents: their runs, tokens and verdicts in a stretch of time, counted in SQL.
+
+A run without an agent counts for its service. The newest score of each evaluator on a run counts,
+whatever its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from .memory import with_memory
+from .query import first_row, rows_of
+
+__all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
+
+_RUNS = """
+    runs AS (
+        SELECT trajectory_id, coalesce(nullif(agent, ''), '') AS agent,
+            CASE WHEN coalesce(agent, '') = '' THEN coalesce(service, '') ELSE '' END AS service,
+            start_ns, end_ns, models, input_tokens, output_tokens, cached_tokens, model_calls,
+            len(gap_codes) > 0 AS has_gaps, list_contains(call_errors, TRUE) AS has_failures,
+            least(((start_ns::HUGEINT - $first) // $step)::INTEGER, $places - 1) AS place
+        FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev)
+        WHERE start_ns BETWEEN $first AND $last
+    )
+"""
+_AGENTS = f"""
+    WITH {_RUNS}
+    SELECT agent, service, count(*) AS runs, max(start_ns) AS last_ns,
+        count(*) FILTER (has_failures) AS failing, count(*) FILTER (has_gaps) AS with_gaps,
+        quantile_cont(CASE WHEN end_ns > start_ns THEN (end_ns - start_ns) / 1e9 END, [0.5, 0.95])
+            AS seconds,
+        map_entries(histogram(place)) AS places
+    FROM runs GROUP BY agent, service ORDER BY runs DESC, agent, service LIMIT {{most}}
+"""  # noqa: S608
+_TOKENS = f"""
+    WITH {_RUNS}
+    SELECT agent, service, models[1] AS model, count(*) AS runs,
+        sum(input_tokens)::HUGEINT AS input, sum(output_tokens)::HUGEINT AS output,
+        sum(cached_tokens)::HUGEINT AS cached
+    FROM runs WHERE len(models) = 1 AND model_calls > 0 GROUP BY ALL
+"""  # noqa: S608
+_KEY = "hash(s.trajectory_id, s.evaluator)"
+# Only scores that share the hash of their key with others are sorted: few, unless runs were scored
+# again.
+_VERDICTS = f"""
+    WITH {_RUNS},
+    scored AS MATERIALIZED (
+        SELECT s.trajectory_id, s.evaluator, s.seq, s.status, s.passed, s.score, {_KEY} AS key,
+            r.agent, r.service, r.place
+        FROM scores s JOIN runs r USING (trajectory_id)
+    ),
+    repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
+    replaced AS (
+        SELECT seq FROM scored SEMI JOIN repeated USING (key)
+        QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) > 1
+    )
+    SELECT agent, service, evaluator, place,
+        count(*) FILTER (status = 'ok' AND passed) AS passed,
+        count(*) FILTER (status = 'ok' AND NOT passed) AS failed,
+        count(*) FILTER (status = 'error') AS errors,
+        count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
+        count(score) FILTER (status = 'ok' AND passed IS NULL) AS scored,
+        sum(score) FILTER (status = 'ok' AND passed IS NULL) AS total
+    FROM scored ANTI JOIN replaced USING (seq)
+    GROUP BY agent, service, evaluator, place ORDER BY evaluator, place
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTokens:
+    """The tokens of an agent's runs of one model.
+
+    Attributes:
+        model: The model.
+        runs: The number of these runs.
+        input_tokens: Their input tokens, cached ones included.
+        output_tokens: Their output tokens.
+        cached_tokens: Their input tokens that came from a cache.
+    """
+
+    model: str
+    runs: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVerdicts:
+    """The verdicts of an evaluator on an agent's runs.
+
+    Attributes:
+        evaluator: The evaluator.
+        passed: The number of passes.
+        failed: The number of fails.
+        errors: The number of runs on which the evaluator failed.
+        not_evaluated: The number of runs that it could not judge.
+        mean: The mean of the scores that neither pass nor fail; None without any.
+        places: Passes and judged runs (errors included) by the place in time.
+    """
+
+    evaluator: str
+    passed: int
+    failed: int
+    errors: int
+    not_evaluated: int
+    mean: float | None
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def judged(self) -> int:
+        """The number of passes, fails and errors."""
+        return self.passed + self.failed + self.errors
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRuns:
+    """The runs of an agent, or of a service for runs without one.
+
+    Attributes:
+        agent: The agent, or "".
+        service: The service of runs without an agent, or "".
+        runs: The number of runs.
+        last_ns: When the latest began (ns since the epoch).
+        failing: The number of runs with a failed call.
+        with_gaps: The number of runs with a gap.
+        seconds: The median and the 95% quantile of their durations; None if unknown.
+        places: The number of runs by the place in time.
+        tokens: The tokens of its runs of a single model, by model.
+        verdicts: The verdicts by evaluator.
+    """
+
+    agent: str
+    service: str
+    runs: int
+    last_ns: int
+    failing: int
+    with_gaps: int
+    seconds: tuple[float, float] | None
+    places: tuple[int, ...]
+    tokens: tuple[ModelTokens, ...]
+    verdicts: tuple[AgentVerdicts, ...]
+
+
+class AgentFigures:
+    """Counts the runs of each agent in a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def extent(self) -> tuple[int, int] | None:
+        """Return when the first and the last run began (ns since the epoch), or None."""
+        found = first_row(
+            self._connection,
+            "SELECT min(start_ns), max(start_ns) FROM trajectories WHERE start_ns <> 0",
+        )
+        return (found[0], found[1]) if found and found[0] is not None else None
+
+    def of(self, first_ns: int, last_ns: int, places: int, most: int) -> tuple[AgentRuns, ...]:
+        """Return the figures of agents, those with the most runs first.
+
+        Args:
+            first_ns: The earliest start of a run (ns since the epoch).
+            last_ns: The latest start of a run.
+            places: The number of stretches of time to count by.
+            most: The most agents.
+        """
+        step = max(1, -(-(last_ns - first_ns + 1) // places))
+        values = {"first": first_ns, "last": last_ns, "step": step, "places": places}
+        tokens: dict[tuple[str, str], list[ModelTokens]] = {}
+        for row in self._rows(_TOKENS, values):
+            key = (row["agent"], row["service"])
+            numbers = [int(row[name]) for name in ("runs", "input", "output", "cached")]
+            tokens.setdefault(key, []).append(ModelTokens(row["model"], *numbers))
+        verdicts: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+        for row in self._rows(_VERDICTS, values):
+            of_agent = verdicts.setdefault((row["agent"], row["service"]), {})
+            of_agent.setdefault(row["evaluator"], []).append(row)
+        found = []
+        for row in self._rows(_AGENTS.format(most=int(most)), values):
+            key = (row["agent"], row["service"])
+            counts = {entry["key"]: entry["value"] for entry in row["places"] or ()}
+            seconds = row["seconds"]
+            found.append(
+                AgentRuns(
+                    agent=row["agent"],
+                    service=row["service"],
+                    runs=row["runs"],
+                    last_ns=row["last_ns"],
+                    failing=row["failing"],
+                    with_gaps=row["with_gaps"],
+                    seconds=(seconds[0], seconds[1]) if seconds else None,
+                    places=tuple(counts.get(place, 0) for place in range(places)),
+                    tokens=tuple(tokens.get(key, ())),
+                    verdicts=tuple(
+                        _verdicts(name, rows, places)
+                        for name, rows in verdicts.get(key, {}).items()
+                    ),
+                )
+            )
+        return tuple(found)
+
+    def _rows(self, query: str, values: Mapping[str, int]) -> list[dict[str, Any]]:
+        table = with_memory(
+            self._connection,
+            lambda: self._connection.sql(query, params=dict(values)).to_arrow_table(),
+        )
+        return [
+            {name: int(v) if isinstance(v, Decimal) else v for name, v in row.items()}
+            for row in rows_of(table)
+        ]
+
+
+def _verdicts(evaluator: str, rows: Sequence[Mapping[str, Any]], places: int) -> AgentVerdicts:
+    sums = {
+        name: sum(row[name] for row in rows)
+        for name in ("passed", "failed", "errors", "not_evaluated", "scored")
+    }
+    total = sum(row["total"] or 0.0 for row in rows)
+    by_place = {row["place"]: row for row in rows}
+    counted = tuple(
+        (row["passed"], row["passed"] + row["failed"] + row["errors"])
+        if (row := by_place.get(place))
+        else (0, 0)
+        for place in range(places)
+    )
+    scored = sums.pop("scored")
+    return AgentVerdicts(evaluator, **sums, mean=total / scored if scored else None, places=counted)

@@ -1,0 +1,257 @@
+"""The overview, alerts, variants, conversations and comparisons."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from oteval.model import Message, ToolCall
+from oteval.pages.site import Site
+from oteval.store import Store, StoredEpisode
+
+from .conftest import SECOND, START, ShowPages, put, run, score
+
+HOUR = 3600 * SECOND
+
+
+def plain(text: str) -> str:
+    """Return the text of a page without its markup."""
+    return " ".join(re.sub(r"<[^>]*>", " ", text.split("<main")[1]).split())
+
+
+def failing_calls(number: int, name: str, **fields: object):
+    """Return a run that calls a tool, which fails."""
+    messages = [
+        Message("user", "Refund me"),
+        Message("assistant", None, tool_calls=(ToolCall(name, {"n": number}, id="c"),)),
+        Message("tool", "Error", tool_call_id="c", is_error=True),
+    ]
+    return run(number, messages=messages, **fields)
+
+
+def test_the_overview_has_agents_by_evaluators(store: Store, pages: ShowPages):
+    """A row has the pass rate with its interval and the counts; fails link to their runs."""
+    runs = [run(number) for number in range(1, 11)]
+    put(store, *runs, run(11, agent="", service="batch"))
+    fails = {"passed": False, "score": 0.0}
+    store.scores.write(
+        [score(one, "calls", **(fails if n < 2 else {})) for n, one in enumerate(runs)]
+    )
+    store.scores.write([score(runs[0], "tone", status="error", passed=None, score=None)])
+    client = pages(store)
+    text = client.get("/").text
+    found = plain(text)
+    assert "calls 80.0% 49.0% to 94.3% 49.0% – 94.3% 8 2 0 0" in found
+    assert "tone nothing passed or failed 0 0 1 0" in found
+    assert "batch service without an agent" in found
+    assert "runs 10" in found
+    [link] = re.findall(r'<a class="bad" href="(/runs[^"]+)">2</a>', text)
+    answer = client.get(link.replace("&amp;", "&"))
+    assert answer.text.count("data-id=") == 2
+
+
+def test_a_score_of_a_run_that_was_scored_again_counts_once(store: Store, pages: ShowPages):
+    """The newest score of an evaluator on a run counts, whatever its version."""
+    put(store, run(1))
+    store.scores.write([score(run(1), "calls", passed=False, score=0.0), score(run(1), "calls")])
+    assert "100.0%" in plain(pages(store).get("/").text)
+
+
+def test_a_period_ends_with_the_newest_run(store: Store, pages: ShowPages):
+    """Runs before it do not count; an unknown period is refused."""
+    put(store, run(1, start_ns=START - 240 * HOUR, end_ns=START), run(2))
+    client = pages(store)
+    assert "1 runs from" in plain(client.get("/").text)
+    assert "2 runs from" in plain(client.get("/?period=30d").text)
+    assert client.get("/?period=1y").status_code == 400
+
+
+def test_the_overview_of_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
+    """It names the commands that load and receive traces."""
+    assert "oteval ingest FILE" in pages(store).get("/").text
+
+
+async def test_figures_are_kept_until_the_store_grows(store: Store):
+    """A figure that took no time is computed again when there is a new run, and not before."""
+    site = Site("test", store.sibling)
+    calls: list[int] = []
+
+    def count(read: Store) -> int:
+        calls.append(1)
+        return read.trajectories.count()
+
+    assert [await site.cached("count", count) for _ in range(3)] == [0, 0, 0]
+    assert len(calls) == 1
+    put(store, run(1))
+    seen = [await site.cached("count", count) for _ in range(200)]
+    assert seen[-1] == 1
+    site.close()
+
+
+def episode(**fields: object) -> StoredEpisode:
+    """Return an episode of a monitor of pass rates."""
+    values: dict[str, object] = {
+        "episode_id": "e1",
+        "monitor": "rates",
+        "group": json.dumps(["shop"]),
+        "version": "",
+        "side": "worse",
+        "alarm_ns": START,
+        "change_ns": START - HOUR,
+        "change_from_ns": START - 2 * HOUR,
+        "change_to_ns": START,
+        "before": 0.9,
+        "after": 0.5,
+        "observations": 40,
+        "opened_ns": START,
+        "runs": [f"{2:016x}"],
+        "runs_before": [f"{1:016x}"],
+        "evidence": json.dumps(
+            {
+                "before_interval": [0.8, 0.95],
+                "slices": [
+                    {"dimension": "tool", "value": "<i>refund", "before": 0.9, "after": 0.2}
+                ],
+            }
+        ),
+    }
+    return StoredEpisode(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def test_alerts_have_their_evidence_and_runs(shop: Store, pages: ShowPages):
+    """Lasting alerts come first and are on the overview; ended ones have the reason."""
+    ended = episode(episode_id="e0", monitor="old", ended_ns=START, end_reason="recovered")
+    shop.monitors.put_episodes([ended, episode()])
+    client = pages(shop)
+    text = client.get("/alerts").text
+    found = plain(text)
+    assert found.index("rates got worse for shop") < found.index("old got worse")
+    assert "0.9 (0.8 to 0.95)" in found
+    assert "tool=&lt;i&gt;refund: 0.9 to 0.2" in found
+    assert "recovered" in found
+    assert f'href="/runs/{2:016x}"' in text
+    assert "rates" in client.get("/").text.split("Alerts that last")[1]
+    assert 'href="/alerts#e0"' not in client.get("/").text
+
+
+def test_a_store_without_monitors_says_how_to_get_alerts(store: Store, pages: ShowPages):
+    """The page names the key of the configuration and the command."""
+    assert "oteval monitor check" in pages(store).get("/alerts").text
+
+
+def test_variants_have_a_graph_of_tools_and_a_row_for_each_sequence(store: Store, pages: ShowPages):
+    """The search restricts the runs; outcomes of scores cannot."""
+    put(store, run(1), run(2), failing_calls(3, "refund", agent="other"))
+    store.scores.write([score(run(1), "calls")])
+    client = pages(store)
+    text = client.get("/variants").text
+    assert "2 sequences of tools in 3 runs" in plain(text)
+    assert '<svg class="graph"' in text
+    assert re.search(r"get_order 2 66\.7% 100\.0%", plain(text))
+    found = plain(client.get("/variants?q=agent%3Dother").text)
+    assert "1 sequence of tools in 1 run" in found
+    assert client.get("/variants?q=passed%3Dtrue").status_code == 400
+
+
+def test_conversations_are_listed_once_with_their_turns(store: Store, pages: ShowPages):
+    """A conversation is where its latest run is; its page has the turns in order."""
+    first = [run(n, f"turn {n}", conversation_id="a/b c", turn=n) for n in (1, 2, 3)]
+    second = run(4, "other", conversation_id="d")
+    put(store, *first, second, run(5))
+    store.scores.write([score(first[1], "calls", passed=False, score=0.0, comment="bad")])
+    client = pages(store)
+    text = client.get("/conversations").text
+    assert text.count("data-id=") == 2
+    assert "3 turns" in text
+    assert "1 failing" in text
+    [link] = re.findall(r'href="(/conversations/a[^"]*)"', text)
+    turns = client.get(link).text
+    assert [turns.index(f"turn {n}") for n in (1, 2, 3)] == sorted(
+        turns.index(f"turn {n}") for n in (1, 2, 3)
+    )
+    assert client.get("/conversations/none").status_code == 404
+
+
+def test_conversations_have_pages(store: Store, pages: ShowPages):
+    """Following the links shows each conversation once."""
+    put(store, *(run(n, conversation_id=f"c{n % 100}") for n in range(1, 501)))
+    client, address = pages(store), "/conversations"
+    seen: list[str] = []
+    while address:
+        text = client.get(address).text
+        seen += re.findall(r'href="/conversations/(c\d+)"', text)
+        link = re.search(r'rel="next" href="([^"]+)"', text)
+        address = link[1].replace("&amp;", "&") if link else ""
+    assert sorted(seen) == sorted(f"c{n}" for n in range(100))
+
+
+def compared(client: TestClient, query: str) -> str:
+    """Return the text of a comparison."""
+    answer = client.get(f"/compare?{query}")
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_two_runs_are_aligned_and_the_first_divergence_is_marked(store: Store, pages: ShowPages):
+    """The words that differ are marked, and equal messages far from them are folded."""
+    talk = [Message("user", f"Question {n}") for n in range(6)]
+    one = run(1, messages=[*talk, Message("assistant", "It costs 420.00 EUR.")])
+    other = run(2, messages=[*talk, Message("assistant", "It costs 42.00 EUR.")])
+    put(store, one, other)
+    client = pages(store)
+    text = compared(client, f"a={one.id}&b={other.id}")
+    assert "1 of 7 rows differs" in plain(text)
+    assert "It costs <mark>420.00</mark> EUR." in text
+    assert "It costs <mark>42.00</mark> EUR." in text
+    assert "5 equal messages" in text
+    assert text.index('id="first"') < text.index("First divergence")
+    same = compared(client, f"a={one.id}&b={one.id}")
+    assert "No difference in 7 messages" in plain(same)
+
+
+def test_a_failing_run_is_compared_with_the_last_one_that_passed(store: Store, pages: ShowPages):
+    """One with the same question is preferred; without any, the page says so."""
+    runs = [run(1, "Where is it?"), run(2, "Other"), run(3, "Where is it?")]
+    put(store, *runs)
+    store.scores.write([score(one, "calls") for one in runs[:2]])
+    store.scores.write([score(runs[2], "calls", passed=False, score=0.0)])
+    client = pages(store)
+    assert f"/compare?a={runs[2].id}&amp;b=pass" in client.get(f"/runs/{runs[2].id}").text
+    answer = client.get(f"/compare?a={runs[2].id}&b=pass")
+    assert answer.headers["location"] == f"/compare?a={runs[2].id}&b={runs[0].id}"
+    put(store, run(9, agent="lonely"))
+    assert client.get(f"/compare?a={run(9).id}&b=pass").status_code == 404
+
+
+def test_a_run_is_compared_with_the_reference_of_an_evaluator(
+    store: Store, pages: ShowPages, tmp_path: Path
+):
+    """The reference of the configuration is the right side; an unknown evaluator is not found."""
+    wanted = [{"role": "user", "content": "Where is my order?"}]
+    call = {"name": "refund", "arguments": '{"id": 1}'}
+    wanted.append({"role": "assistant", "tool_calls": [{"id": "x", "function": call}]})  # type: ignore[dict-item]
+    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    path = tmp_path / "oteval.yaml"
+    path.write_text(
+        "evaluators: [{name: calls, type: trajectory_match, mode: strict, reference: wanted.json}]"
+    )
+    put(store, run(1))
+    store.scores.write([score(run(1), "calls", passed=False, score=0.0, comment="wrong")])
+    client = pages(store, path)
+    assert "with the reference of calls" in client.get(f"/runs/{1:016x}").text
+    text = compared(client, f"a={1:016x}&reference=calls")
+    assert "refund" in text
+    assert "the reference of calls" in text
+    assert client.get(f"/compare?a={1:016x}&reference=none").status_code == 404
+    assert pages(store).get(f"/compare?a={1:016x}&reference=calls").status_code == 400
+
+
+def test_a_comparison_needs_two_sides(shop: Store, pages: ShowPages):
+    """Otherwise the page says how to name them."""
+    answer = pages(shop).get(f"/compare?a={1:016x}")
+    assert answer.status_code == 400
+    assert "compare two runs" in answer.text
+    assert pages(shop).get(f"/compare?a={1:016x}&b=nope").status_code == 404

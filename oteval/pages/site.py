@@ -19,8 +19,8 @@ from .store_threads import StoreThreads
 __all__ = ["Site"]
 
 T = TypeVar("T")
-# A result is kept for so many times as long as it took, and at most for so many seconds.
-_PATIENCE, _LONGEST_KEPT, _MOST_KEPT = 20, 60.0, 32
+# The most seconds for which a result is kept while the store grows, and the most results.
+_LONGEST_KEPT, _MOST_KEPT = 60.0, 32
 
 
 class _Kept(NamedTuple):
@@ -46,6 +46,7 @@ class Site:
         open_store: Callable[[], Store],
         config: Path | None = None,
         clock: Callable[[], int] = time.time_ns,
+        patience: float = 20.0,
     ) -> None:
         """Prepare a site.
 
@@ -54,7 +55,9 @@ class Site:
             open_store: Opens a connection to the store, one for each thread.
             config: The configuration's file, read again when it changes; None without one.
             clock: Returns the current time (ns).
+            patience: While a store grows, a result is kept for so many times as long as it took.
         """
+        self._patience = patience
         self.name = name
         self.clock = clock
         self.prices: Prices = make_prices(None)
@@ -94,7 +97,7 @@ class Site:
                 oldest = next(iter(self._kept))
                 del self._kept[oldest]
                 self._locks.pop(oldest, None)
-            until = time.monotonic() + min(_LONGEST_KEPT, took * _PATIENCE)
+            until = time.monotonic() + min(_LONGEST_KEPT, took * self._patience)
             self._kept[key] = _Kept(value, state, until)
             return value
 

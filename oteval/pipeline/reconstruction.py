@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -325,11 +326,10 @@ def _times(spans: Iterable[Span]) -> list[Range]:
     Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
     times.
     """
-    found: dict[str, Range] = {}
+    starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
-        first, last = found.get(span.trace_id, (span.start_ns, span.start_ns))
-        found[span.trace_id] = Range(min(first, span.start_ns), max(last, span.start_ns))
-    return merge_ranges(found.values())
+        starts[span.trace_id].append(span.start_ns)
+    return merge_ranges(Range(min(of_trace), max(of_trace)) for of_trace in starts.values())
 
 
 def _reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:

@@ -50,23 +50,25 @@ class _ReadText(Generic[_T]):
         text: The text.
         parsed: The result of parsing it.
         items: The items, if it is a list that a longer text may begin with.
-        stem: The text up to the end of the last item.
+        end: The end of the last item.
     """
 
     text: str
     parsed: _T
     items: list[Any]
-    stem: str
+    end: int
 
     def is_prefix_of(self, text: str) -> bool:
         """Return whether a text begins with the items."""
-        end = len(self.stem)
+        end = self.end
         if not self.items or len(text) <= end:
             return False
         # Most texts that differ do so here, where little is compared.
-        if text[max(0, end - _TAIL) : end] != self.stem[-_TAIL:]:
+        tail = max(0, end - _TAIL)
+        if text[tail:end] != self.text[tail:end]:
             return False
-        return text.startswith(self.stem)
+        # The beginning is copied each time: to keep it takes more memory, and longer.
+        return text.startswith(self.text[:end])
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +84,17 @@ class _Reached(Generic[_S]):
     items: Sequence[Any]
     data: bytes
     state: _S
+
+
+def _end_of_items(text: str) -> int:
+    """Return the end of the last item of a list in JSON text: what is before the last bracket."""
+    end = text.rfind("]")
+    while end > 0 and text[end - 1] in _SPACES:
+        end -= 1
+    return end
+
+
+_SPACES = " \t\r\n"
 
 
 class ReadCache:
@@ -115,9 +128,8 @@ class ReadCache:
             parsed, items = parse(text, [], text)
         else:
             self._move_up(base)
-            parsed, items = parse(text, base.items, text[len(base.stem) :])
-        stem = text.rstrip()[:-1].rstrip() if items else ""
-        self._keep(_ReadText(text, parsed, items, stem))
+            parsed, items = parse(text, base.items, text[base.end :])
+        self._keep(_ReadText(text, parsed, items, _end_of_items(text)))
         return parsed
 
     def _move_up(self, known: _ReadText[Any]) -> None:
@@ -176,11 +188,12 @@ def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:
     count = len(known)
     if not count or count > len(items) or items[count - 1] is not known[-1]:
         return False
-    if type(items) is not type(known) or isinstance(known[-1], _ATOMS):
+    if isinstance(known[-1], _ATOMS):
         return all(map(is_, known, items))
     # Lists share an object that is not an atom only by sharing all before it as well. Comparing
     # equal lists, which looks at identity first, takes a third of the time.
-    return bool(items[:count] == known)
+    head = items[:count]
+    return bool(head == known if type(head) is type(known) else list(head) == list(known))
 
 
 # Two of these may be the same object by chance.

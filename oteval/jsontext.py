@@ -49,6 +49,7 @@ _LONG_DIGITS = b"0" * 19
 # Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
 _FLAT = frozenset({str, int, type(None)})
+_NO_FLOATS = _FLAT | {bool}
 
 
 def loads(text: str | bytes) -> Any:
@@ -93,12 +94,14 @@ def _parsed(text: str | bytes) -> tuple[Any, bool]:
 
 
 def _read(text: str | bytes) -> tuple[Any, bool]:
-    if not _has_long_integer(text):
-        try:
-            return orjson.loads(text), True
-        except orjson.JSONDecodeError:
-            pass
-    return json.loads(text), False
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text), False
+    # orjson reads long integers as floats. Where there is no float, the text is not searched.
+    if type(value) is dict and _NO_FLOATS.issuperset(map(type, value.values())):
+        return value, True
+    return (json.loads(text), False) if _has_long_integer(text) else (value, True)
 
 
 def _brackets(text: str | bytes) -> int:

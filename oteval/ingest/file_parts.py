@@ -17,7 +17,7 @@ __all__ = ["FilePart", "read_part", "split_file"]
 
 _REQUEST = b'{"resource'
 _CUT = b"\n" + _REQUEST
-_BLOCK = 1 << 20  # bytes
+_BLOCK = 64 << 10  # bytes; a request is mostly longer
 
 
 class FilePart(NamedTuple):
@@ -114,5 +114,13 @@ class _PartReader:
     def read(self, size: int = -1, /) -> bytes:
         data = self._file.read(self._left if size < 0 else min(size, self._left))
         self._left -= len(data)
-        self.lines += data.count(b"\n")
+        self.lines += _line_ends(data)
         return data
+
+
+def _line_ends(data: bytes) -> int:
+    """Return the number of newlines, found one by one: `count` takes longer where lines are."""
+    found, at = 0, data.find(b"\n")
+    while at >= 0:
+        found, at = found + 1, data.find(b"\n", at + 1)
+    return found

@@ -40,6 +40,8 @@ _TOOL_WAIT_NS = 60 * 10**9
 # that further pages have about: reconstructing them takes some three times as much.
 _FIRST_PAGE, _GROWTH = 16, 4
 _PAGE_BYTES = 48 << 20
+# Traces were stored together if one of so many rows between their first and last is theirs.
+_TOGETHER = 2
 _log = logging.getLogger(__name__)
 
 
@@ -267,7 +269,8 @@ def _reconstruct_together(
     while True:
         loaded.add_with_conversations(store.related.by_runs(loaded.trace_ids, loaded.times))
         found = _reconstruct_all(loaded.spans, loaded.logs)
-        related = _related_by_messages(store, loaded, found) | _related_by_calls(store, found)
+        related = _related_by_messages(store, loaded, found)
+        related |= _related_by_calls(store, found, max_ranges=max(1, len(loaded.times)))
         if not loaded.add_with_conversations(related):
             return loaded, found
 
@@ -320,16 +323,21 @@ class _LoadedTraces:
         return sorted(set(names) - missing) if missing else names
 
 
-def _times(spans: Iterable[Span]) -> list[Range]:
+def _times(spans: Sequence[Span]) -> list[Range]:
     """Return the times (ns) in which the spans of whole traces begin.
 
     Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
-    times.
+    times. Traces that were stored together have one range: between them are few other runs, and
+    DuckDB takes some time for each range.
     """
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         starts[span.trace_id].append(span.start_ns)
-    return merge_ranges(Range(min(of_trace), max(of_trace)) for of_trace in starts.values())
+    ranges = [Range(min(of_trace), max(of_trace)) for of_trace in starts.values()]
+    numbers = [span.seq for span in spans]
+    if max(numbers, default=0) - min(numbers, default=0) < _TOGETHER * len(spans):
+        return merge_ranges(ranges, max_ranges=1)
+    return merge_ranges(ranges)
 
 
 def _reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
@@ -363,14 +371,23 @@ def _related_by_messages(
     return set(store.related.by_messages(runs, loaded.trace_ids, loaded.times))
 
 
-def _related_by_calls(store: Store, trajectories: Sequence[Trajectory]) -> set[str]:
-    """Return the traces that may record the same model calls by another instrumentation."""
+def _related_by_calls(
+    store: Store, trajectories: Sequence[Trajectory], max_ranges: int
+) -> set[str]:
+    """Return the traces that may record the same model calls by another instrumentation.
+
+    Args:
+        store: The store.
+        trajectories: The trajectories.
+        max_ranges: The most ranges of time in which stored runs are looked for.
+    """
     keys: dict[bool, set[int]] = {True: set(), False: set()}
     for trajectory in trajectories:
         keys[trajectory.agent == ""].update(trajectory.call_keys)
     # Two recordings of a call overlap, and so do the runs that contain them. A tool in a separate
     # trace starts soon after the call that asked for it.
     times = merge_ranges(
-        Range(one.start_ns - _TOOL_WAIT_NS, one.end_ns + _TOOL_WAIT_NS) for one in trajectories
+        [Range(one.start_ns - _TOOL_WAIT_NS, one.end_ns + _TOOL_WAIT_NS) for one in trajectories],
+        max_ranges=max_ranges,
     )
     return set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))

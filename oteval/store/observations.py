@@ -19,7 +19,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from pyarrow import compute
 
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, number, registered, wanted
@@ -232,6 +231,8 @@ class ObservationReader:
             else self._scored_runs(source, at, upto)
         )
         if accepts is not None and found.num_rows:
+            from pyarrow import compute
+
             accepted = accepts(found["trajectory_id"].unique().to_pylist())
             wanted_ids = pa.array(list(accepted), pa.string())
             found = found.filter(compute.is_in(found["trajectory_id"], value_set=wanted_ids))
@@ -261,6 +262,8 @@ class ObservationReader:
         self, source: ObservationSource, at: ReadPosition, upto: int
     ) -> tuple[pa.Table, int]:
         """Return the runs of new scores, and the number of the last run."""
+        from pyarrow import compute  # takes a while, and only monitors need it
+
         value, status = SCORE_VALUES[source.measure]
         scores = (
             f"SELECT trajectory_id, rev, version, {value} AS value, seq FROM scores "  # noqa: S608

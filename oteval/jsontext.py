@@ -98,7 +98,7 @@ def _read(text: str | bytes) -> tuple[Any, bool]:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return json.loads(text), False
-    # orjson reads long integers as floats. Where there is no float, the text is not searched.
+    # orjson reads long integers as floats: an object without floats need not be searched for them.
     if type(value) is dict and _NO_FLOATS.issuperset(map(type, value.values())):
         return value, True
     return (json.loads(text), False) if _has_long_integer(text) else (value, True)

@@ -87,7 +87,7 @@ class _Reached(Generic[_S]):
 
 
 def _end_of_items(text: str) -> int:
-    """Return the end of the last item of a list in JSON text: what is before the last bracket."""
+    """Return the end of the last item of a list in JSON text, before the last bracket."""
     end = text.rfind("]")
     while end > 0 and text[end - 1] in _SPACES:
         end -= 1

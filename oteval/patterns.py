@@ -15,17 +15,17 @@ import warnings
 from io import BytesIO
 from typing import Any, NamedTuple
 
-__all__ = ["Pattern", "PatternError", "compile_pattern"]
+__all__ = ["SPACES", "Pattern", "PatternError", "compile_pattern"]
 
 _MAX_LENGTH = 10_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
 # RE2's own classes are ASCII. The spaces are those of `str.isspace`.
-_SPACES = (
+SPACES = (
     r"\t-\r\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 )
-_CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES}
+_CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": SPACES}
 # The complements inside brackets, where RE2 cannot negate a group of classes.
 _OTHERS = {
     "d": r"\P{Nd}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -15,13 +15,12 @@ from ..model import Score
 from ..pipeline import check_gates
 from ..selection import Selection, parse_condition
 from ..show import markdown_report
-from ..store import Store, is_exact
+from ..store import RunColumn, RunFunction, RunGroups, Store, split_at, split_by
 from ..text import counted
 from .common import (
     db_option,
     filters,
     open_store,
-    progress,
     select,
     time_of,
     warn,
@@ -125,10 +124,10 @@ def report(
     )
     with open_store(db) as store:
         if given["experiments"]:
-            source = _from_experiments(store, options, given)
+            source: _ReportSource = _from_experiments(store, options, given)
         else:
             source = _from_store(store, db, options, given)
-        source.write(html, md)
+        _write(source, html, md)
     return 0
 
 
@@ -139,30 +138,33 @@ def _gates(config_path: str | None) -> tuple[Gate, ...]:
     return tuple(load_config(config_path or DEFAULT_PATH).gates)
 
 
-class _ReportSource:
-    """Runs and the options of their report; each output file reads the runs once."""
+class _ReportSource(Protocol):
+    """What a report shows."""
 
-    def __init__(self, items: Any, options: ReportOptions, pairwise: Any = ()) -> None:
+    def page(self) -> Report:
+        """Return the page."""
+
+    def markdown(self) -> str:
+        """Return the Markdown."""
+
+
+class _ExperimentRuns:
+    """The runs of experiments."""
+
+    def __init__(self, items: Sequence[ReportRun], options: ReportOptions, pairwise: Any) -> None:
         self._items = items
         self._options = options
         self._pairwise = pairwise
 
-    def write(self, html: str | None, md: str | None) -> None:
-        if html:
-            _write_page(html, self._page())
-        if md:
-            write_report(md, self._markdown)
-            warn(f"{md}: written")
-
-    def _page(self) -> Report:
+    def page(self) -> Report:
         from ..show.html import build
 
-        return build(self._items(), self._options, self._pairwise)
+        return build(self._items, self._options, self._pairwise)
 
-    def _markdown(self) -> str:
+    def markdown(self) -> str:
         tallies: dict[str, Tally] = {}
         failures: list[Score] = []
-        for item in self._items():
+        for item in self._items:
             for verdict in item.verdicts:
                 if self._options.evaluators and verdict.evaluator not in self._options.evaluators:
                     continue
@@ -174,27 +176,42 @@ class _ReportSource:
         return _markdown(tallies, failures, self._options)
 
 
-class _StoredRuns(_ReportSource):
-    """Stored runs that are not compared: counted in SQL, and only those shown are read."""
+class _StoredRuns:
+    """Stored runs: counted in SQL, and only those shown are read."""
 
-    def __init__(self, store: Store, selection: Selection, options: ReportOptions) -> None:
-        super().__init__(None, options)
-        self._store = store
-        self._runs = store.statistics.of(selection, options.evaluators)
+    def __init__(
+        self,
+        store: Store,
+        selection: Selection,
+        options: ReportOptions,
+        groups: RunGroups | None,
+    ) -> None:
+        self._store, self._options, self._groups = store, options, groups
+        with store.reduced_memory(_MEMORY_LIMIT):
+            self._runs = store.statistics.of(selection, options.evaluators, groups)
 
-    def _page(self) -> Report:
+    def page(self) -> Report:
         from ..show.html import build_stored, from_keys
 
         with self._store.reduced_memory(_MEMORY_LIMIT):
-            items = from_keys(self._store, self._runs.worst(self._options.most_rows))
+            shown = self._runs.worst(self._options.most_rows)
+            items = from_keys(self._store, shown, self._groups)
             return build_stored(self._runs, items, self._options)
 
-    def _markdown(self) -> str:
+    def markdown(self) -> str:
         from ..show.html import stored_tallies
 
         with self._store.reduced_memory(_MEMORY_LIMIT):
             tallies = stored_tallies(self._runs)
             return _markdown(tallies, self._runs.failures(_FAILURES), self._options)
+
+
+def _write(source: _ReportSource, html: str | None, md: str | None) -> None:
+    if html:
+        _write_page(html, source.page())
+    if md:
+        write_report(md, source.markdown)
+        warn(f"{md}: written")
 
 
 def _write_page(html: str, page: Report) -> None:
@@ -223,39 +240,31 @@ def _from_store(
     """Return the selected trajectories, grouped by the options of the comparison."""
     from dataclasses import replace
 
-    from ..show.html import from_store, sources
+    from ..show.html import grouping, run_groups
 
     by, split, baseline, case = (given[name] for name in ("by", "split", "baseline", "case"))
     if by and split:
         raise click.UsageError("--by and --split exclude each other; give one")
-    group = None
+    group: RunFunction | RunColumn | None = None
     if by:
-        group = sources.grouping(by)
+        group = grouping(by)
     elif split:
         time_ns = time_of(split, "--split")
         assert time_ns is not None
-        group = sources.split_at(time_ns, split)
-        baseline = baseline or f"before {split}"
+        before = f"before {split}"
+        group = split_at(time_ns, before, f"from {split}")
+        baseline = baseline or before
     elif baseline:
-        group = sources.split_by(parse_condition(baseline), baseline)
+        group = split_by(parse_condition(baseline), baseline, "others")
     if case and not case.startswith("attributes."):
         raise ConfigError(f"--case {case!r}: write attributes.KEY")
     chosen = [("database", Path(db).name), *_selection_rows(given)]
     options = replace(
         options, selection=tuple(chosen), baseline=baseline or "", is_grouped=group is not None
     )
-    selection = select(**given)
-    if group is None and is_exact(selection):
-        return _StoredRuns(store, selection, options)
     attribute = case.removeprefix("attributes.") if case else ""
-
-    def items() -> Iterator[ReportRun]:
-        with progress("reading", " runs") as update:
-            yield from from_store(
-                store, selection, group, attribute, lambda done: update(done, None)
-            )
-
-    return _ReportSource(items, options)
+    groups = run_groups(group, attribute) if group else None
+    return _StoredRuns(store, select(**given), options, groups)
 
 
 _SHOWN = (
@@ -299,4 +308,4 @@ def _from_experiments(store: Store, options: ReportOptions, given: dict[str, Any
         baseline=first.name if len(names) > 1 else "",
         is_grouped=len(names) > 1,
     )
-    return _ReportSource(lambda: items, options, pairwise_of(store, experiments))
+    return _ExperimentRuns(items, options, pairwise_of(store, experiments))

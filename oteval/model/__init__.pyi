@@ -1,5 +1,8 @@
 """The names of `oteval.model`; `__init__.py` loads them from here, and type checkers read it."""
 
+from .cases import LONGEST_CASE as LONGEST_CASE
+from .cases import case_text as case_text
+from .cases import first_attribute as first_attribute
 from .experiment import (
     Dataset as Dataset,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +13,7 @@ from ..errors import InputError
 from ..jsontext import dumps
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
-from ..store import Store, is_exact, is_short_of_memory
+from ..store import Store, is_short_of_memory
 from ..text import printable_json
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
@@ -22,20 +21,12 @@ __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
 # Trajectories whose scores are looked up together: on the first page, and on the others. A look-up
 # reads the ids of all stored scores, so that small pages would take time quadratic in the runs.
 _FIRST_PAGE, _PAGE = 500, 8_000
-# Trajectories that are in memory at once, if they have to be read to be selected.
-_MOST_READ = 1000
 
 
 def scored_trajectories(
     store: Store, selection: Selection = EVERYTHING
 ) -> Iterator[tuple[Trajectory, list[Score]]]:
     """Yield trajectories by start, each with the newest score of each evaluator."""
-    if not is_exact(selection):
-        trajectories = store.trajectories.read(selection)
-        while page := list(islice(trajectories, _MOST_READ)):
-            scores = store.scores.of([trajectory.id for trajectory in page])
-            yield from ((trajectory, scores[trajectory.id]) for trajectory in page)
-        return
     for number, keys in enumerate(store.trajectories.keys(selection, _PAGE)):
         parts = (keys,) if number else (keys.slice(0, _FIRST_PAGE), keys.slice(_FIRST_PAGE))
         for part in filter(len, parts):

@@ -5,49 +5,37 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from ..jsontext import canonical
-from ..model import Trajectory
-from .text import one_line, shorten
+from ..jsontext import escaped
+from ..model import LONGEST_CASE, Trajectory, case_text, first_attribute
+from .text import clean, one_line, shorten
 
-__all__ = ["CASE_ATTRIBUTES", "case_key", "first_attribute", "question_line", "run_title", "unique"]
+__all__ = ["CASE_ATTRIBUTES", "case_key", "question_line", "run_title", "unique"]
 
 # Attributes that name a run's case; the first one present counts.
 CASE_ATTRIBUTES = ("test.case.id", "case_name", "example.id")
-_LONGEST = 2000
 _LONGEST_IN_TITLE = 120
-
-
-def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
-    """Return the first of some attributes that a run has, as text; "" if it has none."""
-    found = (trajectory.attributes.get(key) for key in keys)
-    return next((str(value) for value in found if value not in (None, "")), "")
 
 
 def question_line(trajectory: Trajectory) -> str:
     """Return the user's first message in a run on one line; "" if it was not captured."""
     asked = trajectory.question
-    return one_line((asked.content or "")[:_LONGEST]) if asked else ""
+    return one_line((asked.content or "")[:LONGEST_CASE]) if asked else ""
 
 
 def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
     """Return the key that a run shares with the runs of the same case, and only with those.
 
-    An attribute names the case, else the question does. A run without either is a separate case,
-    named by its id: two runs with missing content are never the same case.
+    See `oteval.model.cases`.
 
     Args:
         trajectory: The run.
         keys: The attributes that name a case; the first one present counts.
     """
-    named = first_attribute(trajectory, keys).strip()
-    asked = trajectory.question
-    if named or asked is None:
-        return named or trajectory.id
-    if not asked.parts and len(asked.content or "") <= _LONGEST:
-        return question_line(trajectory)
+    text = case_text(trajectory, keys)
+    if not text.startswith("\0"):
+        return clean(text)
     # The line lacks the end of a long text and images, which also distinguish cases.
-    whole = canonical([asked.content, asked.parts])
-    digest = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
+    digest = hashlib.blake2b(escaped(text).encode(), digest_size=4).hexdigest()
     return f"{question_line(trajectory)} #{digest}"
 
 

@@ -40,10 +40,16 @@ from .ranges import Range as Range
 from .ranges import merge_ranges as merge_ranges
 from .related_traces import LooseRun as LooseRun
 from .remote_server import DatabaseServer as DatabaseServer
+from .run_fields import RunColumn as RunColumn
+from .run_fields import RunFunction as RunFunction
+from .run_groups import RunGroups as RunGroups
+from .run_groups import split_at as split_at
+from .run_groups import split_by as split_by
 from .run_list import ListedRun as ListedRun
 from .run_list import RunKey as RunKey
 from .run_list import StoreState as StoreState
 from .run_list import VerdictFilter as VerdictFilter
+from .run_statistics import Comparison as Comparison
 from .run_statistics import SelectedRuns as SelectedRuns
 from .run_windows import DIMENSIONS as DIMENSIONS
 from .run_windows import RunWindow as RunWindow

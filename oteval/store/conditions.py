@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..jsontext import encodable
 from ..selection import Condition
 
-__all__ = ["SqlCondition", "sql_condition"]
+__all__ = ["FAILURES", "PAIRED", "SqlCondition", "sql_condition"]
 
 _TEXTS = {
     "agent": "agent",
@@ -29,10 +29,10 @@ _NUMBERS = {
     "output_tokens": "output_tokens",
     "seconds": "(end_ns::HUGEINT - start_ns) / 1e9",
 }
-_FAILURES = "len(list_filter(call_errors, lambda e: e))"
+FAILURES = "len(list_filter(call_errors, lambda e: e))"
 # Whether each tool message is the result of a call. Others may report failures as well, and only
 # the messages tell.
-_PAIRED = (
+PAIRED = (
     "len(list_filter(roles, lambda r: r = 'tool')) = "
     "len(list_filter(call_errors, lambda e: e IS NOT NULL))"
 )
@@ -87,10 +87,10 @@ def _number(condition: Condition) -> SqlCondition | None:
 
 
 def _errors(condition: Condition) -> SqlCondition | None:
-    compared = _compared(condition, _FAILURES)
+    compared = _compared(condition, FAILURES)
     if compared is None:
         return None
-    return SqlCondition(f"({compared.text} OR NOT {_PAIRED})", compared.values, is_exact=False)
+    return SqlCondition(f"({compared.text} OR NOT {PAIRED})", compared.values, is_exact=False)
 
 
 def _compared(condition: Condition, column: str) -> SqlCondition | None:

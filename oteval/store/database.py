@@ -113,7 +113,7 @@ class Store:
         self.variants = Variants(connection)
         self.run_list = RunList(connection)
         self.agent_figures = AgentFigures(connection)
-        self.statistics = RunStatistics(connection)
+        self.statistics = RunStatistics(connection, self.trajectories)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)
         self.references = StoredReferences(connection)

@@ -1,30 +1,49 @@
 """Statistics of stored runs and their newest scores, counted in SQL without reading the runs.
 
-A selection's conditions must all have columns (`oteval.store.query.is_exact`). The newest score of
-each evaluator on a run counts, whatever its version.
+Runs may be compared in groups, with those of the same case paired. The newest score of each
+evaluator on a run counts, whatever its version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..model import Score
 from ..selection import Selection
 from .memory import with_memory
-from .query import condition_of, reader, registered
+from .query import condition_of, is_exact, new_cursor, registered
+from .run_cases import case_column, number_of
+from .run_fields import RunColumn, RunFields, RunFunction, selected
+from .run_groups import RunGroups
 from .scores import score_of
+from .trajectories import Trajectories
 
-__all__ = ["RunStatistics", "SelectedRuns"]
+__all__ = ["Comparison", "RunStatistics", "SelectedRuns"]
 
+_BATCH = 4096
 _RUNS = """
     runs AS NOT MATERIALIZED (
-        SELECT * FROM current_trajectories WHERE {clause} {last}
+        SELECT *, 0 AS group_number, 0 AS case_number
+        FROM current_trajectories WHERE {clause} {last}
     )
+"""
+_MARKED = """
+    runs AS NOT MATERIALIZED (
+        SELECT t.*, group_number, case_number
+        FROM current_trajectories t JOIN marked USING (trajectory_id)
+    )
+"""
+_GROUPS = """
+    SELECT group_number FROM marked GROUP BY group_number
+    ORDER BY min({'start_ns': start_ns, 'trajectory_id': trajectory_id})
 """
 _FIGURES = """
     SELECT count(*) AS runs,
@@ -37,8 +56,13 @@ _FIGURES = """
         count(*) FILTER (len(gap_codes) > 0) AS runs_with_gaps
     FROM runs
 """
+_CASES = f"""
+    SELECT count(DISTINCT case_number) AS cases,
+        count(*) FILTER (case_number = {number_of("trajectory_id")}) AS unpaired
+    FROM marked
+"""  # noqa: S608
 _NUMBERS = """
-    SELECT
+    SELECT group_number,
         CASE WHEN end_ns > start_ns THEN (end_ns::HUGEINT - start_ns)::DOUBLE / 1e9 END AS seconds,
         CASE WHEN model_calls <> 0
             THEN (input_tokens::HUGEINT + output_tokens)::DOUBLE END AS tokens
@@ -65,8 +89,10 @@ _REPLACED = f"""
 """  # noqa: S608
 _NEWEST = """
     newest AS NOT MATERIALIZED (
-        SELECT s.*, start_ns FROM (SELECT * FROM scores ANTI JOIN replaced USING (seq)) s
-        JOIN (SELECT trajectory_id, start_ns FROM runs) USING (trajectory_id) WHERE {scored}
+        SELECT s.*, start_ns, group_number, case_number
+        FROM (SELECT * FROM scores ANTI JOIN replaced USING (seq)) s
+        JOIN (SELECT trajectory_id, start_ns, group_number, case_number FROM runs)
+        USING (trajectory_id) WHERE {scored}
     )
 """
 _JUDGED = "status = 'error' OR passed IS NOT NULL"
@@ -82,7 +108,7 @@ _COST = """
     )[1] END
 """
 _VERDICTS = f"""
-    SELECT evaluator, place, min(start_ns) AS first,
+    SELECT evaluator, group_number, place, min(start_ns) AS first,
         count(*) FILTER (status = 'error') AS errors,
         count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
         count(*) FILTER (status = 'ok' AND passed) AS passed,
@@ -98,8 +124,33 @@ _VERDICTS = f"""
         )::INTEGER END AS place
         FROM newest
     )
-    GROUP BY evaluator, place ORDER BY first, evaluator
+    GROUP BY evaluator, group_number, place ORDER BY first, evaluator
 """  # noqa: S608
+# The share of passes of each case.
+_SHARES = f"""
+    SELECT evaluator, group_number, fsum(share) AS total, count(*) AS cases FROM (
+        SELECT evaluator, group_number, case_number,
+            avg(coalesce(passed, FALSE)::INTEGER) AS share
+        FROM newest WHERE {_JUDGED} GROUP BY ALL
+    ) GROUP BY ALL
+"""  # noqa: S608
+# The values by which cases are compared: the share of passes, else the mean score.
+_DIFFERENCES = """
+, cases AS (
+        SELECT evaluator, group_number, case_number, count(passed) > 0 AS is_share,
+            CASE WHEN is_share THEN avg(passed::INTEGER) ELSE avg(score) END AS value
+        FROM newest GROUP BY ALL HAVING value IS NOT NULL
+    )
+    SELECT evaluator, group_number, is_share, list(base_value) AS base_values,
+        list(value) AS values, list(cases) AS cases
+    FROM (
+        SELECT evaluator, now.group_number AS group_number, is_share, base.value AS base_value,
+            now.value AS value, count(*) AS cases
+        FROM cases now JOIN cases base USING (evaluator, case_number, is_share)
+        WHERE base.group_number = {base} AND now.group_number <> {base}
+        GROUP BY ALL
+    ) GROUP BY ALL
+"""
 _BAD = """
     CASE WHEN status = 'error' OR (status = 'ok' AND NOT passed) THEN 0
         WHEN status = 'not_evaluated' THEN 1 ELSE 2 END
@@ -120,39 +171,127 @@ _FAILURES = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The cases that an evaluator judged in two groups.
+
+    Attributes:
+        evaluator: The evaluator.
+        group: The group that is compared with the baseline.
+        is_share: Whether the values are shares of passes, else mean scores.
+        base_values: The different values of cases in the baseline.
+        values: Those of the same cases in the group.
+        cases: The numbers of cases with these values.
+    """
+
+    evaluator: str
+    group: str
+    is_share: bool
+    base_values: Sequence[float]
+    values: Sequence[float]
+    cases: Sequence[int]
+
+
 class RunStatistics:
     """Counts the trajectories of a store and their scores."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trajectories: Trajectories) -> None:
         self._connection = connection
+        self._fields = RunFields(connection, trajectories.at)
 
-    def of(self, selection: Selection, evaluators: Sequence[str] = ()) -> SelectedRuns:
+    def of(
+        self,
+        selection: Selection,
+        evaluators: Sequence[str] = (),
+        groups: RunGroups | None = None,
+    ) -> SelectedRuns:
         """Return the statistics of some runs.
 
         Args:
-            selection: The runs; a selection that `oteval.store.query.is_exact` accepts.
+            selection: The runs.
             evaluators: Only scores by these; by all when empty.
+            groups: How to compare them; None for one group named "".
         """
-        return SelectedRuns(self._connection, selection, evaluators)
+        clause, values = condition_of(selection)
+        last = ""
+        if selection.limit is not None:
+            last = f"ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
+        if is_exact(selection):
+            runs = _RUNS.format(clause=clause, last=last)
+            if groups is None:
+                return SelectedRuns(self._connection, runs, values, evaluators)
+            query = f"SELECT * FROM current_trajectories WHERE {clause} {last}"  # noqa: S608
+            return self._marked(query, values, groups, evaluators)
+        query = f"SELECT * FROM current_trajectories WHERE {clause}"  # noqa: S608
+        return self._marked(query, values, groups, evaluators, selection)
+
+    def _marked(
+        self,
+        query: str,
+        values: list[Any],
+        groups: RunGroups | None,
+        evaluators: Sequence[str],
+        selection: Selection | None = None,
+    ) -> SelectedRuns:
+        """Return statistics of the runs of a query.
+
+        Args:
+            query: The query of their rows, or of more rows.
+            values: Its parameters.
+            groups: How to compare them.
+            evaluators: Only scores by these.
+            selection: Tests the rows in Python.
+        """
+        functions: dict[str, RunFunction | RunColumn] = {**_ONE_GROUP}
+        if groups is not None:
+            functions["group"] = groups.group
+            functions["case_number"] = case_column(groups.case_attributes)
+        if selection is not None:
+            functions["wanted"] = selected(selection)
+        found = self._fields.results(query, values, functions)
+        if selection is not None:
+            found = found.filter(found["wanted"]).drop_columns(["wanted"])
+            if selection.limit is not None:
+                latest = [("start_ns", "descending"), ("trajectory_id", "descending")]
+                found = found.sort_by(latest).slice(0, selection.limit)
+        encoded = found["group"].combine_chunks().dictionary_encode()
+        found = found.drop_columns(["group"]).append_column("group_number", encoded.indices)
+        names = encoded.dictionary.to_pylist()
+        return SelectedRuns(self._connection, _MARKED, [], evaluators, found, names)
+
+
+_ONE_GROUP = {
+    "group": RunColumn("''", (), lambda _: "", pa.string()),
+    "case_number": RunColumn("0::BIGINT", (), lambda _: 0, pa.int64()),
+}
 
 
 class SelectedRuns:
-    """The statistics of some runs."""
+    """The statistics of some runs.
+
+    Attributes:
+        groups: The names of the groups, in the order of their first runs.
+    """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        selection: Selection,
+        runs: str,
+        values: list[Any],
         evaluators: Sequence[str],
+        marked: pa.Table | None = None,
+        names: Sequence[str] = ("",),
     ) -> None:
         self._connection = connection
-        clause, self._values = condition_of(selection)
-        last = ""
-        if selection.limit is not None:
-            last = f"ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
-        self._runs = _RUNS.format(clause=clause, last=last)
+        self._runs, self._values = runs, values
         self._evaluators = list(evaluators)
         self._replaced: pa.Table | None = None
+        self._marked = marked
+        self._names = names
+        self.groups: tuple[str, ...] = ("",)
+        if marked is not None:
+            numbers = self._table(_GROUPS, [])["group_number"].to_pylist()
+            self.groups = tuple(names[number] for number in numbers)
 
     def figures(self) -> dict[str, Any]:
         """Return counts over all runs.
@@ -163,16 +302,28 @@ class SelectedRuns:
         """
         return self._rows(_FIGURES)[0]
 
-    def numbers(self) -> pa.RecordBatchReader:
-        """Return ``seconds`` and ``tokens`` of each run, NULL where unknown, batch by batch."""
-        return reader(self._connection, f"WITH {self._runs} {_NUMBERS}", self._values)
+    def cases(self) -> tuple[int, int]:
+        """Return the number of cases, and of runs that nothing pairs; 0 without groups."""
+        if self._marked is None:
+            return 0, 0
+        (row,) = self._table(_CASES, []).to_pylist()
+        return row["cases"], row["unpaired"]
+
+    def numbers(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield groups with ``seconds`` and ``tokens`` of runs, NULL where unknown, in batches."""
+        for batch in self._batches(_NUMBERS):
+            if len(self.groups) == 1:
+                yield self.groups[0], batch
+                continue
+            for number in batch["group_number"].unique().to_pylist():
+                yield self._names[number], batch.filter(pc.equal(batch["group_number"], number))
 
     def shapes(self) -> Iterator[dict[str, Any]]:
         """Yield the different calls of runs with the number of runs, by the first run.
 
         They are ``call_names``, ``call_messages`` and ``call_errors``, columns of the store.
         """
-        for batch in reader(self._connection, f"WITH {self._runs} {_SHAPES}", self._values):
+        for batch in self._batches(_SHAPES):
             yield from batch.to_pylist()
 
     def usages(self) -> list[dict[str, Any]]:
@@ -183,7 +334,7 @@ class SelectedRuns:
         return self._rows(_USAGES)
 
     def verdicts(self, first_ns: int, step_ns: float, places: int) -> pa.Table:
-        """Count verdicts by evaluator and time.
+        """Count verdicts by evaluator, group and time.
 
         Args:
             first_ns: When the first stretch of time begins.
@@ -191,13 +342,31 @@ class SelectedRuns:
             places: The number of stretches; the last one has all later runs as well.
 
         Returns:
-            Rows in the order of the first runs: ``evaluator``; ``place``, the number of the
-            stretch, NULL for runs without a time; the counts ``errors``, ``not_evaluated``,
+            Rows in the order of the first runs: ``evaluator``; ``group``; ``place``, the number of
+            the stretch, NULL for runs without a time; the counts ``errors``, ``not_evaluated``,
             ``passed``, ``failed``, ``unjudged``, ``judged`` and ``judged_passed``; the list
             ``scores``; and ``cost``.
         """
         query = _VERDICTS.format(first=first_ns, step=repr(step_ns), last_place=places - 1)
-        return self._scored(query)
+        return self._named(self._scored(query))
+
+    def shares(self) -> list[dict[str, Any]]:
+        """Return the sums of the shares of passes of cases, by ``evaluator`` and ``group``.
+
+        They are ``total``, over the ``cases`` that were judged or failed to be.
+        """
+        return list(self._named(self._scored(_SHARES)).to_pylist())
+
+    def comparisons(self, baseline: str) -> Iterator[Comparison]:
+        """Yield the comparisons of each group with the baseline, by evaluator."""
+        query = _DIFFERENCES.format(base=self._names.index(baseline))
+        for row in self._named(self._scored(query)).to_pylist():
+            yield Comparison(**row)
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        """Return a table with the names of groups instead of their numbers."""
+        names = [self._names[number] for number in table["group_number"].to_pylist()]
+        return table.drop_columns(["group_number"]).append_column("group", [pa.array(names, "str")])
 
     def worst(self, most: int) -> pa.Table:
         """Return the runs that failed, then those not evaluated, then others; the latest of each.
@@ -231,8 +400,25 @@ class SelectedRuns:
             for row in table.to_pylist()
         ]
 
+    def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Yield the result of a query of runs batch by batch."""
+        cursor = new_cursor(self._connection)
+        with self._registered(cursor):
+            text = f"WITH {self._runs} {query}"
+            yield from cursor.sql(text, params=self._values).to_arrow_reader(_BATCH)
+
     def _table(self, query: str, values: Sequence[Any]) -> pa.Table:
-        return with_memory(
-            self._connection,
-            lambda: self._connection.sql(query, params=list(values)).to_arrow_table(),
-        )
+        with self._registered(self._connection):
+            return with_memory(
+                self._connection,
+                lambda: self._connection.sql(query, params=list(values)).to_arrow_table(),
+            )
+
+    @contextmanager
+    def _registered(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Make the marked runs available to the queries of a block."""
+        if self._marked is None:
+            yield
+            return
+        with registered(connection, "marked", self._marked):
+            yield

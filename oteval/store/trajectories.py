@@ -10,9 +10,8 @@ row, its history's row, and so on, until the beginning of the conversation.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import duckdb
@@ -37,6 +36,7 @@ from .query import (
     wanted,
 )
 from .ranges import EVERYWHERE, MAX_WIDE_RANGES, Range, merge_ranges, per_range, rows_in
+from .run_fields import RunFields, selected
 from .trajectory_rows import (
     READ_COLUMNS,
     TRAJECTORY_SCHEMA,
@@ -49,6 +49,7 @@ __all__ = ["ReadPages", "Trajectories"]
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
 _KEYS = pa.schema([("trajectory_id", _TEXT), ("start_ns", _BIG)])
+_BY_START = [("start_ns", "ascending"), ("trajectory_id", "ascending")]
 _SUPERSEDED = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
 # The most trajectories on a page, and the number on the first one. Further pages have about
 # _PAGE_BYTES of rows.
@@ -104,6 +105,7 @@ class Trajectories:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._fields = RunFields(connection, self.at)
 
     def write(
         self,
@@ -203,39 +205,35 @@ class Trajectories:
 
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Trajectory]:
         """Yield the current trajectories of a selection by start."""
-        if is_exact(selection):
-            yield from self.at(self._keys(selection))
-            return
-        candidates = self.at(self._keys(replace(selection, limit=None)))
-        found = (one for one in candidates if selection.matches(one))
-        yield from found if selection.limit is None else deque(found, maxlen=selection.limit)
+        yield from self.at(self.key_table(selection))
 
     def keys(self, selection: Selection = EVERYTHING, page: int = _MAX_PAGE) -> Iterator[pa.Table]:
         """Yield the ids of the current trajectories of a selection by start, page by page.
 
         Args:
-            selection: The selection. Trajectories are read if it has filters without a column.
+            selection: The selection.
             page: The most trajectories on a page.
 
         Yields:
             A table with the columns ``trajectory_id`` and ``start_ns``.
         """
-        if is_exact(selection):
-            keys = self._keys(selection)
-            yield from (keys.slice(at, page) for at in range(0, keys.num_rows, page))
-            return
-        found = ((one.id, one.start_ns) for one in self.read(selection))
-        while rows := list(itertools.islice(found, page)):
-            yield table_of(rows, _KEYS)
+        keys = self.key_table(selection)
+        yield from (keys.slice(at, page) for at in range(0, keys.num_rows, page))
 
-    def _keys(self, selection: Selection) -> pa.Table:
-        """Return the ids and starts of a selection by start, by the filters that have a column."""
+    def key_table(self, selection: Selection = EVERYTHING) -> pa.Table:
+        """Return the table of all `keys` of a selection."""
         clause, values = condition_of(selection)
-        keys = self._connection.sql(
-            f"SELECT trajectory_id, start_ns FROM current_trajectories WHERE {clause} "  # noqa: S608
-            "ORDER BY start_ns, trajectory_id",
-            params=values,
-        ).to_arrow_table()
+        runs = f"FROM current_trajectories WHERE {clause}"
+        if is_exact(selection):
+            keys = self._connection.sql(
+                f"SELECT trajectory_id, start_ns {runs} ORDER BY start_ns, trajectory_id",
+                params=values,
+            ).to_arrow_table()
+        else:
+            found = self._fields.results(
+                f"SELECT * {runs}", values, {"wanted": selected(selection)}
+            )
+            keys = found.filter(found["wanted"]).select(_KEYS.names).sort_by(_BY_START)
         return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
 
     def at(self, keys: pa.Table, pages: ReadPages | None = None) -> Iterator[Trajectory]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
 from .memory import with_memory
-from .query import condition_of, first_row, is_exact, new_cursor, wanted
+from .query import condition_of, first_row, is_exact, new_cursor, registered
 from .trajectories import Trajectories
 
 __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
@@ -200,8 +200,8 @@ class Variants:
             if selection.limit is not None:
                 last = f"ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
             return {"semi_join": "", "clause": clause, "last": last}, values
-        found = (trajectory.id for trajectory in Trajectories(self._connection).read(selection))
-        stack.enter_context(wanted(cursor, "trajectory_id", found))
+        found = Trajectories(self._connection).key_table(selection)
+        stack.enter_context(registered(cursor, "wanted", found))
         semi_join = "SEMI JOIN wanted USING (trajectory_id)"
         return {"semi_join": semi_join, "clause": "TRUE", "last": ""}, []
 

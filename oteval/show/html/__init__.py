@@ -11,7 +11,7 @@ from __future__ import annotations
 from .build import ReportOptions, build, build_stored, stored_tallies
 from .model import Report, ReportRun, RunVerdict
 from .page import render
-from .sources import from_experiments, from_keys, from_store, pairwise_of
+from .sources import from_experiments, from_keys, grouping, pairwise_of, run_groups
 
 __all__ = [
     "Report",
@@ -22,8 +22,9 @@ __all__ = [
     "build_stored",
     "from_experiments",
     "from_keys",
-    "from_store",
+    "grouping",
     "pairwise_of",
     "render",
+    "run_groups",
     "stored_tallies",
 ]

@@ -28,6 +28,7 @@ from .tool_graph import ToolGraphCounts
 __all__ = ["ReportOptions", "build", "build_stored", "stored_tallies"]
 
 _MOST_GROUPS = 12
+_EMPTY = "no run was there to report; oteval trajectories lists them"
 _WORST = ("regressed", "changed", "improved", "same", "")
 
 
@@ -102,7 +103,7 @@ def build_stored(
     options: ReportOptions,
     made_ns: int | None = None,
 ) -> Report:
-    """Return the report on stored runs that are not compared, counted without reading them.
+    """Return the report on stored runs, counted without reading them.
 
     Args:
         runs: The runs.
@@ -112,9 +113,13 @@ def build_stored(
 
     Raises:
         NothingEvaluated: The selection is empty.
+        ConfigError: The baseline is none of the groups, or there are too many groups.
     """
-    counting, tools = ReportStatistics(is_grouped=False), ToolGraphCounts()
+    groups = _groups(runs.groups, options)
+    counting, tools = ReportStatistics(options.is_grouped), ToolGraphCounts()
     counting.add_stored(runs, tools)
+    if options.is_grouped:
+        counting.compare_stored(runs, groups[0])
     kept = [_shown(item, options) for item in items]
     return _report(counting, kept, tools, options, (), made_ns)
 
@@ -143,7 +148,7 @@ def _report(
     made_ns: int | None,
 ) -> Report:
     if not counting.runs:
-        raise NothingEvaluated("no run was there to report; oteval trajectories lists them")
+        raise NothingEvaluated(_EMPTY)
     groups = _groups(list(counting.groups), options)
     columns = _columns(counting.ordered_names(), groups)
     rows = _rows(kept, columns, groups, options)
@@ -224,6 +229,8 @@ def _groups(found: Sequence[str], options: ReportOptions) -> tuple[str, ...]:
     """Return the groups, the baseline first."""
     if not options.is_grouped:
         return ("",)
+    if not found:
+        raise NothingEvaluated(_EMPTY)
     baseline = options.baseline or found[0]
     if baseline not in found:
         shown = ", ".join(one_line(group) for group in found[:_MOST_GROUPS])

@@ -1,4 +1,4 @@
-"""The runs of a report, from stored trajectories and their scores or from experiments."""
+"""The runs of a report, stored ones or those of experiments, and the ways to group stored ones."""
 
 from __future__ import annotations
 
@@ -11,46 +11,64 @@ import pyarrow as pa
 from ...errors import ConfigError
 from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
-from ...model import Experiment, Run, Score, Trajectory, Vote, question_of
-from ...pipeline import scored_trajectories
-from ...selection import Condition, Selection
-from ...store import Store
-from ..run_titles import CASE_ATTRIBUTES, case_key, first_attribute, question_line
+from ...model import Experiment, Run, Score, Trajectory, Vote, first_attribute, question_of
+from ...selection import Selection
+from ...store import RunColumn, RunFunction, RunGroups, Store
+from ..run_titles import CASE_ATTRIBUTES, case_key, question_line
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 
-__all__ = ["BY", "from_experiments", "from_keys", "from_store", "grouping", "pairwise_of"]
+__all__ = [
+    "BY",
+    "from_experiments",
+    "from_keys",
+    "grouping",
+    "pairwise_of",
+    "run_groups",
+]
 
 _PAGE = 500
 # Attributes that name a run's version; the first one present counts.
 _VERSIONS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 NONE = "(none)"
 
-Grouping = Callable[[Trajectory], str]
+
+def _by_time(form: str) -> RunFunction:
+    """Return the grouping by the time at which runs began, which is the same for an hour."""
+
+    def group(run: Trajectory) -> str:
+        try:
+            return datetime.fromtimestamp(run.start_ns // 10**9, UTC).strftime(form)
+        except (OverflowError, ValueError, OSError):
+            return ""
+
+    return _named(group, "hour")
 
 
-def _at(trajectory: Trajectory, form: str) -> str:
-    try:
-        return datetime.fromtimestamp(trajectory.start_ns / 1e9, UTC).strftime(form)
-    except (OverflowError, ValueError, OSError):
-        return ""
+def _by_attribute(*keys: str) -> RunFunction:
+    return _named(lambda run: first_attribute(run, keys), *(f"attributes.{key}" for key in keys))
+
+
+def _named(group: Callable[[Trajectory], str], *fields: str) -> RunFunction:
+    """Return a grouping in which runs without a name are the group `NONE`."""
+    return RunFunction(fields, lambda run: group(run) or NONE, pa.string())
 
 
 # Ways to group runs for a comparison, in addition to `attributes.KEY`.
-BY: dict[str, Grouping] = {
-    "agent": lambda t: t.agent,
-    "service": lambda t: t.service,
-    "model": lambda t: ", ".join(t.models),
-    "version": lambda t: first_attribute(t, _VERSIONS),
-    "dialect": lambda t: ", ".join(t.dialects),
-    "day": lambda t: _at(t, "%Y-%m-%d"),
-    "hour": lambda t: _at(t, "%Y-%m-%d %H:00"),
-    "week": lambda t: _at(t, "%G-W%V"),
+BY: dict[str, RunFunction] = {
+    "agent": _named(lambda run: run.agent, "agent"),
+    "service": _named(lambda run: run.service, "service"),
+    "model": _named(lambda run: ", ".join(run.models), "model"),
+    "version": _by_attribute(*_VERSIONS),
+    "dialect": _named(lambda run: ", ".join(run.dialects), "dialect"),
+    "day": _by_time("%Y-%m-%d"),
+    "hour": _by_time("%Y-%m-%d %H:00"),
+    "week": _by_time("%G-W%V"),
 }
 
 
-def grouping(by: str) -> Grouping:
-    """Return the function that gives a trajectory's group.
+def grouping(by: str) -> RunFunction:
+    """Return the function that gives a run's group.
 
     Raises:
         ConfigError: It is neither a name of `BY` nor ``attributes.KEY``.
@@ -60,53 +78,33 @@ def grouping(by: str) -> Grouping:
     key = by.removeprefix("attributes.")
     if key == by or not key:
         raise ConfigError(f"--by {by!r}: there are {', '.join(BY)}, attributes.KEY")
-    return lambda trajectory: first_attribute(trajectory, (key,))
+    return _by_attribute(key)
 
 
-def split_at(time_ns: int, text: str) -> Grouping:
-    """Return the grouping of runs before a time and runs after it."""
-    return lambda trajectory: f"before {text}" if trajectory.start_ns < time_ns else f"from {text}"
-
-
-def split_by(condition: Condition, text: str) -> Grouping:
-    """Return the grouping of runs that meet a condition and runs that do not."""
-    return lambda trajectory: text if condition.holds(trajectory) else "others"
-
-
-def from_store(
-    store: Store,
-    selection: Selection,
-    group: Grouping | None = None,
-    case: str = "",
-    on_progress: Callable[[int], None] | None = None,
-) -> Iterator[ReportRun]:
-    """Yield stored trajectories with the newest score of each evaluator, in order of start.
+def run_groups(group: RunFunction | RunColumn, case: str = "") -> RunGroups:
+    """Return how to compare stored runs.
 
     Args:
-        store: The store, its trajectories up to date.
-        selection: Which trajectories.
-        group: Gives a trajectory's group; without it, there is one group.
+        group: Gives a run's group.
         case: The attribute that names a run's case; by default ``test.case.id``, else the
             question. A run without either has a row to itself.
-        on_progress: Called with the number of runs read.
     """
-    keys = (case,) if case else CASE_ATTRIBUTES
-    for done, (trajectory, scores) in enumerate(scored_trajectories(store, selection), 1):
-        yield _stored_run(trajectory, scores, (group(trajectory) or NONE) if group else "", keys)
-        if on_progress and done % _PAGE == 0:
-            on_progress(done)
+    return RunGroups(group, (case,) if case else CASE_ATTRIBUTES)
 
 
-def from_keys(store: Store, keys: pa.Table) -> Iterator[ReportRun]:
+def from_keys(store: Store, keys: pa.Table, groups: RunGroups | None = None) -> Iterator[ReportRun]:
     """Yield some stored trajectories with the newest score of each evaluator.
 
     Args:
         store: The store.
         keys: A table of `Trajectories.keys`.
+        groups: How they are compared; None for one group.
     """
     scores = store.scores.of(keys["trajectory_id"].to_pylist())
+    attributes = groups.case_attributes if groups else CASE_ATTRIBUTES
     for trajectory in store.trajectories.at(keys):
-        yield _stored_run(trajectory, scores[trajectory.id], "", CASE_ATTRIBUTES)
+        group = groups.group.of(trajectory) if groups else ""
+        yield _stored_run(trajectory, scores[trajectory.id], group, attributes)
 
 
 def _stored_run(

@@ -13,7 +13,7 @@ from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
 from ...pipeline import check_gates
-from ...store import SelectedRuns
+from ...store import Comparison, SelectedRuns
 from ...store.signature import call_errors
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
@@ -26,7 +26,7 @@ from .histograms import (
     short,
     time_labels,
 )
-from .model import Bars, EvaluatorSummary, Histogram, ReportRun, RunVerdict
+from .model import Bars, CellValue, EvaluatorSummary, Histogram, ReportRun, RunVerdict
 from .tool_graph import ToolGraphCounts
 
 __all__ = ["ReportStatistics"]
@@ -51,15 +51,55 @@ class _VerdictSeries:
 
     Attributes:
         tally: Their counts.
-        by_case: The verdicts by case, where groups are compared.
-        shares: Where they are not, each run's share of passes.
+        by_case: The verdicts by case, where groups of runs that were read are compared.
+        share_total: The sum of the shares of passes of runs or cases, unless they are in `by_case`.
+        shares: The number of these shares.
         scores: The scores.
     """
 
     tally: Tally
     by_case: dict[str, list[RunVerdict]] = field(default_factory=dict)
-    shares: array[float] = field(default_factory=_numbers)
+    share_total: float = 0.0
+    shares: int = 0
     scores: array[float] = field(default_factory=_numbers)
+
+
+@dataclass
+class _Differences:
+    """How the cases of a group differ from those of the baseline, by one evaluator.
+
+    Attributes:
+        better: The cases that improved.
+        worse: The cases that regressed.
+        values: The differences of all cases with a value in both groups.
+    """
+
+    better: int = 0
+    worse: int = 0
+    values: array[float] = field(default_factory=_numbers)
+
+    def add(self, found: Comparison) -> None:
+        """Count the cases of stored runs."""
+        for before, now, cases in zip(found.base_values, found.values, found.cases, strict=True):
+            is_share = found.is_share
+            self.count(CellValue(before, is_share), CellValue(now, is_share), cases)
+
+    def count(self, before: CellValue, now: CellValue, cases: int) -> None:
+        """Count cases with a value in the baseline and one in the group."""
+        way = direction(before, now)
+        self.better += cases * (way == 1)
+        self.worse += cases * (way == -1)
+        self.values.extend(_numbers([now.value - before.value]) * cases)
+
+    def added_to(self, summary: EvaluatorSummary) -> EvaluatorSummary:
+        """Return a summary with the differences."""
+        return replace(
+            summary,
+            better=self.better,
+            worse=self.worse,
+            paired=len(self.values),
+            p_value=paired_permutation(self.values).p_value if self.values else None,
+        )
 
 
 @dataclass
@@ -88,6 +128,8 @@ class ReportStatistics:
         # counted.
         self._stored_times: dict[str, list[list[int]]] = {}
         self._cases: set[str] = set()
+        self._stored_cases = 0
+        self._differences: dict[Place, _Differences] = {}
         self._unpaired = 0
         self._times = [0, 0]
         self._tokens = [0, 0, 0]
@@ -125,7 +167,9 @@ class ReportStatistics:
         for name in dict.fromkeys(verdict.evaluator for verdict in item.verdicts):
             share = _passes([one for one in item.verdicts if one.evaluator == name])
             if share is not None:
-                self._seen[name, item.group].shares.append(share)
+                seen = self._seen[name, item.group]
+                seen.share_total += share
+                seen.shares += 1
 
     def _add_run(self, item: ReportRun, group: _GroupUsage) -> None:
         run = item.trajectory
@@ -168,7 +212,7 @@ class ReportStatistics:
             self._cost = (self._cost or 0.0) + cost
 
     def add_stored(self, runs: SelectedRuns, tools: ToolGraphCounts) -> None:
-        """Count stored runs and their calls as one group, without reading them.
+        """Count stored runs and their calls, without reading them.
 
         Args:
             runs: The runs; the only ones to be counted.
@@ -176,16 +220,18 @@ class ReportStatistics:
         """
         found = runs.figures()
         self.runs = found["runs"]
-        group = self.groups.setdefault("", _GroupUsage())
+        for name in runs.groups:
+            self.groups[name] = _GroupUsage()
+        self._stored_cases, self._unpaired = runs.cases()
         self._times = [found["first_ns"] or 0, found["last_ns"] or 0]
         self._agents.update(found["agents"] or ())
         self._stored_conversations = found["conversations"]
         kinds = ("input_tokens", "output_tokens", "cached_tokens")
         self._tokens = [found[kind] or 0 for kind in kinds]
         self._runs_with_gaps = found["runs_with_gaps"]
-        for batch in runs.numbers():
-            extend_numbers(group.seconds, batch["seconds"])
-            extend_numbers(group.tokens, batch["tokens"])
+        for name, batch in runs.numbers():
+            extend_numbers(self.groups[name].seconds, batch["seconds"])
+            extend_numbers(self.groups[name].tokens, batch["tokens"])
         for shape in runs.shapes():
             tools.add_shape(shape)
             failed = sum(error is True for error in shape["call_errors"])
@@ -206,7 +252,8 @@ class ReportStatistics:
         for at, row in enumerate(table.drop_columns(["scores"]).to_pylist()):
             name = row["evaluator"]
             self.names.setdefault(name)
-            seen = self._seen.setdefault((name, ""), _VerdictSeries(Tally(name)))
+            place = (name, row["group"])
+            seen = self._seen.setdefault(place, _VerdictSeries(Tally(name)))
             before = len(seen.scores)
             if scores[at].is_valid:
                 extend_numbers(seen.scores, scores[at].values)
@@ -214,16 +261,29 @@ class ReportStatistics:
             added = math.fsum(seen.scores[before:])
             seen.tally.merge(Tally(name, **counts, total=added, scored=len(seen.scores) - before))
             passed, judged = row["judged_passed"], row["judged"]
-            seen.shares.extend(_numbers([1.0]) * passed + _numbers([0.0]) * (judged - passed))
+            if not self._is_grouped:
+                seen.share_total += passed
+                seen.shares += judged
             if row["place"] is not None:
                 times = self._stored_times.setdefault(name, [[0, 0] for _ in range(_TIMES)])
-                times[row["place"]] = [passed, judged]
+                times[row["place"]][0] += passed
+                times[row["place"]][1] += judged
             if row["cost"] is not None:
                 self._cost = (self._cost or 0.0) + row["cost"]
 
+    def compare_stored(self, runs: SelectedRuns, baseline: str) -> None:
+        """Compare the cases of stored runs in each group with the baseline's."""
+        for row in runs.shares():
+            seen = self._seen[row["evaluator"], row["group"]]
+            seen.share_total, seen.shares = row["total"], row["cases"]
+        for one in runs.comparisons(baseline):
+            differences = self._differences.setdefault((one.evaluator, one.group), _Differences())
+            differences.add(one)
+
     def figures(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of the header: a name, a value, a remark."""
-        cases = _many(len(self._cases), "case") if self._is_grouped else ""
+        known = len(self._cases) + self._stored_cases
+        cases = _many(known, "case") if self._is_grouped else ""
         conversations = len(self._conversations) + self._stored_conversations
         chats = _many(conversations, "conversation") if conversations else ""
         remark = cases or chats
@@ -299,7 +359,10 @@ class ReportStatistics:
             for at, group in enumerate(groups):
                 seen = self._seen.get((name, group)) or _VerdictSeries(Tally(name))
                 counted = _counted(seen, group)
-                found.append(_compared(counted, base, seen) if at and base else counted)
+                if at and base:
+                    differences = self._differences.get((name, group)) or _differences(base, seen)
+                    counted = differences.added_to(counted)
+                found.append(counted)
         known = [one.p_value for one in found if one.p_value is not None]
         adjusted = iter(benjamini_hochberg(known))
         for one in found:
@@ -357,9 +420,9 @@ class ReportStatistics:
 def _counted(seen: _VerdictSeries, group: str) -> EvaluatorSummary:
     tally = seen.tally
     by_case = map(_passes, seen.by_case.values())
-    shares = seen.shares[:]
-    shares.extend(share for share in by_case if share is not None)
-    interval = clopper_pearson(min(math.fsum(shares), len(shares)), len(shares))
+    shares = [share for share in by_case if share is not None]
+    number = seen.shares + len(shares)
+    interval = clopper_pearson(min(seen.share_total + math.fsum(shares), number), number)
     return EvaluatorSummary(
         name=clean(tally.evaluator),
         group=clean(group),
@@ -382,24 +445,14 @@ def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
     return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
 
 
-def _compared(
-    found: EvaluatorSummary, base: _VerdictSeries, seen: _VerdictSeries
-) -> EvaluatorSummary:
-    ways: list[int] = []
-    differences: list[float] = []
+def _differences(base: _VerdictSeries, seen: _VerdictSeries) -> _Differences:
+    """Return the differences between cases that were read."""
+    found = _Differences()
     for case, verdicts in seen.by_case.items():
         before, now = worth_of(base.by_case.get(case, ())), worth_of(verdicts)
-        way = direction(before, now)
-        if way is not None and before is not None and now is not None:
-            ways.append(way)
-            differences.append(now.value - before.value)
-    return replace(
-        found,
-        better=ways.count(1),
-        worse=ways.count(-1),
-        paired=len(ways),
-        p_value=paired_permutation(differences).p_value if ways else None,
-    )
+        if before is not None and now is not None and before.is_share == now.is_share:
+            found.count(before, now, 1)
+    return found
 
 
 def _rate(found: EvaluatorSummary) -> tuple[float, float, float, int] | None:

@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
+
 from oteval.model import (
     Dataset,
     Example,
@@ -20,7 +22,9 @@ from oteval.model import (
     Usage,
     Vote,
 )
-from oteval.store import Store
+from oteval.selection import EVERYTHING, Selection
+from oteval.show.html import ReportRun, from_keys, run_groups
+from oteval.store import RunColumn, RunFunction, Store
 
 from ...make import asks, call, run
 
@@ -266,3 +270,20 @@ def votes(ids: dict[tuple[str, int, int], str], cases: int, rng: random.Random) 
             if case == 5:
                 vote = replace(vote, status="error", scores=(), comment="the judge refused")
             yield vote
+
+
+def read(
+    store: Store,
+    group: RunFunction | RunColumn | None = None,
+    *,
+    case: str = "",
+    selection: Selection = EVERYTHING,
+) -> list[ReportRun]:
+    """Return the runs of a report, all of them read."""
+    chosen = [run for run in store.trajectories.read() if selection.matches(run)]
+    chosen = chosen[-(selection.limit or len(chosen)) :]
+    ids, starts = [run.id for run in chosen], [run.start_ns for run in chosen]
+    keys = pa.table(
+        [pa.array(ids, pa.string()), pa.array(starts, pa.int64())], ["trajectory_id", "start_ns"]
+    )
+    return list(from_keys(store, keys, run_groups(group, case) if group else None))

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from oteval.selection import EVERYTHING
 from oteval.show.html import (
     ReportOptions,
     build,
     from_experiments,
-    from_store,
     pairwise_of,
     render,
 )
@@ -94,7 +92,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
 def compared(store: Store, cases: int = 40, *, evil: bool = False) -> str:
     """Return the page that compares two versions of an agent."""
     sample.fill(store, cases, evil=evil)
-    items = from_store(store, EVERYTHING, BY["version"])
+    items = sample.read(store, BY["version"])
     return render(build(items, ReportOptions(is_grouped=True, baseline="v1")))
 
 
@@ -267,7 +265,7 @@ def test_text_can_be_read_in_light_and_dark(store: Store, opened: Any, scheme: s
 def test_ten_thousand_runs_stay_usable(store: Store, opened: Any) -> None:
     """A page of 10,000 runs shows its first rows, filters, and opens a run within seconds."""
     sample.fill(store, 5000)
-    page = opened(render(build(from_store(store, EVERYTHING), ReportOptions())))
+    page = opened(render(build(sample.read(store), ReportOptions())))
 
     page.page.set_default_timeout(20_000)
     assert page.count(SHOWN) == 200

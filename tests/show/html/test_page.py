@@ -12,8 +12,7 @@ from itertools import pairwise
 import pytest
 from justhtml import Element, JustHTML
 
-from oteval.selection import EVERYTHING
-from oteval.show.html import ReportOptions, ReportRun, RunVerdict, build, from_store, render
+from oteval.show.html import ReportOptions, ReportRun, RunVerdict, build, render
 from oteval.show.html.charts import bar_chart
 from oteval.show.html.model import Bars, Histogram
 from oteval.show.html.page import safe_json
@@ -49,7 +48,7 @@ def words(element: Element) -> str:
 
 def page_of(store: Store, *, compared: bool = True) -> str:
     """Return the page on a store."""
-    items = from_store(store, EVERYTHING, BY["version"] if compared else None)
+    items = sample.read(store, BY["version"] if compared else None)
     options = ReportOptions(is_grouped=compared, title=sample.HOSTILE, static=1000)
     return render(build(items, options, made_ns=sample.START_NS))
 

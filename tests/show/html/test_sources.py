@@ -6,10 +6,10 @@ import pytest
 
 from oteval.errors import ConfigError, NotFound
 from oteval.model import Message
-from oteval.selection import EVERYTHING, Selection, parse_condition
-from oteval.show.html import ReportOptions, build, from_experiments, from_store, pairwise_of
-from oteval.show.html.sources import NONE, grouping, split_at, split_by
-from oteval.store import Store
+from oteval.selection import parse_condition
+from oteval.show.html import ReportOptions, build, from_experiments, pairwise_of
+from oteval.show.html.sources import NONE, grouping
+from oteval.store import Store, split_at, split_by
 
 from ...make import keep, run, score
 from . import sample
@@ -35,7 +35,7 @@ def test_runs_are_grouped_by_what_is_asked(store: Store, by: str, group: str) ->
     start = sample.START_NS
     keep(store, run(1, models=("m1", "m2"), attributes=attributes, start_ns=start, end_ns=start))
 
-    (item,) = from_store(store, EVERYTHING, grouping(by))
+    (item,) = sample.read(store, grouping(by))
 
     assert item.group == group
 
@@ -49,18 +49,17 @@ def test_an_unknown_way_to_compare_is_refused() -> None:
 def test_runs_can_be_split_by_time_or_condition(store: Store) -> None:
     """Before and after a time, and where a condition holds, are two groups."""
     keep(store, run(1), run(2), run(3))
-    by_time, by_turn = split_at(3, "T"), split_by(parse_condition("turn=1"), "turn=1")
+    by_time = split_at(3, "before T", "from T")
+    by_turn = split_by(parse_condition("turn=1"), "turn=1", "others")
 
-    assert [i.group for i in from_store(store, EVERYTHING, by_time)] == ["before T"] * 2 + [
-        "from T"
-    ]
-    assert {i.group for i in from_store(store, EVERYTHING, by_turn)} == {"turn=1"}
+    assert [i.group for i in sample.read(store, by_time)] == ["before T"] * 2 + ["from T"]
+    assert {i.group for i in sample.read(store, by_turn)} == {"turn=1"}
 
 
 def test_cases_pair_by_id_or_by_what_was_asked(store: Store) -> None:
     """Runs of the same case are in one row, whatever version ran it."""
     sample.fill(store, 4)
-    items = list(from_store(store, EVERYTHING, grouping("version")))
+    items = list(sample.read(store, grouping("version")))
 
     report = build(items, ReportOptions(is_grouped=True))
 
@@ -136,7 +135,7 @@ def test_runs_without_a_question_or_case_are_unpaired(store: Store) -> None:
     keep(store, *runs)
     store.scores.write([score(n, passed=n % 2 == 0, score=float(n % 2 == 0)) for n in range(1, 21)])
 
-    items = list(from_store(store, Selection(), grouping("model")))
+    items = list(sample.read(store, grouping("model")))
     made = build(items, ReportOptions(is_grouped=True))
 
     assert [item.case for item in items] == [one.id for one in runs]
@@ -156,7 +155,7 @@ def test_only_whole_questions_pair_runs(store: Store) -> None:
         *(run(n, Message("user", "look", parts=(part,))) for n, part in enumerate(looks, 4)),
     )
 
-    cases = [item.case for item in from_store(store, Selection())]
+    cases = [item.case for item in sample.read(store)]
 
     assert cases[0] == cases[2] != cases[1]
     assert cases[3] == cases[5] != cases[4]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from oteval.config import Gate
-from oteval.errors import NothingEvaluated
+from oteval.errors import ConfigError, NothingEvaluated
 from oteval.model import Message, Score, Trajectory, Usage
-from oteval.selection import EVERYTHING, Selection
+from oteval.pipeline import refresh
+from oteval.selection import EVERYTHING, Selection, parse_condition
 from oteval.show.html import (
     Report,
     ReportOptions,
     build,
     build_stored,
     from_keys,
-    from_store,
+    grouping,
+    run_groups,
     stored_tallies,
 )
-from oteval.store import Store
+from oteval.store import Store, split_at, split_by
 
-from ...make import asks, call, gap, keep, run
+from ...make import CAPTURES, asks, call, capture, gap, keep, run
 from . import sample
 
 _STATUSES = ("ok", "ok", "ok", "ok", "error", "not_evaluated")
@@ -32,8 +35,45 @@ _METADATA = (
 )  # fmt: skip
 
 
-def _run(number: int, chance: random.Random) -> Trajectory:
-    messages = [Message("user", f"question {chance.randrange(4)}")]
+_LONG = "long " * 401
+_IMAGE = ({"type": "image", "url": "a", "scale": 1.0},)
+_QUESTIONS = (
+    [Message("user", "question 1")],
+    [Message("user", "question\n1")],
+    [Message("user", "question\r\n1\x85")],
+    [Message("user", "question\u2028\n1")],
+    [Message("system", "be kind"), Message("user", "question 1")],
+    [Message("user", " \u3000"), Message("user", "\t\x1b[31mred\x00")],
+    [Message("user", None), Message("assistant", "hm"), Message("user", "question 2")],
+    [Message("user", None)],
+    [Message("user", ""), Message("user", None)],
+    [Message("assistant", "unasked")],
+    [],
+    [Message("user", _LONG)],
+    [Message("user", _LONG.replace(" ", "\n", 1))],
+    [Message("user", f"{_LONG}end")],
+    [Message("user", "look", parts=_IMAGE)],
+    [Message("user", "look", parts=({**_IMAGE[0], "url": "b"},))],
+    [Message("user", "look"), Message("user", "again", parts=_IMAGE)],
+    [Message("user", "half \ud83d")],
+    [Message("user", "whole"), asks(call("f", {"x": float("nan")}))],
+)
+_ATTRIBUTES = (
+    *({},) * 6,
+    {"test.case.id": " question 1\u3000"},
+    {"test.case.id": "", "case_name": 7},
+    {"case_name": "7"},
+    {"example.id": True, "tier": 1},
+    {"example.id": 1.5, "tier": True},
+    {"test.case.id": None, "tier": "1"},
+    {"test.case.id": "  ", "tier": "true"},
+    {"case_name": ["a", 1], "tier": 1.0},
+)
+
+
+def _run(number: int, chance: random.Random, history: Trajectory | None) -> Trajectory:
+    messages = [*chance.choice(_QUESTIONS)]
+    earlier = len(history.messages) if history else 0
     for step in range(chance.randrange(4)):
         calls = [call(chance.choice("fgh"), {}, f"c{step}{at}") for at in range(1, 3)]
         messages.append(asks(*calls[: chance.randrange(1, 3)]))
@@ -50,6 +90,9 @@ def _run(number: int, chance: random.Random) -> Trajectory:
             chance.randrange(100), chance.randrange(9), chance.randrange(150), chance.randrange(2)
         ),
         gaps=(gap(),) * chance.randrange(2),
+        attributes=chance.choice(_ATTRIBUTES),
+        history=history,
+        new_from=max(0, earlier - chance.randrange(3)),
         start_ns=start,
         end_ns=start + chance.choice([-1, 0, 5, chance.randrange(10**10)]),
     )
@@ -70,7 +113,10 @@ def _score(one: Trajectory, evaluator: str, chance: random.Random) -> Score:
 def _fill(store: Store, seed: int, runs: int = 30) -> None:
     """Store runs, with several scores of some evaluators on them."""
     chance = random.Random(seed)
-    made = [_run(number, chance) for number in range(1, runs + 1)]
+    made: list[Trajectory] = []
+    for number in range(1, runs + 1):
+        history = chance.choice(made) if made and chance.random() < 0.3 else None
+        made.append(_run(number, chance, history))
     keep(store, *made)
     for _ in range(chance.randrange(1, 4)):
         store.scores.write(
@@ -84,18 +130,41 @@ def _fill(store: Store, seed: int, runs: int = 30) -> None:
 
 
 def _rounded(report: Report) -> Report:
-    """Return a report without the last digits of means, which depend on the order of sums."""
+    """Return a report without the last digits of means, which depend on the order of sums.
+
+    The cost of models is left out: a last digit may decide how it is rounded.
+    """
     return replace(
         report,
+        figures=tuple(one for one in report.figures if one[0] != "models' cost"),
         evaluators=tuple(
-            replace(one, mean=None if one.mean is None else round(one.mean, 9))
-            for one in sorted(report.evaluators, key=lambda one: one.name)
+            replace(
+                one,
+                mean=None if one.mean is None else round(one.mean, 9),
+                low=round(one.low, 9),
+                high=round(one.high, 9),
+                p_value=None if one.p_value is None else round(one.p_value, 9),
+            )
+            for one in sorted(report.evaluators, key=lambda one: (one.name, one.group))
         ),
-        columns=tuple(sorted(report.columns, key=lambda one: one.evaluator)),
+        columns=tuple(sorted(report.columns, key=lambda one: (one.evaluator, one.group))),
         rows=tuple(replace(row, cells=tuple(sorted(row.cells, key=repr))) for row in report.rows),
-        charts=tuple(sorted(report.charts, key=lambda one: one.title)),
+        charts=tuple(
+            replace(one, series=_rounded_rates(one.series))
+            for one in sorted(report.charts, key=lambda one: one.title)
+        ),
         gates=tuple((group, replace(gate, comment="")) for group, gate in report.gates),
     )
+
+
+def _rounded_rates(series: Any) -> Any:
+    """Return the series of a chart by name, with rates without their last digits."""
+    return [
+        (name, [one and tuple(round(part, 9) for part in one) for one in values])
+        if any(isinstance(one, tuple) for one in values)
+        else (name, values)
+        for name, values in sorted(series)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -109,7 +178,7 @@ def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
     )
     with Store() as store:
         _fill(store, seed)
-        read = build(from_store(store, selection), options, made_ns=1)
+        read = build(sample.read(store, selection=selection), options, made_ns=1)
         runs = store.statistics.of(selection, options.evaluators)
         items = from_keys(store, runs.worst(options.most_rows))
         counted = build_stored(runs, items, options, made_ns=1)
@@ -122,6 +191,80 @@ def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
     }
 
 
+_GROUPS = (
+    grouping("agent"), grouping("model"), grouping("attributes.tier"), grouping("hour"),
+    split_at(10**18, "before", "after"), split_by(parse_condition("calls>1"), "many", "others"),
+    split_by(parse_condition("errors>0"), "errors", "others"),
+    split_by(parse_condition("asked~question"), "asked", "others"),
+    split_by(parse_condition("attributes.tier=1"), "gold", "others"),
+)  # fmt: skip
+_SELECTIONS = (
+    EVERYTHING,
+    Selection(limit=40),
+    Selection(conditions=(parse_condition("tool!=h"),)),
+    Selection(conditions=(parse_condition("asked~[a-z]"),), limit=30),
+)
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
+    """Cases, differences and all figures of groups equal those of reading every run."""
+    group, selection = _GROUPS[seed % len(_GROUPS)], _SELECTIONS[seed % 4]
+    case = ("", "test.case.id")[seed % 2]
+    groups = run_groups(group, case)
+    options = ReportOptions(
+        is_grouped=True,
+        evaluators=("x", "z") if seed % 3 else (),
+        gates=(Gate(evaluator="x", min_pass_rate=0.5),),
+        most_rows=(1000, 9)[seed % 2],
+    )
+    with Store() as store:
+        _fill(store, seed, runs=60)
+        items = sample.read(store, group, case=case, selection=selection)
+        runs = store.statistics.of(selection, options.evaluators, groups)
+        if len(runs.groups) > 12:
+            with pytest.raises(ConfigError, match="at most 12"):
+                build_stored(runs, (), options)
+            return
+        read = build(items, options, made_ns=1)
+        shown = from_keys(store, runs.worst(options.most_rows), groups)
+        counted = build_stored(runs, shown, options, made_ns=1)
+
+    assert counted.groups == read.groups
+    assert _rounded(counted) == _rounded(read)
+
+
+def test_captures_compared_in_sql_give_the_same_report(store: Store) -> None:
+    """Of real captures, the groups, cases and rows are those of reading every run."""
+    for name in CAPTURES:
+        store.spans.write(*capture(name))
+    refresh(store)
+    made = list(store.trajectories.read())
+    chance = random.Random(7)
+    store.scores.write([_score(one, "x", chance) for one in made])
+    options = ReportOptions(is_grouped=True, evaluators=("x",))
+
+    for condition in ("tool~e", "asked~the", "calls>1"):
+        group = split_by(parse_condition(condition), condition, "others")
+        groups = run_groups(group)
+        runs = store.statistics.of(EVERYTHING, ("x",), groups)
+        counted = build_stored(runs, from_keys(store, runs.worst(1000), groups), options, 1)
+
+        assert _rounded(counted) == _rounded(build(sample.read(store, group), options, made_ns=1))
+
+
+def test_a_baseline_that_no_run_has_is_named(store: Store) -> None:
+    """A value that is no group is an error, and no runs give no report."""
+    groups = run_groups(grouping("agent"))
+    options = ReportOptions(is_grouped=True, baseline="none")
+
+    with pytest.raises(NothingEvaluated):
+        build_stored(store.statistics.of(EVERYTHING, (), groups), (), options)
+    _fill(store, 1)
+    with pytest.raises(ConfigError, match="--baseline 'none' is not one of the compared groups"):
+        build_stored(store.statistics.of(EVERYTHING, (), groups), (), options)
+
+
 def test_sample_reports_are_equal(store: Store) -> None:
     """A report with hostile texts is the same, its evaluators in the same order."""
     sample.fill(store, 6, evil=True)
@@ -129,7 +272,7 @@ def test_sample_reports_are_equal(store: Store) -> None:
 
     counted = build_stored(runs, from_keys(store, runs.worst(10)), ReportOptions(), made_ns=1)
 
-    read = build(from_store(store, EVERYTHING), ReportOptions(most_rows=10), made_ns=1)
+    read = build(sample.read(store), ReportOptions(most_rows=10), made_ns=1)
     assert [one.name for one in counted.evaluators] == [one.name for one in read.evaluators]
     assert counted.rows == read.rows
     assert (counted.figures, counted.tools) == (read.figures, read.tools)
@@ -141,7 +284,7 @@ def test_failures_are_those_of_the_newest_scores(store: Store) -> None:
     runs = store.statistics.of(EVERYTHING)
     wanted = [
         (item.id, verdict.evaluator)
-        for item in from_store(store, EVERYTHING)
+        for item in sample.read(store)
         for verdict in item.verdicts
         if verdict.state in ("fail", "error", "none")
     ]

@@ -1,0 +1,87 @@
+"""The cases of stored runs in SQL, as numbers: see `oteval.model.cases`.
+
+Most runs have a short question and no attribute that names their case. Their number is made from
+the columns; runs that need more are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ..jsontext import dumps, escaped
+from ..model import LONGEST_CASE, Trajectory, case_text
+from ..patterns import SPACES
+from .run_fields import ASKED, RunColumn, attribute_pointer, has_text
+
+__all__ = ["case_column", "number_of"]
+
+# The breaks of `str.splitlines`.
+_BREAK = r"(\r\n|[\n\r\x{b}\x{c}\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}])"
+_NAME = "CASE WHEN contains(attributes, ?) THEN json_extract(attributes, ?)::VARCHAR END"
+_PARTS = f"""
+    coalesce(CASE WHEN contains(messages, '"parts":') THEN list_filter(
+        from_json(
+            messages, '[{{"role":"VARCHAR","content":"VARCHAR","parts":"JSON"}}]'
+        )[-len(roles):],
+        lambda m: m.role = 'user' AND {has_text("m.content")}
+    )[1].parts::VARCHAR END, '')
+"""
+
+
+def _case_number(text: str) -> int:
+    """Return what `number_of` gives in SQL."""
+    digest = hashlib.md5(escaped(text).encode(), usedforsecurity=False).hexdigest()
+    return int(digest[:15], 16)
+
+
+def number_of(text: str) -> str:
+    """Return the number of a case by its text, in SQL."""
+    return f"('0x' || left(md5({text}), 15))::BIGINT"
+
+
+# A text with quotes is trimmed of the white space of `str.strip`.
+_NAMED = f"""
+    CASE WHEN starts_with(name, '"')
+        THEN regexp_replace(json_extract_string(name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g')
+        ELSE name END
+"""
+_LINE = f"""
+    CASE WHEN regexp_matches(asked, '{_BREAK}')
+        THEN regexp_replace(regexp_replace(asked, '{_BREAK}$', ''), '{_BREAK}', ' ', 'g')
+        ELSE asked END
+"""
+
+
+def case_column(attributes: Sequence[str]) -> RunColumn:
+    """Return the numbers of the cases of runs.
+
+    Args:
+        attributes: The attributes that name a case; the first one present counts.
+    """
+    names = ", ".join([_NAME] * len(attributes))
+    values = [part for key in attributes for part in (dumps(key), attribute_pointer(key))]
+    name = f"list_filter([{names}], lambda name: name NOT IN ('null', '\"\"'))[1]"
+    # Python writes other values in another way than JSON.
+    unread = """name IS NOT NULL AND NOT regexp_matches(name, '^("|-?[0-9]+$)')"""
+    asked = f"""
+        list_transform([{ASKED}], lambda asked: CASE
+            WHEN asked IS NULL THEN NULL
+            WHEN asked = '' THEN {number_of("trajectory_id")}
+            ELSE list_transform([{_PARTS}], lambda parts: CASE
+                WHEN parts = '' AND length(asked) <= {LONGEST_CASE} THEN {number_of(_LINE)}
+                ELSE {number_of("chr(0) || asked || chr(0) || parts")} END)[1] END)[1]
+    """
+    sql = f"""
+        list_transform([{name}], lambda name: CASE
+            WHEN {unread} THEN NULL
+            WHEN name IS NOT NULL AND {_NAMED} <> '' THEN {number_of(_NAMED)}
+            ELSE {asked} END)[1]
+    """
+
+    def of(run: Trajectory) -> int:
+        return _case_number(case_text(run, attributes))
+
+    return RunColumn(sql, tuple(values), of, pa.int64())

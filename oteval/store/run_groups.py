@@ -1,0 +1,50 @@
+"""Groups of runs that are compared with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..model import Trajectory
+from ..selection import Condition
+from .conditions import sql_condition
+from .run_fields import RunColumn, RunFunction
+
+__all__ = ["RunGroups", "split_at", "split_by"]
+
+
+@dataclass(frozen=True)
+class RunGroups:
+    """How runs are compared.
+
+    Attributes:
+        group: The name of a run's group, a text.
+        case_attributes: The attributes that name its case; the first one present counts.
+    """
+
+    group: RunFunction | RunColumn
+    case_attributes: tuple[str, ...]
+
+
+def split_at(time_ns: int, before: str, since: str) -> RunColumn:
+    """Return the grouping of runs that began before a time (ns) and of those that began later."""
+
+    def group(run: Trajectory) -> str:
+        return before if run.start_ns < time_ns else since
+
+    sql = "CASE WHEN start_ns < ?::BIGINT THEN ?::VARCHAR ELSE ?::VARCHAR END"
+    return RunColumn(sql, (time_ns, before, since), group, pa.string())
+
+
+def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunColumn:
+    """Return the grouping of runs that meet a condition and of the others."""
+
+    def group(run: Trajectory) -> str:
+        return name if condition.holds(run) else others
+
+    found = sql_condition(condition)
+    if found is None or not found.is_exact:
+        return RunFunction((condition.name,), group, pa.string())
+    sql = f"CASE WHEN {found.text} THEN ?::VARCHAR ELSE ?::VARCHAR END"
+    return RunColumn(sql, (*found.values, name, others), group, pa.string())

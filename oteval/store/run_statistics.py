@@ -29,10 +29,11 @@ from .trajectories import Trajectories
 __all__ = ["Comparison", "RunStatistics", "SelectedRuns"]
 
 _BATCH = 4096
+# Runs with a limit are marked as well: DuckDB 1.5 loses scores that are joined with such a query.
 _RUNS = """
     runs AS NOT MATERIALIZED (
         SELECT *, 0 AS group_number, 0 AS case_number
-        FROM current_trajectories WHERE {clause} {last}
+        FROM current_trajectories WHERE {clause}
     )
 """
 _MARKED = """
@@ -213,47 +214,23 @@ class RunStatistics:
             groups: How to compare them; None for one group named "".
         """
         clause, values = condition_of(selection)
-        last = ""
-        if selection.limit is not None:
-            last = f"ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
-        if is_exact(selection):
-            runs = _RUNS.format(clause=clause, last=last)
-            if groups is None:
-                return SelectedRuns(self._connection, runs, values, evaluators)
-            query = f"SELECT * FROM current_trajectories WHERE {clause} {last}"  # noqa: S608
-            return self._marked(query, values, groups, evaluators)
-        query = f"SELECT * FROM current_trajectories WHERE {clause}"  # noqa: S608
-        return self._marked(query, values, groups, evaluators, selection)
-
-    def _marked(
-        self,
-        query: str,
-        values: list[Any],
-        groups: RunGroups | None,
-        evaluators: Sequence[str],
-        selection: Selection | None = None,
-    ) -> SelectedRuns:
-        """Return statistics of the runs of a query.
-
-        Args:
-            query: The query of their rows, or of more rows.
-            values: Its parameters.
-            groups: How to compare them.
-            evaluators: Only scores by these.
-            selection: Tests the rows in Python.
-        """
+        exact = is_exact(selection)
+        if groups is None and selection.limit is None and exact:
+            return SelectedRuns(self._connection, _RUNS.format(clause=clause), values, evaluators)
         functions: dict[str, RunFunction | RunColumn] = {**_ONE_GROUP}
         if groups is not None:
             functions["group"] = groups.group
             functions["case_number"] = case_column(groups.case_attributes)
-        if selection is not None:
+        query = f"SELECT * FROM current_trajectories WHERE {clause}"  # noqa: S608
+        if not exact:
             functions["wanted"] = selected(selection)
+        elif selection.limit is not None:
+            query += f" ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
         found = self._fields.results(query, values, functions)
-        if selection is not None:
+        if not exact:
             found = found.filter(found["wanted"]).drop_columns(["wanted"])
-            if selection.limit is not None:
-                latest = [("start_ns", "descending"), ("trajectory_id", "descending")]
-                found = found.sort_by(latest).slice(0, selection.limit)
+            latest = [("start_ns", "descending"), ("trajectory_id", "descending")]
+            found = found.sort_by(latest).slice(0, selection.limit)
         encoded = found["group"].combine_chunks().dictionary_encode()
         found = found.drop_columns(["group"]).append_column("group_number", encoded.indices)
         names = encoded.dictionary.to_pylist()

@@ -139,7 +139,7 @@ def _gates(config_path: str | None) -> tuple[Gate, ...]:
 
 
 class _ReportSource(Protocol):
-    """What a report shows."""
+    """The runs of a report."""
 
     def page(self) -> Report:
         """Return the page."""

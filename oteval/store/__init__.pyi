@@ -49,7 +49,7 @@ from .run_list import ListedRun as ListedRun
 from .run_list import RunKey as RunKey
 from .run_list import StoreState as StoreState
 from .run_list import VerdictFilter as VerdictFilter
-from .run_statistics import Comparison as Comparison
+from .run_statistics import CaseComparison as CaseComparison
 from .run_statistics import SelectedRuns as SelectedRuns
 from .run_windows import DIMENSIONS as DIMENSIONS
 from .run_windows import RunWindow as RunWindow

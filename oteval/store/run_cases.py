@@ -32,7 +32,7 @@ _PARTS = f"""
 
 
 def _case_number(text: str) -> int:
-    """Return what `number_of` gives in SQL."""
+    """Return the number of a case by its text, as `number_of` does in SQL."""
     digest = hashlib.md5(escaped(text).encode(), usedforsecurity=False).hexdigest()
     return int(digest[:15], 16)
 

@@ -26,7 +26,7 @@ from .run_groups import RunGroups
 from .scores import score_of
 from .trajectories import Trajectories
 
-__all__ = ["Comparison", "RunStatistics", "SelectedRuns"]
+__all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
 
 _BATCH = 4096
 # Runs with a limit are marked as well: DuckDB 1.5 loses scores that are joined with such a query.
@@ -173,7 +173,7 @@ _FAILURES = """
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CaseComparison:
     """The cases that an evaluator judged in two groups.
 
     Attributes:
@@ -334,11 +334,11 @@ class SelectedRuns:
         """
         return list(self._named(self._scored(_SHARES)).to_pylist())
 
-    def comparisons(self, baseline: str) -> Iterator[Comparison]:
+    def comparisons(self, baseline: str) -> Iterator[CaseComparison]:
         """Yield the comparisons of each group with the baseline, by evaluator."""
         query = _DIFFERENCES.format(base=self._names.index(baseline))
         for row in self._named(self._scored(query)).to_pylist():
-            yield Comparison(**row)
+            yield CaseComparison(**row)
 
     def _named(self, table: pa.Table) -> pa.Table:
         """Return a table with the names of groups instead of their numbers."""

@@ -13,7 +13,7 @@ from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
 from ...pipeline import check_gates
-from ...store import Comparison, SelectedRuns
+from ...store import CaseComparison, SelectedRuns
 from ...store.signature import call_errors
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
@@ -78,7 +78,7 @@ class _Differences:
     worse: int = 0
     values: array[float] = field(default_factory=_numbers)
 
-    def add(self, found: Comparison) -> None:
+    def add(self, found: CaseComparison) -> None:
         """Count the cases of stored runs."""
         for before, now, cases in zip(found.base_values, found.values, found.cases, strict=True):
             is_share = found.is_share

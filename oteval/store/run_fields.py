@@ -234,7 +234,7 @@ def _caller(one: RunFunction | RunColumn) -> _FunctionCaller | _ColumnCaller:
 
 
 def selected(selection: Selection) -> RunFunction:
-    """Return the function that tests the conditions `oteval.store.query.condition_of` leaves out."""
+    """Return the function that tests conditions which `condition_of` leaves out."""
     rest = replace(
         Selection(),
         attributes=selection.attributes,

@@ -31,6 +31,8 @@ from ..ingest.spool import Spool
 from ..text import split_address
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
+from .pages_process import PagesProcess
+from .pages_proxy import PagesProxy
 from .redaction_rules import RedactionRules
 from .server_config import ServerConfig
 from .status_pages import ServerStatus, StatusPages
@@ -139,6 +141,7 @@ class ListenerProcess:
         self._addresses = self._listening_addresses()
         notice = {**self._addresses, "listener_pid": os.getpid()}
         self._storage = Supervisor(replace(config, notice=notice), self._spool.stored)
+        self._pages = PagesProcess(config, access)
         self._status = ServerStatus(
             config,
             self._spool,
@@ -176,6 +179,7 @@ class ListenerProcess:
         self._stopping.set()
         if self._grpc is not None:
             await asyncio.to_thread(self._grpc.stop(_GRPC_GRACE).wait)
+        await self._pages.stop()
         server.should_exit = True
         await asyncio.wait({serving})
         await asyncio.to_thread(self._spool.close)
@@ -192,7 +196,12 @@ class ListenerProcess:
     def _http_server(self) -> HttpServer:
         receiver = HttpReceiver(self._intake, self._access, limit=self._config.limit)
         pages = StatusPages(
-            self._status, self._metrics, self._storage, self._access, self._addresses
+            self._status,
+            self._metrics,
+            self._storage,
+            self._access,
+            self._addresses,
+            PagesProxy(self._pages),
         )
         tls = self._tls
         return HttpServer(
@@ -237,7 +246,8 @@ class ListenerProcess:
     def _needs_token(self, path: str) -> bool:
         if path.startswith("/v1/"):
             return self._access.needs("ingest")
-        is_read = path == "/metrics" or path.startswith("/api/")
+        # Pages show nothing to a visitor who has not logged in.
+        is_read = path not in ("/healthz", "/readyz")
         return self._access.needs("read") and is_read
 
     def _reload(self) -> None:
@@ -252,6 +262,7 @@ class ListenerProcess:
             await asyncio.sleep(_RULES_INTERVAL)
             try:
                 await asyncio.to_thread(self._tokens.check)
+                self._pages.update_tokens()
                 if await asyncio.to_thread(self._redaction.check):
                     _log.info("the redaction rules of %s are in force", self._config.config)
             except Exception:

@@ -1,4 +1,8 @@
-"""The HTTP pages ``/``, ``/healthz``, ``/readyz``, ``/metrics`` and ``/api``."""
+"""The HTTP paths of the server's status: ``/healthz``, ``/readyz``, ``/metrics`` and ``/api``.
+
+Everything else but the receiver's paths is a page. A program that does not ask for HTML gets the
+address to send traces to from ``/``.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from ..ingest.receiver.http import refusal
 from ..ingest.receiver.responses import RequestRefused
 from ..ingest.spool import Spool
 from .listener_metrics import ListenerMetrics
+from .pages_proxy import PagesProxy
 from .redaction_rules import RedactionRules
 from .server_config import ServerConfig
 from .supervisor import Supervisor
@@ -134,6 +139,7 @@ class StatusPages:
         storage: The storage process, which answers /api and adds its metrics.
         access: Decides who may read.
         addresses: The addresses of the server: ``http``, a URL, and perhaps ``grpc``.
+        pages: Answers requests for pages.
     """
 
     def __init__(
@@ -143,9 +149,11 @@ class StatusPages:
         storage: Supervisor,
         access: Access,
         addresses: Mapping[str, str],
+        pages: PagesProxy,
     ) -> None:
         self._status, self._listener_metrics = status, metrics
         self._storage, self._access, self._addresses = storage, access, addresses
+        self._pages = pages
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -155,9 +163,12 @@ class StatusPages:
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
             Route("/api/{path:path}", self._api),
+            Route("/{path:path}", self._pages.endpoint, methods=["GET", "POST"]),
         ]
 
-    async def _welcome(self, request: Request) -> Response:  # noqa: ARG002
+    async def _welcome(self, request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return await self._pages.endpoint(request)
         text = welcome_text(self._addresses, needs_token=self._access.needs("ingest"))
         return Response(text, media_type="text/plain")
 

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ..errors import OtevalError
 from ..store import StoreState
 from .site import Site
 
@@ -43,9 +42,15 @@ class StoreChanges:
     ) -> None:
         self._read, self._interval = read, interval
         self._state = ""
-        self._changed = asyncio.Condition()
+        self._woken = asyncio.Event()
         self._listeners = 0
+        self._is_closed = False
         self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many listeners that no other one is accepted."""
+        return self._listeners >= _MOST_LISTENERS
 
     async def after(self, seen: str) -> AsyncIterator[str]:
         """Yield the state whenever it differs from the one seen last; "" to keep a line open.
@@ -57,8 +62,11 @@ class StoreChanges:
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         try:
-            while True:
-                state = await self._next(seen)
+            while not self._is_closed:
+                if self._state in ("", seen):
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._woken.wait(), _KEEP_ALIVE)
+                state = "" if self._state == seen else self._state
                 yield state
                 seen = state or seen
         finally:
@@ -67,34 +75,30 @@ class StoreChanges:
                 self._asking.cancel()
                 self._asking = None
 
-    async def _next(self, seen: str) -> str:
-        """Return the state once it differs from one, or "" after a while."""
-        async with self._changed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_KEEP_ALIVE):
-                    await self._changed.wait_for(lambda: self._state not in ("", seen))
-            return "" if self._state == seen else self._state
+    def close(self) -> None:
+        """End all lines, because the server stops."""
+        self._is_closed = True
+        self._wake()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there are so many listeners that no other one is accepted."""
-        return self._listeners >= _MOST_LISTENERS
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, asyncio.Event()
+        woken.set()
 
     async def _ask(self) -> None:
         while True:
             # A server that is away for a moment is asked again.
-            with suppress(OtevalError):
+            with suppress(Exception):
                 state = state_text(await self._read())
                 if state != self._state:
-                    async with self._changed:
-                        self._state = state
-                        self._changed.notify_all()
+                    self._state = state
+                    self._wake()
             await asyncio.sleep(self._interval)
 
 
 def events_routes(site: Site) -> list[Route]:
     """Return the route of events."""
     changes = StoreChanges(lambda: site.read(lambda store: store.run_list.state()))
+    site.at_stop.append(changes.close)
 
     async def events(request: Request) -> Response:
         if changes.is_full:

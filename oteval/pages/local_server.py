@@ -70,8 +70,8 @@ async def _serve(
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        # Pages that listen for events keep their connections.
-        server.should_exit = server.force_exit = True
+        site.stop()
+        server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

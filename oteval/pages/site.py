@@ -38,6 +38,7 @@ class Site:
         name: The name of the database, for the head of the pages.
         prices: The list prices of models.
         clock: Returns the current time (ns).
+        at_stop: Called when the server stops, to end responses that would go on.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Site:
             patience: While a store grows, a result is kept for so many times as long as it took.
         """
         self._patience = patience
+        self.at_stop: list[Callable[[], None]] = []
         self.name = name
         self.clock = clock
         self.prices: Prices = make_prices(None)
@@ -121,6 +123,11 @@ class Site:
     def base(self) -> Path:
         """The folder that paths of the configuration are relative to."""
         return self._path.parent if self._path else Path()
+
+    def stop(self) -> None:
+        """End the responses that would go on as long as somebody listens."""
+        for end in self.at_stop:
+            end()
 
     def close(self) -> None:
         """Wait for the threads, and close their connections."""

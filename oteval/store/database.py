@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from ..errors import StoreLocked
+from ..errors import StoreError, StoreLocked
 from .agent_figures import AgentFigures
 from .archive import Archive, ArchiveReader
 from .backup import CopyReport, copy_to, replace_by_copy
@@ -97,6 +97,22 @@ class Store:
         """
         remote = connect_remote(str(path)) if served and str(path) != MEMORY else None
         self._use(str(path), remote or connect(path, create=create, checkpoints=checkpoints))
+
+    @classmethod
+    def of_server(cls, path: str | Path) -> Store:
+        """Return a store that uses a database through the server that has it open.
+
+        Without a server, the file is not opened, so that a server that starts finds it free.
+
+        Raises:
+            StoreError: No server has it open.
+        """
+        remote = connect_remote(str(path))
+        if remote is None:
+            raise StoreError(f"{path}: the server that has the database is away; try again")
+        store = cls.__new__(cls)
+        store._use(str(path), remote)
+        return store
 
     def _use(self, path: str, connection: Any) -> None:
         self.path = path

@@ -173,17 +173,26 @@ def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
 
 async def test_listeners_are_told_of_each_change_once():
     """A listener that has seen the current state waits; another one is told at once."""
-    states = [StoreState(1, 0), StoreState(1, 0), StoreState(2, 5)]
-
-    async def read() -> StoreState:
-        return states.pop(0) if len(states) > 1 else states[0]
-
-    changes = StoreChanges(read, interval=0)
+    states: asyncio.Queue[StoreState] = asyncio.Queue()
+    changes = StoreChanges(states.get, interval=0)
     early, late = changes.after("0.0"), changes.after("1.0")
+    states.put_nowait(StoreState(1, 0))
     assert await anext(early) == "1.0"
+    waiting = asyncio.create_task(anext(late))
+    states.put_nowait(StoreState(1, 0))
+    states.put_nowait(StoreState(2, 5))
     assert await anext(early) == "2.5"
-    assert await anext(late) == "2.5"
+    assert await waiting == "2.5"
     await early.aclose()
     await late.aclose()
+
+
+async def test_lines_end_when_the_server_stops():
+    """A listener that waits is released."""
+    changes = StoreChanges(asyncio.Queue[StoreState]().get)
+    lines = changes.after("")
+    waiting = asyncio.create_task(anext(lines, "ended"))
     await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == 1
+    changes.close()
+    assert await waiting in ("", "ended")
+    assert await anext(lines, "ended") == "ended"

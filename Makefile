@@ -23,7 +23,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench bench-monitor lock screens clean
+.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench bench-monitor lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -43,6 +43,10 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.make_cli_docs
 	$(BIN)/python -m scripts.make_evaluator_docs
 	$(BIN)/python -m scripts.make_architecture
+
+# Draw the pages of the demo for docs/pictures, in Debian's chromium (apt-get install chromium).
+pictures: $(BROWSER_STAMP)
+	$(BROWSER)/bin/python -m scripts.make_pictures
 
 # Write anew what commands print at 80 and 120 columns, which tests/cli/test_screens.py holds; read
 # the diff before you commit it.

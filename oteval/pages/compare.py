@@ -19,7 +19,8 @@ from starlette.routing import Route
 from ..config import Config
 from ..errors import ConfigError, NotFound
 from ..evaluators import to_messages
-from ..model import SpanRef, Trajectory
+from ..evaluators.reference_form import ComparedStep, in_reference_form
+from ..model import Message, SpanRef, Trajectory
 from ..pipeline import align, first_divergence
 from ..pipeline.references import references_of
 from ..selection import Condition, Selection
@@ -132,6 +133,7 @@ class ComparePage:
         first: The numbers of the messages of the first divergence, or "".
         unknown: The number of rows of which a side lacks content.
         left_out: The number of rows that are not shown.
+        omitted: The kinds of messages that the reference has none of, or "".
     """
 
     left: ComparedSide
@@ -142,6 +144,7 @@ class ComparePage:
     first: str
     unknown: int
     left_out: int
+    omitted: str
 
 
 def compare_routes(site: Site) -> list[Route]:
@@ -255,13 +258,17 @@ def compare_page(
         first_side: The first for the head of its column.
         second_side: The second for the head of its column.
     """
-    pairs = align(left.own_messages, right.own_messages)
+    ours, theirs = _steps(left.own_messages), _steps(right.own_messages)
+    omitted: Sequence[str] = ()
+    if second_side.item is None:
+        ours, theirs, omitted = in_reference_form(left.own_messages, right.own_messages)
+    pairs = align([one.message for one in ours], [one.message for one in theirs])
     first = first_divergence(pairs)
-    ours, theirs = _shown(left), _shown(right)
+    our_texts, their_texts = _shown(left), _shown(right)
     rows = []
     for place, pair in enumerate(pairs[:_MOST_ROWS]):
-        one = None if pair.left_at is None else ours[pair.left_at]
-        other = None if pair.right_at is None else theirs[pair.right_at]
+        one = None if pair.left_at is None else _shown_step(our_texts, ours[pair.left_at])
+        other = None if pair.right_at is None else _shown_step(their_texts, theirs[pair.right_at])
         rows.append(
             ComparedRow(
                 left=_message(one, None if pair.same else other),
@@ -281,7 +288,22 @@ def compare_page(
         first=_place(rows[first]) if first is not None and first < len(rows) else "",
         unknown=sum(not pair.is_captured for pair in counted),
         left_out=max(0, len(pairs) - _MOST_ROWS),
+        omitted=", ".join(omitted),
     )
+
+
+def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
+    return [ComparedStep(message, at) for at, message in enumerate(messages)]
+
+
+def _shown_step(shown: Sequence[Mapping[str, Any]], step: ComparedStep) -> Mapping[str, Any]:
+    """Return the texts of a step, from those of its message."""
+    found = dict(shown[step.at])
+    if step.call_at is not None:
+        found["calls"] = found["calls"][step.call_at : step.call_at + 1]
+    if step.message.content is None and step.message.tool_calls:
+        found.pop("text", None)
+    return found
 
 
 def _shown(run: Trajectory) -> Sequence[Mapping[str, Any]]:

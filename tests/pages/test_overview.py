@@ -247,6 +247,33 @@ def test_a_run_is_compared_with_the_reference_of_an_evaluator(
     assert pages(store).get(f"/compare?a={1:016x}&reference=calls").status_code == 400
 
 
+def test_a_reference_of_calls_is_compared_with_the_calls_alone(
+    store: Store, pages: ShowPages, tmp_path: Path
+):
+    """The reference has all calls in one message, and neither results nor an answer."""
+    calls = [ToolCall("look", {"id": 1}, "a"), ToolCall("refund", {"amount": 42}, "b")]
+    wanted = [{"role": "user", "content": "Money back"}]
+    wanted.append(Message("assistant", tool_calls=tuple(calls)).as_dict())
+    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    path = tmp_path / "oteval.yaml"
+    path.write_text(
+        "evaluators: [{name: calls, type: trajectory_match, mode: strict, reference: wanted.json}]"
+    )
+    said = [
+        Message("user", "Money back"),
+        Message("assistant", "I look.", (calls[0],)),
+        Message("tool", "found", tool_call_id="a"),
+        Message("assistant", None, (ToolCall("refund", {"amount": 420}, "b"),)),
+        Message("tool", "done", tool_call_id="b"),
+        Message("assistant", "Done."),
+    ]
+    put(store, run(1, messages=said))
+    text = compared(pages(store, path), f"a={1:016x}&reference=calls")
+    assert "1 of 3 rows differs; the first divergence is at message 3 and 1" in plain(text)
+    assert "<mark>420</mark>" in text
+    assert "not compared: text beside calls, tool results, answers." in plain(text)
+
+
 def test_a_comparison_needs_two_sides(shop: Store, pages: ShowPages):
     """Otherwise the page says how to name them."""
     answer = pages(shop).get(f"/compare?a={1:016x}")

@@ -1,0 +1,87 @@
+"""Makes the pictures of the pages in docs/pictures, from the data of ``oteval demo``.
+
+    python -m scripts.make_pictures
+
+It needs playwright and Debian's chromium; ``make pictures`` installs the first.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = "/usr/bin/chromium"
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+WIDTH = 1100
+FAILED_RUN = "fc889bcf01a75dce"
+"""The run of the demo that refunds the wrong amount."""
+
+# File, page, height.
+PICTURES = (
+    ("overview", "/?since=all", 300),
+    ("runs", "/runs", 430),
+    ("run", f"/runs/{FAILED_RUN}", 800),
+    ("spans", f"/runs/{FAILED_RUN}/spans", 400),
+    ("compare", f"/compare?a={FAILED_RUN}&reference=refund-calls", 640),
+    ("variants", "/variants", 700),
+)
+
+
+def main() -> None:
+    """Write every picture."""
+    from playwright.sync_api import sync_playwright
+
+    FOLDER.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _pages(Path(name)) as url,
+        sync_playwright() as playwright,
+    ):
+        options = {"executable_path": CHROMIUM, "args": ["--no-sandbox", "--headless"]}
+        browser = playwright.chromium.launch(**options)
+        page = browser.new_page(color_scheme="light", device_scale_factor=1.5)
+        page.goto(url)
+        for file, path, height in PICTURES:
+            _draw(page, url, path, height, FOLDER / f"{file}.png")
+        browser.close()
+
+
+@contextmanager
+def _pages(folder: Path) -> Iterator[str]:
+    """Serve the pages of the demo, and give the address to open first."""
+    oteval = [sys.executable, "-m", "oteval"]
+    demo = [*oteval, "demo", "--dir", str(folder)]
+    subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    view = [*oteval, "view", "--no-open", "--db", str(folder / "demo.duckdb")]
+    view += ["-c", str(folder / "oteval.yaml")]
+    server = subprocess.Popen(  # noqa: S603
+        view, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert server.stdout is not None
+    try:
+        said = server.stdout.readline()
+        found = re.search(r"http://\S+", said)
+        if found is None:
+            raise SystemExit(f"oteval view did not start: {said}")
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _draw(page: Any, url: str, path: str, height: int, file: Path) -> None:
+    page.set_viewport_size({"width": WIDTH, "height": height})
+    answer = page.goto(re.sub(r"(://[^/]+).*", rf"\1{path}", url))
+    if not answer.ok:
+        raise SystemExit(f"{path}: {answer.status} {answer.text()[:200]}")
+    page.screenshot(path=file)
+
+
+if __name__ == "__main__":
+    main()

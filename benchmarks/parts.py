@@ -31,6 +31,7 @@ PARTS = (
     "stored_scoring",
     "variants",
     "large_store",
+    "pages",
     "ingest",
     "memory",
     "reconstruct",

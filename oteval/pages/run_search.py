@@ -20,7 +20,7 @@ from .search import RunSearch
 __all__ = ["FoundRuns", "find_runs"]
 
 # Seconds after which a search stops looking.
-_PATIENCE = 0.8
+_PATIENCE = 0.5
 _FIRST_BATCH, _LARGEST_BATCH, _LARGEST_READ = 200, 8000, 400
 
 

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from ..errors import ConfigError, NotFound
 from ..evaluators.judge.costs import Prices
 from ..model import Score
+from ..selection import EVERYTHING
 from ..show.html.model import RunVerdict, State
 from ..show.text import clean, clock, duration, one_line, shorten
 from ..store import ListedRun, RunKey, Store
@@ -24,6 +25,8 @@ from .site import Site
 __all__ = ["Mark", "RunItem", "RunsPage", "cost_text", "items_of", "marks_of", "runs_routes"]
 
 _PAGE = 50
+# The most runs of a search that are counted.
+_COUNTED = 100_001
 _REASON, _QUESTION, _NAME = 220, 240, 60  # characters
 # A search of only such a word looks for the run with this id first.
 _SHORTEST_ID, _LONGEST_ID = 8, 32
@@ -254,7 +257,9 @@ def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:
         return f"{len(found.keys):,}"
     if search.verdict is not None or found.looked_at:
         return ""
-    return f"{store.trajectories.count(search.selection):,}"
+    count = store.run_list.count(search.selection, _COUNTED)
+    is_all = count < _COUNTED or search.selection == EVERYTHING
+    return f"{count:,}" if is_all else f"over {_COUNTED - 1:,}"
 
 
 def _note(found: FoundRuns) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..selection import Selection
 from .memory import with_memory
-from .query import condition_of, first_row, registered, rows_of, wanted
+from .query import condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range, merge_ranges, rows_in
 from .scores import Outcome, outcome_condition
 
@@ -168,6 +168,21 @@ class RunList:
         for name, *key in rows:
             found[name].append(RunKey(*key))
         return found
+
+    def count(self, selection: Selection, most: int) -> int:
+        """Return how many runs match the filters that have a column.
+
+        Args:
+            selection: The runs.
+            most: The number at which counting ends, unless every run matches.
+        """
+        clause, values = condition_of(selection)
+        limit = "" if clause == "TRUE" else f"LIMIT {int(most)}"
+        query = (
+            "SELECT count(*) FROM (SELECT 1 FROM trajectories "  # noqa: S608
+            f"ANTI JOIN superseded USING (trajectory_id, rev) WHERE {clause} {limit})"
+        )
+        return with_memory(self._connection, lambda: number(self._connection, query, values))
 
     def keys(
         self,

@@ -22,6 +22,7 @@ from benchmarks import (
     large_store,
     match,
     memory,
+    pages,
     pairwise_bias,
     parts,
     reconstruct,
@@ -382,6 +383,15 @@ def test_stored_runs_are_scored_both_ways():
 
 
 @pytest.mark.slow
+def test_pages_of_a_large_store_are_measured():
+    """Each kind of page has a median, a p99 and a size; styles and scripts stay small."""
+    found = pages.measure(runs=2000, requests=1)
+    assert all(0 < one["median"] <= one["p99"] for one in found["pages"].values())
+    assert all(one["bytes"] < 300_000 for one in found["pages"].values())
+    assert 0 < found["assets"] < 100_000
+    assert len(pages.rows(found)) == 3 * len(found["pages"]) + 1
+
+
 def test_commands_on_a_large_store_are_measured():
     """Each command ends well, also where its pipe is closed; time and memory are measured."""
     found = large_store.measure(runs=2000)

@@ -11,6 +11,7 @@ from oteval.errors import ConfigError
 from oteval.pages.events import StoreChanges
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import parse_search
+from oteval.selection import Selection
 from oteval.store import Store, StoreState
 
 from .conftest import ShowPages, put, run, score
@@ -110,6 +111,27 @@ def test_pages_follow_each_other_without_gaps(store: Store, pages: ShowPages):
     assert sorted(seen) == list(range(1, 121))
     assert len(client.get("/runs").text) > 0
     assert '<span id="count">120</span>' in client.get("/runs").text
+
+
+@pytest.mark.parametrize("is_forward", [False, True])
+def test_runs_that_began_far_from_each_other_are_all_listed(store: Store, is_forward: bool):
+    """Long pauses and a run without a time neither hide a run nor change the order."""
+    starts = [0, 5, *(10**18 + 10 ** (number % 15) for number in range(40)), 2 * 10**18]
+    put(store, *(run(number, start_ns=start) for number, start in enumerate(starts, 1)))
+    listed, after = [], None
+    while keys := store.run_list.keys(Selection(), 7, after=after, is_forward=is_forward):
+        listed += keys
+        after = keys[-1]
+    assert listed == sorted(listed, reverse=not is_forward)
+    assert sorted(key.start_ns for key in listed) == sorted(starts)
+
+
+def test_counting_ends_at_a_limit(store: Store):
+    """A search is counted up to a limit; all runs always are."""
+    put(store, *(run(number) for number in range(1, 31)))
+    assert store.run_list.count(Selection(agents=("shop",)), 10) == 10
+    assert store.run_list.count(Selection(agents=("none",)), 10) == 0
+    assert store.run_list.count(Selection(), 10) == 30
 
 
 def test_a_search_that_reads_runs_stops_after_a_while_and_continues(store: Store):

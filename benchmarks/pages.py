@@ -1,0 +1,179 @@
+"""Web pages of a large store: how long each page takes, and the size of scripts and styles.
+
+The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
+it in another process. Each request is another one of its kind, another run, another search, or
+another place in the list, so that no answer was computed before. Filling the store and starting
+the command are not measured. A kind of page whose requests take more than 40 s together has
+fewer of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from . import parts
+from .clock import ROOT, run
+from .report import Row, below
+
+FULL = {"runs": 1_000_000, "requests": 50}
+QUICK = {"runs": 20_000, "requests": 10}
+
+MOST_MEDIAN, MOST_P99 = 0.3, 1.0  # seconds
+MOST_KB = 100.0
+_ENOUGH = 40.0  # seconds for one kind of page
+_FILL = "import sys; from benchmarks.large_store import fill_file; fill_file(*sys.argv[1:])"
+_AGENTS = ("shop", "travel", "support", "billing", "search")
+_KEY = re.compile(r'href="(/runs\?[^"]*after=[^"]+)"')
+_RUN = re.compile(r'href="/runs/([0-9a-f]{16})["?]')
+_SECOND = 10**9
+
+Paths = Iterator[str]
+
+
+def measure(*, runs: int, requests: int, store: Path | None = None) -> dict[str, Any]:
+    """Measure every page on one store.
+
+    Args:
+        runs: How many runs the store holds; a multiple of 2,000.
+        requests: How many requests for each kind of page.
+        store: A database that `large_store` has filled; None fills a temporary one.
+
+    Returns:
+        ``runs``; ``pages``: by kind the ``median`` and ``p99`` seconds and the largest answer in
+        ``bytes``; ``assets``: the bytes of scripts and styles.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        path = store or Path(name) / "large.duckdb"
+        if store is None:
+            run([sys.executable, "-c", _FILL, str(path), str(runs)])
+        with _view(path) as url, httpx.Client(base_url=url, timeout=60) as client:
+            text = client.get("/runs").text
+            assets = [
+                client.get(path) for path in re.findall(r'="(/static/[^"]+\.(?:c|j)s+)"', text)
+            ]
+            kinds = _kinds(client)
+            found = {kind: _measured(client, paths, requests) for kind, paths in kinds.items()}
+    size = sum(len(one.content) for one in assets)
+    return {"runs": runs, "pages": found, "assets": size}
+
+
+@contextmanager
+def _view(path: Path) -> Iterator[str]:
+    """Serve the pages of a database, and yield their address."""
+    command = [sys.executable, "-u", "-m", "oteval", "view", "--no-open", "--db", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://[\w.:]+", process.stdout.readline())
+        assert found is not None, "oteval view did not start"
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+def _kinds(client: httpx.Client) -> dict[str, Paths]:
+    """Return the paths to ask for, by kind of page."""
+    names = _some_runs(client)
+    keys = [f"{ns}-{name}" for ns, name in names]
+    ids = itertools.cycle([name for _, name in names])
+    numbers = itertools.count(1)
+
+    def search(text: Callable[[int], str]) -> Paths:
+        return (str(httpx.URL("/runs", params={"q": text(number)})) for number in numbers)
+
+    return {
+        "runs": (f"/runs?x={number}" for number in numbers),
+        "runs, deep": (f"/runs?after={key}" for key in itertools.cycle(keys)),
+        "runs, failed": search(lambda at: f"passed=false calls>{at % 3}"),
+        "runs, failed, deep": (
+            f"/runs?q=passed%3Dfalse&after={key}" for key in itertools.cycle(keys)
+        ),
+        "runs of an agent": search(lambda at: f"agent={_AGENTS[at % 5]} calls>{at % 7}"),
+        "runs with a failed call": search(lambda at: f"errors>{at % 2} agent={_AGENTS[at % 5]}"),
+        "runs with a tool": search(lambda at: f"tool=tool_{at % 20}"),
+        "runs of a time": search(lambda at: f"since=2024-0{at % 8 + 1}-1{at % 10}"),
+        "runs before a time": search(lambda at: f"until=2024-0{at % 8 + 1}-1{at % 10}"),
+        "runs, nothing": search(lambda at: f"agent=nobody-{at}"),
+        "runs, rare failure": search(lambda at: f"evaluator=none-{at} passed=false"),
+        "runs, common text": search(lambda at: f"order {at % 10}"),
+        "runs, rare text": search(lambda at: f'"order {at % 2000}?" agent={_AGENTS[at % 5]}'),
+        "runs, no such text": search(lambda at: f"headphones-{at}"),
+        "runs, an id": (str(httpx.URL("/runs", params={"q": name})) for name in ids),
+        "run": (f"/runs/{name}" for name in ids),
+        "run, unknown": (f"/runs/{number:016x}" for number in numbers),
+        "run, newer": (f"/runs/{name}/newer" for name in ids),
+        "run, older": (f"/runs/{name}/older?q=agent%3Dshop" for name in ids),
+        "run, next failure": (f"/runs/{name}/failure" for name in ids),
+        "spans": (f"/runs/{name}/spans" for name in ids),
+    }
+
+
+def _some_runs(client: httpx.Client) -> list[tuple[int, str]]:
+    """Return the start and the id of some runs from the whole length of the list."""
+    first = _place(client.get("/runs").text)
+    last = _place(client.get("/runs?after=9000000000000000000-f").text)
+    oldest = 1_700_000_000 * _SECOND
+    newest = (first or last or (oldest, ""))[0]
+    found = []
+    for part in range(1, 60):
+        # A key need not be that of a run.
+        begin = newest - (newest - oldest) * (part * 37 % 60) // 60
+        place = _place(client.get(f"/runs?after={begin}-f").text)
+        if place is not None:
+            found.append(place)
+    return found
+
+
+def _place(text: str) -> tuple[int, str] | None:
+    """Return the key of the last run on a page of the list."""
+    found = re.search(r"after=(\d+)-([0-9a-f]+)", text)
+    return (int(found[1]), found[2]) if found else None
+
+
+def _measured(client: httpx.Client, paths: Paths, most: int) -> dict[str, float]:
+    """Ask for paths of one kind, and return the cost."""
+    times: list[float] = []
+    size = 0
+    while len(times) < most and sum(times) < _ENOUGH:
+        path = next(paths)
+        start = time.perf_counter()
+        answer = client.get(path)
+        times.append(time.perf_counter() - start)
+        assert answer.status_code in (200, 303, 404), (path, answer.status_code, answer.text[:300])
+        size = max(size, len(answer.content))
+    return {"median": _share(times, 0.5), "p99": _share(times, 0.99), "bytes": size}
+
+
+def _share(times: Sequence[float], share: float) -> float:
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    out = []
+    for kind, cost in found["pages"].items():
+        out += [
+            below(f"{kind}: median ms", 1000 * cost["median"], "{:.0f}", 1000 * MOST_MEDIAN),
+            below(f"{kind}: p99 ms", 1000 * cost["p99"], "{:.0f}", 1000 * MOST_P99),
+            Row(f"{kind}: largest answer, KB", f"{cost['bytes'] / 1e3:.0f}"),
+        ]
+    out.append(below("scripts and styles: KB", found["assets"] / 1e3, "{:.1f}", MOST_KB))
+    return out
+
+
+if __name__ == "__main__":
+    parts.main("pages")

@@ -218,7 +218,7 @@ class RunList:
                 f"WHERE {' AND '.join(scored)}) USING (trajectory_id)"
             )
         found: list[RunKey] = []
-        for stretch in self._stretches(after, is_forward=is_forward):
+        for stretch in self._stretches(selection, after, is_forward=is_forward):
             query = (
                 "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
                 "ANTI JOIN superseded USING (trajectory_id, rev) "
@@ -234,14 +234,22 @@ class RunList:
                 break
         return found
 
-    def _stretches(self, after: RunKey | None, *, is_forward: bool) -> Iterator[Range]:
+    def _stretches(
+        self, selection: Selection, after: RunKey | None, *, is_forward: bool
+    ) -> Iterator[Range]:
         """Yield stretches of time that begin at a run, each with more runs, the last with all.
 
         Most pages are full after the first, so that only its row groups are read.
         """
         first, last = EVERYWHERE
-        if after is not None:
-            first, last = (after.start_ns, last) if is_forward else (first, after.start_ns)
+        if selection.since_ns is not None:
+            first = selection.since_ns
+        if selection.until_ns is not None:
+            last = selection.until_ns - 1
+        if after is not None and is_forward:
+            first = max(first, after.start_ns)
+        elif after is not None:
+            last = min(last, after.start_ns)
         order, end = ("ASC", "max") if is_forward else ("DESC", "min")
         for count in _STRETCHES:
             found = first_row(

@@ -131,7 +131,10 @@ def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
 @db_option
 @json_option
 def audit(db: str, as_json: bool) -> int:
-    """List deletions: the time, the user, the selection and the number of rows."""
+    """List deletions, and changes made on the pages, with their time and the name of their author.
+
+    Deletions have the selection and the number of rows; changes the run.
+    """
     with Store(db, create=False) as store:
         entries = store.audit.entries()
     if as_json:

@@ -35,11 +35,20 @@ def judge() -> None:
 )
 @click.option("--person", default="", help="The person who labels.")
 @click.option("--note", default="", help="The reason.")
-def label(trajectory: str, verdict: str, db: str, evaluator: str, person: str, note: str) -> int:
+@click.option("--score", type=float, help="A score beside the verdict.")
+def label(
+    trajectory: str,
+    verdict: str,
+    db: str,
+    evaluator: str,
+    person: str,
+    note: str,
+    score: float | None,
+) -> int:
     """Label a run as passing or failing in a person's view."""
     with open_store(db) as store:
         found = store.trajectories.get(trajectory)
-        given = Label(found.id, verdict == "pass", evaluator, person, note)
+        given = Label(found.id, verdict == "pass", evaluator, person, note, score)
         store.labels.add([given], time.time_ns())
     warn(f"{found.id} labelled {verdict}")
     return 0
@@ -52,8 +61,8 @@ def label(trajectory: str, verdict: str, db: str, evaluator: str, person: str, n
     "--labels",
     "path",
     type=click.Path(dir_okay=False),
-    help="A JSON-lines file of {trajectory_id, label, evaluator?, person?, note?}, which is added "
-    "to the database.",
+    help="A JSON-lines file of {trajectory_id, label, evaluator?, person?, note?, score?}, "
+    "which is added to the database.",
 )
 @click.option("--version", help="The evaluator's version; the newest by default.")
 @click.option(

@@ -14,6 +14,7 @@ from .datasets import (
     dataset_from_references,
     dataset_from_trajectories,
     dataset_of,
+    dataset_with_run,
     make_dataset,
     read_dataset,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "dataset_from_references",
     "dataset_from_trajectories",
     "dataset_of",
+    "dataset_with_run",
     "evaluate",
     "evaluate_comparative",
     "evaluators_of",

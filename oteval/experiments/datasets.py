@@ -6,10 +6,12 @@ import difflib
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, NotFound
 from ..evaluators import to_messages
 from ..jsontext import loads_exact
 from ..model import Dataset, Example, Message, Trajectory, example_id
@@ -21,6 +23,7 @@ __all__ = [
     "dataset_from_references",
     "dataset_from_trajectories",
     "dataset_of",
+    "dataset_with_run",
     "has_question",
     "inputs_of",
     "make_dataset",
@@ -229,6 +232,32 @@ def dataset_from_trajectories(
         fields = _fields_of(one.own_messages)
         rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})
     return make_dataset(rows, name, source)
+
+
+def dataset_with_run(store: Store, name: str, run: Trajectory) -> Dataset | None:
+    """Return the newest version of a dataset with a run as one more example.
+
+    Args:
+        store: The store that may have the dataset.
+        name: The dataset's name; without one, the run is its first example.
+        run: The run, which becomes an example as by `dataset_from_trajectories`.
+
+    Returns:
+        The dataset, not stored yet; None if the run is one of its examples already.
+    """
+    try:
+        known = store.datasets.get(name).examples
+    except NotFound:
+        known = ()
+    if any(one.metadata.get("trajectory_id") == run.id for one in known):
+        return None
+    [example] = dataset_from_trajectories([run], name).examples
+    ids = {one.id for one in known}
+    if example.id in ids:
+        # Equal inputs, such as a question that is asked twice, are separate examples.
+        name_of = (f"{example.id}-{number}" for number in count(2))
+        example = replace(example, id=next(one for one in name_of if one not in ids))
+    return make_dataset([*known, example], name, "trajectories")
 
 
 def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) -> Dataset:

@@ -20,14 +20,14 @@ _WORDS = {
     "pass": True, "passed": True, "true": True, "yes": True, "good": True, "correct": True,
     "fail": False, "failed": False, "false": False, "no": False, "bad": False, "incorrect": False,
 }  # fmt: skip
-_KEYS = {"trajectory_id", "label", "passed", "evaluator", "person", "note"}
+_KEYS = {"trajectory_id", "label", "passed", "evaluator", "person", "note", "score"}
 
 
 def read_labels(path: str | Path) -> list[Label]:
     """Read labels from a JSON-lines file.
 
     Each line is an object with ``trajectory_id`` and ``label`` (pass or fail, true or false, 1 or
-    0), and optionally ``evaluator``, ``person`` and ``note``.
+    0), and optionally ``evaluator``, ``person``, ``note`` and ``score``.
 
     Args:
         path: The file.
@@ -53,7 +53,17 @@ def _label(value: Any, place: str) -> Label:
     for key, text in texts.items():
         if not isinstance(text, str):
             raise InputError(f"{place}: {key} must be a string")
-    return Label(name, _verdict(value, place), **texts)
+    score = value.get("score")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
+        raise InputError(f"{place}: score must be a number")
+    return Label(
+        name,
+        _verdict(value, place),
+        texts["evaluator"],
+        texts["person"],
+        texts["note"],
+        score=score,
+    )
 
 
 def _verdict(value: Mapping[str, Any], place: str) -> bool:

@@ -185,6 +185,8 @@ class Label:
         evaluator: The evaluator whose question the person answered; "" for any.
         person: The person's name, or "".
         note: The reason for the verdict, or "".
+        score: A score that the person gave as well, or None.
+        time_ns: When the label was stored (ns), 0 before.
     """
 
     trajectory_id: str
@@ -192,6 +194,8 @@ class Label:
     evaluator: str = ""
     person: str = ""
     note: str = ""
+    score: float | None = None
+    time_ns: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -201,4 +205,5 @@ class Label:
             "passed": self.passed,
             "person": self.person or None,
             "note": self.note or None,
+            "score": self.score,
         }

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
 from ..show.text import clean
 from .access import PageAccess
+from .actions import action_routes
 from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
@@ -59,6 +60,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *conversations_routes(site),
         *variants_routes(site),
         *alerts_routes(site),
+        *action_routes(site),
         *events_routes(site),
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),

@@ -31,6 +31,7 @@ from ..show.text import clean, one_line, shorten
 from ..store import Store
 from .missing_scores import MissingScore, missing_scores
 from .responses import page, text_page, with_query
+from .run_actions import DONE, RunActions, run_actions
 from .run_search import find_runs
 from .runs import RunItem, cost_text, items_of, sign_of
 from .score_places import places_of
@@ -154,20 +155,26 @@ def run_routes(site: Site) -> list[Route]:
         name, query = request.path_params["name"], request.query_params.get("q", "")
         first = _number(request, "from")
 
-        def read(store: Store) -> RunPage | str:
+        queue = request.query_params.get("queue", "")
+        chosen = request.query_params.get("evaluator", "")[:_LONGEST_LINE]
+
+        def read(store: Store) -> tuple[RunPage, RunActions] | str:
             found = _found(store, name)
             if isinstance(found, str):
                 return found
             config, problem = site.config()
             scores = store.scores.of([found.id])[found.id]
             called = _sub_agents(store, found, site.prices)
-            return run_page(
+            shown = run_page(
                 found, scores, config, problem, sub_agents=called, prices=site.prices, first=first
             )
+            scored_by = [score.evaluator for score in scores]
+            return shown, run_actions(store, found.id, scored_by, config, chosen)
 
-        shown = await site.read(read)
-        if isinstance(shown, str):
-            return RedirectResponse(with_query(f"/runs/{shown}", q=query), 303)
+        given = await site.read(read)
+        if isinstance(given, str):
+            return RedirectResponse(with_query(f"/runs/{given}", q=query), 303)
+        shown, actions = given
         end = request.query_params.get("end", "")
         return page(
             "run.html.j2",
@@ -175,7 +182,9 @@ def run_routes(site: Site) -> list[Route]:
             run=shown,
             query=query,
             now_ns=site.clock(),
-            end=_ENDS.get(end, ""),
+            end=_ENDS.get(end, "") or DONE.get(request.query_params.get("done", ""), ""),
+            acts=actions,
+            queue=queue,
         )
 
     async def message(request: Request) -> Response:

@@ -64,6 +64,7 @@ class Site:
         self.clock = clock
         self.prices: Prices = make_prices(None)
         self._threads = StoreThreads(open_store)
+        self._writer, self._scorer = StoreThreads(open_store, 1), StoreThreads(open_store, 1)
         self._path = config
         self._lock = threading.Lock()
         self._stamp: object = None
@@ -103,6 +104,16 @@ class Site:
             self._kept[key] = _Kept(value, state, until)
             return value
 
+    async def write(self, action: Callable[[Store], T]) -> T:
+        """Return the result of a function that changes the store; one runs at a time."""
+        await self._writer.run(lambda store: store.run_list.state())  # a lost connection is renewed
+        return await self._writer.run(action, is_repeated=False)
+
+    async def score(self, action: Callable[[Store], T]) -> T:
+        """Return the result of a function that scores runs, which may take long."""
+        await self._scorer.run(lambda store: store.run_list.state())
+        return await self._scorer.run(action, is_repeated=False)
+
     def config(self) -> tuple[Config | None, str]:
         """Return the configuration as it is now, or None and the reason; "" without a file."""
         if self._path is None:
@@ -131,4 +142,5 @@ class Site:
 
     def close(self) -> None:
         """Wait for the threads, and close their connections."""
-        self._threads.close()
+        for threads in (self._threads, self._writer, self._scorer):
+            threads.close()

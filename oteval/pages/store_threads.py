@@ -32,14 +32,19 @@ class StoreThreads:
         self._idle: list[Store] = []
         self._is_closed = False
 
-    async def run(self, action: Callable[[Store], T]) -> T:
+    async def run(self, action: Callable[[Store], T], *, is_repeated: bool = True) -> T:
         """Return the result of a function of a store, called in a thread.
+
+        Args:
+            action: The function.
+            is_repeated: Whether to call it again with a new connection if the old one was lost.
 
         Raises:
             StoreError: The server that has the database open is away.
         """
+        call = self._run if is_repeated else self._with_store
         return await asyncio.get_running_loop().run_in_executor(
-            self._executor, lambda: self._run(action)
+            self._executor, lambda: call(action)
         )
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from ..model.recording import (
     Recording,
 )
 
-__all__ = ["load", "save"]
+__all__ = ["load", "recording_bytes", "save"]
 
 _FORMAT, _VERSION = "oteval recording", 1
 _LISTS = {"model_call": "model_calls", "tool_call": "tool_calls", "exchange": "exchanges"}
@@ -47,6 +47,17 @@ def save(recording: Recording, path: str | Path) -> None:
         InputError: The file cannot be written.
     """
     path = Path(path)
+    data = recording_bytes(recording)
+    # Without a time or a name, equal recordings are equal files.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def recording_bytes(recording: Recording) -> bytes:
+    """Return the content of a recording's file, not compressed."""
     messages: dict[int, str] = {}
     lines = [
         f'{{"{kind}":{_text(one, messages)}}}'
@@ -56,13 +67,7 @@ def save(recording: Recording, path: str | Path) -> None:
     header: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "lines": len(lines)}
     nothing: Any = dict.fromkeys(_LISTS.values(), ())
     header |= _plain(replace(recording, **nothing))
-    data = "".join(f"{line}\n" for line in (dumps_exact(header), *lines)).encode()
-    # Without a time or a name, equal recordings are equal files.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return "".join(f"{line}\n" for line in (dumps_exact(header), *lines)).encode()
 
 
 def _text(value: Any, messages: dict[int, str]) -> str:

@@ -1,4 +1,4 @@
-"""Deletion of traces with everything that was derived from them, and the audit log of deletions.
+"""Deletion of traces with everything that was derived from them, and the audit log.
 
 Deleted rows still take space in the database's file until it is compacted.
 
@@ -277,10 +277,11 @@ class AuditEntry:
     """An entry of the audit log.
 
     Attributes:
-        time_ns: The time of the deletion.
-        actor: A user of this machine, or ``retention``.
-        action: ``delete`` or ``retention``.
-        detail: The selection and the number of rows deleted, as JSON values, without content.
+        time_ns: The time.
+        actor: A user of this machine, the name of a token, or ``retention``.
+        action: ``delete``, ``retention``, or an action of the pages, such as ``label``.
+        detail: As JSON values, without content: under ``chosen`` the selection or the run and its
+            change, and under ``deleted`` the number of deleted rows.
     """
 
     time_ns: int
@@ -299,7 +300,7 @@ class AuditEntry:
 
 
 class AuditLog:
-    """The log of deletions of a store, to which entries are only appended."""
+    """The log of deletions and of changes by people, to which entries are only appended."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection

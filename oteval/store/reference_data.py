@@ -109,6 +109,11 @@ class Datasets:
             for found in rows_of(table)
         )
 
+    def names(self) -> list[str]:
+        """Return the names of all datasets."""
+        rows = self._connection.execute("SELECT DISTINCT name FROM datasets ORDER BY name")
+        return [name for (name,) in rows.fetchall()]
+
     def list(self) -> list[dict[str, Any]]:
         """Return the name, version, source, number of examples and time of each version."""
         rows = self._connection.execute(
@@ -155,6 +160,13 @@ class StoredReferences:
         if found is None:
             raise NotFound(f"no reference {name!r}; oteval reference list shows them")
         return Reference(name, tuple(message_of(fields) for fields in restore(found[0])), found[1])
+
+    def sources(self) -> dict[str, str]:
+        """Return the file or trajectory that each reference is from, by its name."""
+        rows = self._connection.execute(
+            'SELECT name, arg_max(source, created_ns) FROM "references" GROUP BY name ORDER BY name'
+        ).fetchall()
+        return {name: source or "" for name, source in rows}
 
     def list(self) -> list[dict[str, Any]]:
         """Return the name, source, number of messages and time of each reference."""

@@ -106,6 +106,7 @@ _OUTCOMES: dict[Outcome, str] = {
     "error": "status = 'error'",
     "not_evaluated": "status = 'not_evaluated'",
 }
+_LABEL = "trajectory_id, passed, evaluator, person, note, score, created_ns"
 # The number of scores on the first page, and on the largest.
 _FIRST_PAGE, _MAX_PAGE = 256, 8192
 _COLUMNS = [name for name in SCORE_ROWS.names if name != "metadata"]
@@ -329,9 +330,12 @@ class HumanLabels:
         if not labels:
             return
         self._connection.executemany(
-            "INSERT INTO human_labels VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO human_labels ({_LABEL}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             [
-                [one.trajectory_id, one.evaluator, one.person, one.passed, one.note, created_ns]
+                [
+                    *(one.trajectory_id, one.passed, one.evaluator, one.person, one.note),
+                    *(one.score, created_ns),
+                ]
                 for one in labels
             ],
         )
@@ -339,8 +343,22 @@ class HumanLabels:
     def of(self, evaluator: str) -> list[Label]:
         """Return the current labels for one evaluator and those for all evaluators, by time."""
         rows = self._connection.execute(
-            "SELECT trajectory_id, passed, evaluator, person, coalesce(note, '') "
-            "FROM current_labels WHERE evaluator IN (?, '') ORDER BY created_ns, trajectory_id",
+            f"SELECT {_LABEL} FROM current_labels WHERE evaluator IN (?, '') "  # noqa: S608
+            "ORDER BY created_ns, trajectory_id",
             [evaluator],
         ).fetchall()
-        return [Label(*row) for row in rows]
+        return [_label_of(row) for row in rows]
+
+    def on(self, trajectory_id: str) -> list[Label]:
+        """Return the current labels of a trajectory for all evaluators, the newest first."""
+        rows = self._connection.execute(
+            f"SELECT {_LABEL} FROM current_labels WHERE trajectory_id = ? "  # noqa: S608
+            "ORDER BY created_ns DESC, evaluator, person",
+            [trajectory_id],
+        ).fetchall()
+        return [_label_of(row) for row in rows]
+
+
+def _label_of(row: Sequence[Any]) -> Label:
+    name, passed, evaluator, person, note, score, time_ns = row
+    return Label(name, passed, evaluator, person, note or "", score, time_ns or 0)

@@ -12,7 +12,15 @@ from ..errors import ConfigError
 from ..selection import Selection, select
 from .workspace import Workspace
 
-__all__ = ["McpTool", "RunFilters", "RunName", "Texts", "ToolArguments", "parse_arguments"]
+__all__ = [
+    "McpTool",
+    "RunFilters",
+    "RunName",
+    "Texts",
+    "ToolArguments",
+    "as_list",
+    "parse_arguments",
+]
 
 _A = TypeVar("_A", bound="ToolArguments")
 _MAX_PROBLEMS = 3
@@ -24,11 +32,12 @@ class ToolArguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Return a text as a list of it, and other values as they are: models often leave it out."""
     return [value] if isinstance(value, str) else value
 
 
-Texts = Annotated[list[Annotated[str, Field(max_length=2000)]], BeforeValidator(_as_list)]
+Texts = Annotated[list[Annotated[str, Field(max_length=2000)]], BeforeValidator(as_list)]
 RunName = Annotated[
     str,
     Field(

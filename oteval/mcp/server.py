@@ -97,7 +97,10 @@ def serve_stdio(workspace: Workspace, *, writes: bool) -> None:
             options = server.create_initialization_options()
             await server.run(read_stream, write_stream, options)
 
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    except* (BrokenPipeError, ConnectionResetError):
+        pass  # the client was killed
 
 
 def _definition(tool: McpTool[Any]) -> types.Tool:
@@ -121,7 +124,7 @@ def _result(text: str) -> types.CallToolResult:
 
 def _failure(message: str) -> types.CallToolResult:
     """Return a tool error of one line, in which names out of traces are escaped as in blocks."""
-    line = " ".join(message.split())
+    line = " ".join(message.split()).replace("oteval trajectories lists", "list_runs lists")
     line = line if len(line) <= _MAX_ERROR else f"{line[:_MAX_ERROR]}…"
     escaped = encode_data(line)[1:-1].replace('\\"', '"').replace(r"\u003e", ">")
     content = [types.TextContent(type="text", text=f"oteval: {escaped}")]

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ..child_process import module_command, module_environment
 from ..config import Config, require_evaluators
@@ -23,7 +24,7 @@ from ..pipeline import ScoreRun, Tally, check_gates
 from ..pipeline import score as score_all
 from ..store import Store
 from ..text import counted
-from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
+from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
 from .results import DataBlock
 from .run_views import given, score_row
 from .workspace import AgentUnderTest, Workspace
@@ -39,7 +40,9 @@ _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,80}$"
 
 
 class _ScoreRuns(RunFilters):
-    runs: Texts = Field([], max_length=200, description="Ids of runs or their beginnings.")
+    runs: Annotated[list[RunName], BeforeValidator(as_list)] = Field(
+        [], max_length=200, description="Ids of runs or their beginnings."
+    )
     evaluator: Texts = Field(
         [], max_length=50, description="Only these evaluators of oteval.yaml; all by default."
     )

@@ -8,10 +8,12 @@ import pytest
 
 from oteval.mcp.workspace import Workspace
 from oteval.model import Message
+from oteval.monitor.check import check
 from oteval.pipeline import load, refresh
 from oteval.store import Store
 
 from ..make import TRACES, asks, call, keep, run, score
+from ..monitor.histories import History, config
 from .conftest import BAD, BLIND, GOOD, LATER, Ask, connected
 
 
@@ -179,6 +181,32 @@ async def test_alerts_have_the_state_of_monitors(workspace: Workspace, ask: Ask)
     assert [row["monitor"] for row in every.rows] == ["refunds"]
     assert without.is_error
     assert "no monitors" in without.text
+
+
+async def test_an_alert_says_since_when_and_names_runs(tmp_path: Path) -> None:
+    """A group that got worse has its episode with readable times, and runs to show."""
+    path = tmp_path / "alerts.duckdb"
+    rules = config("{evaluator: e, group_by: agent}")
+    with Store(path) as store:
+        made = History(store)
+        made.scored(400, 0.95)
+        made.scored(40, 0.3)
+        check(store, rules, made.now)
+    (tmp_path / "oteval.yaml").write_text(
+        "evaluators: [{name: e, type: tool_errors}]\nmonitors: [{evaluator: e, group_by: agent}]\n"
+    )
+
+    async with connected(Workspace(str(path), str(tmp_path / "oteval.yaml"))) as ask:
+        found = await ask("list_alerts")
+        [alert] = found.rows
+        [episode] = alert["episodes"]
+        shown = await ask("show_run", run=episode["runs"][0])
+
+    assert found.text.startswith("1 alert in 1 group")
+    assert (alert["state"], alert["group"]) == ("alert", {"agent": "a"})
+    assert alert["since"].startswith("2026-")
+    assert episode["change"].startswith("2026-")
+    assert not shown.is_error
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -166,6 +167,29 @@ def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
 
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_a_client_that_was_killed_ends_the_server(workspace: Workspace) -> None:
+    """The server ends without a word when both pipes are closed before it answers."""
+    given = process(workspace)
+    environment = {**os.environ, **(given.env or {})}
+    with subprocess.Popen(
+        [given.command, *given.args],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        assert started.stderr is not None
+        started.stdout.close()
+        started.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        started.stdin.close()
+        said = started.stderr.read()
+        status = started.wait(60)
+
+    assert (status, said) == (0, b"")
 
 
 def http_server(workspace: Workspace, token: str = "", address: str = "127.0.0.1:0") -> Any:

@@ -76,11 +76,14 @@ async def test_scoring_has_filters_and_a_limit(write: Ask) -> None:
     """Only the latest runs of a selection are scored, and an empty selection is an error."""
     latest = await write("score_runs", evaluator=["no-errors"], where=["tool=refund"], count=1)
     nothing = await write("score_runs", agent="nobody")
+    every = await write("score_runs", runs=[""])
     unknown = await write("score_runs", evaluator="speling")
 
     assert latest.text.startswith("1 run scored")
     assert nothing.is_error
     assert "nothing was scored" in nothing.text
+    assert every.is_error
+    assert "at least 4 characters" in every.text
     assert unknown.is_error
     assert "it has refunds, no-errors" in unknown.text
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -100,6 +100,7 @@ class RunPage:
         whole: The numbers of messages that are shown in part.
         tools: The names of tools by the ids of calls.
         earlier: The number of messages of earlier turns.
+        is_whole: Whether these are shown as well.
         before: The id of the run of the turn before, or "".
         gaps: The gaps, each with its code, detail and place.
         rewrites: The places of replaced history, with the number of messages.
@@ -129,6 +130,7 @@ class RunPage:
     whole: frozenset[int]
     tools: Mapping[str, str]
     earlier: int
+    is_whole: bool
     before: str
     gaps: Sequence[Mapping[str, str]]
     rewrites: Sequence[tuple[int, int]]
@@ -153,7 +155,7 @@ def run_routes(site: Site) -> list[Route]:
 
     async def run(request: Request) -> Response:
         name, query = request.path_params["name"], request.query_params.get("q", "")
-        first = _number(request, "from")
+        first, is_whole = _number(request, "from"), "whole" in request.query_params
 
         queue = request.query_params.get("queue", "")
         chosen = request.query_params.get("evaluator", "")[:_LONGEST_LINE]
@@ -166,7 +168,14 @@ def run_routes(site: Site) -> list[Route]:
             scores = store.scores.of([found.id])[found.id]
             called = _sub_agents(store, found, site.prices)
             shown = run_page(
-                found, scores, config, problem, sub_agents=called, prices=site.prices, first=first
+                found,
+                scores,
+                config,
+                problem,
+                sub_agents=called,
+                prices=site.prices,
+                first=first,
+                is_whole=is_whole,
             )
             scored_by = [score.evaluator for score in scores]
             return shown, run_actions(store, found.id, scored_by, config, chosen)
@@ -190,10 +199,9 @@ def run_routes(site: Site) -> list[Route]:
     async def message(request: Request) -> Response:
         name, number = request.path_params["name"], request.path_params["number"]
         found = await site.read(lambda store: stored_run(store, name))
-        own = found.own_messages
-        if not found.new_from <= number < found.new_from + len(own):
+        if number >= len(found.messages):
             raise HTTPException(404, f"the run has no message {number}")
-        return text_page(_whole_text(own[number - found.new_from]))
+        return text_page(_whole_text(found.messages[number]))
 
     return [
         Route("/runs/{name}", run),
@@ -266,6 +274,7 @@ def run_page(
     sub_agents: Sequence[RunItem] = (),
     prices: Prices | None = None,
     first: int = 0,
+    is_whole: bool = False,
 ) -> RunPage:
     """Return the page of a run.
 
@@ -277,6 +286,7 @@ def run_page(
         sub_agents: The runs that it called.
         prices: The prices of models.
         first: The number of the message to begin with, if the run has many.
+        is_whole: Whether to show the messages of earlier turns as well.
     """
     verdicts = sorted(
         ((RunVerdict.of(score), score) for score in scores),
@@ -288,7 +298,7 @@ def run_page(
         case="",
         label="",
         verdicts=tuple(verdict for verdict, _ in verdicts),
-        trajectory=run,
+        trajectory=replace(run, new_from=0) if is_whole else run,
         start_ns=run.start_ns,
         end_ns=run.end_ns,
     )
@@ -301,8 +311,8 @@ def run_page(
     for score in marked:
         for place in score.places:
             beside[place].append(score)
-    own = run.own_messages
-    start = run.new_from
+    own = run.messages if is_whole else run.own_messages
+    start = 0 if is_whole else run.new_from
     parts = tuple(range(start, start + len(own), _MESSAGES)) if len(own) > _MESSAGES else ()
     begin = first if first in parts else start
     here = slice(begin - start, begin - start + _MESSAGES)
@@ -327,7 +337,8 @@ def run_page(
         parts=parts,
         whole=frozenset(at for at, one in enumerate(own, start) if _is_long(one)),
         tools={call.id: clean(call.name) for call in calls if call.id},
-        earlier=shown["earlier"],
+        earlier=run.new_from,
+        is_whole=is_whole,
         before=shown["before"],
         gaps=shown["gaps"],
         rewrites=[(at, count) for at, count in shown["rewrites"]],

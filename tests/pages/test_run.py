@@ -236,3 +236,20 @@ def test_a_score_of_an_earlier_revision_says_so(store: Store, pages: ShowPages):
     put(store, run(1, "Something else"))
     store.scores.write([score(run(1), "calls")])
     assert "of revision 1; the run has changed since" in pages(store).get(f"/runs/{1:016x}").text
+
+
+def test_messages_of_earlier_turns_are_shown_on_demand(store: Store, pages: ShowPages):
+    """The page has the run's own messages, and with a link those before, each with its number."""
+    before = run(1, "First question")
+    own = (Message("user", "Second question"), Message("assistant", "Second answer"))
+    after = run(2, messages=own, history=before, new_from=4, turn=2, conversation_id="c")
+    put(store, before, after)
+    store.scores.write([score(after, "x", passed=False, score=0.0, metadata={"answer": "Second"})])
+    client = pages(store)
+    text = client.get(f"/runs/{after.id}").text
+    assert "First question" not in text
+    [link] = re.findall(r'href="([^"]+)">show them', text)
+    whole = client.get(link).text
+    assert whole.index("First question") < whole.index("This run") < whole.index('id="m4"')
+    assert '<a href="#m5">message 5</a>' in whole
+    assert client.get(f"/runs/{after.id}/messages/0").text == "First question\n"

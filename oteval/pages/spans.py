@@ -14,8 +14,9 @@ from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
 from ..jsontext import dumps
-from ..model import Span
+from ..model import Span, Trajectory
 from ..pipeline import Explanation, SpanAccount, explain
+from ..reconstruct import account_of_one, in_order
 from ..show.text import clean, duration, one_line, shorten
 from ..store import Store
 from .responses import page, text_page
@@ -25,6 +26,8 @@ from .site import Site
 __all__ = ["SpanItem", "SpansPage", "spans_page", "spans_routes"]
 
 _PAGE = 300
+# Traces with more spans are not reconstructed for the page.
+_MOST_EXPLAINED = 4000
 _LONGEST, _NAME = 800, 80  # characters
 _MAX_DEPTH = 16
 # The width of the waterfall in units of its drawing, and of its thinnest bar.
@@ -90,7 +93,7 @@ class SpansPage:
         items: The spans of this part.
         count: The number of spans of the trace.
         log_records: The number of log records.
-        runs: The number of runs of the trace.
+        runs: The number of runs of the trace; 0 if they were not counted.
         took: How long the trace took.
         gaps: The codes and details of its gaps, with the number of spans.
         first: The place of the first span of this part.
@@ -120,6 +123,9 @@ def spans_routes(site: Site) -> list[Route]:
         def read(store: Store) -> SpansPage:
             run = stored_run(store, name)
             trace_id = run.root_span.trace_id
+            count = store.span_outlines.count(trace_id)
+            if count > _MOST_EXPLAINED:
+                return large_trace(store, run, count, int(text))
             try:
                 found = explain(store, trace_id)
             except NotFound:
@@ -135,7 +141,9 @@ def spans_routes(site: Site) -> list[Route]:
 
         def read(store: Store) -> Span | None:
             trace_id = stored_run(store, name).root_span.trace_id
-            found, _ = store.spans.of_traces([trace_id])
+            if stored := store.span_outlines.one(trace_id, wanted):
+                return stored
+            found, _ = store.spans.of_traces([trace_id])  # it may be archived
             return next((one for one in found if one.span_id == wanted), None)
 
         found = await site.read(read)
@@ -144,6 +152,44 @@ def spans_routes(site: Site) -> list[Route]:
         return text_page(_whole_text(found))
 
     return [Route("/runs/{name}/spans", spans), Route("/runs/{name}/spans/{span}", span)]
+
+
+def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> SpansPage:
+    """Return the page of a trace with many spans, of which only those shown are read.
+
+    Args:
+        store: The store.
+        run: The run whose page leads here.
+        count: The number of spans.
+        first: The place of the first span to show.
+    """
+    trace_id = run.root_span.trace_id
+    outlines = list(in_order(store.span_outlines.of(trace_id)))
+    parts = tuple(range(0, len(outlines), _PAGE))
+    first = first if first in parts else 0
+    here = outlines[first : first + _PAGE]
+    whole = store.span_outlines.whole(trace_id, [span.seq for span, _ in here])
+    accounts = [
+        account_of_one(whole.get(span.span_id, span), depth, (), run) for span, depth in here
+    ]
+    spans = [span for span, _ in outlines]
+    begin = min((one.start_ns for one in spans if one.start_ns), default=0)
+    total = max(1, max((one.end_ns for one in spans), default=0) - begin)
+    gaps: dict[tuple[str, str], int] = {}
+    for gap in run.gaps:
+        gaps[gap.code, gap.detail] = gaps.get((gap.code, gap.detail), 0) + 1
+    return SpansPage(
+        run=run.id,
+        trace_id=trace_id,
+        items=tuple(_item(one, run.id, begin, total) for one in accounts),
+        count=count,
+        log_records=0,
+        runs=0,
+        took=duration(total),
+        gaps=tuple((clean(c), shorten(text, _LONGEST), n) for (c, text), n in gaps.items()),
+        first=first,
+        parts=parts,
+    )
 
 
 def spans_page(found: Explanation, run: str, first: int = 0) -> SpansPage:

@@ -22,7 +22,7 @@ from .conversation import TracedTrajectory, trajectories_of
 from .detached_tools import with_lone_tools
 from .dialects import DIALECTS
 from .duplicates import without_duplicates
-from .explain import Explanation, SpanAccount, account_for
+from .explain import Explanation, SpanAccount, account_for, account_of_one, in_order
 from .gaps import CODES, gap
 from .readers.read_cache import reading_once
 from .run_detection import runs_of
@@ -37,8 +37,10 @@ __all__ = [
     "Explanation",
     "SpanAccount",
     "TracedTrajectory",
+    "account_of_one",
     "explain",
     "failed_trajectory",
+    "in_order",
     "reconstruct",
     "reconstruct_with_runs",
 ]

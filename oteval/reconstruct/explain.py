@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from .span_reader import read_span
 from .tree import Node, build
 from .unread_spans import infrastructure_of
 
-__all__ = ["Explanation", "SpanAccount", "account_for"]
+__all__ = ["Explanation", "SpanAccount", "account_for", "account_of_one", "in_order"]
 
 _KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
 
@@ -139,6 +139,56 @@ def account_for(
     count = sum(len(records) for records in logs.values())
     hints = () if trajectories or not spans else (gap("no_model_spans", accounts[0].span.span_id),)
     return Explanation(trace_id, tuple(accounts), count, tuple(trajectories), hints)
+
+
+def in_order(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
+    """Yield the spans of a trace, parents before children, each with its depth.
+
+    Args:
+        spans: The spans of one trace.
+    """
+    for root in build(spans):
+        depths = {id(root): 0}
+        for node in root.walk():
+            if node.parent is not None and node is not root:
+                depths[id(node)] = depths[id(node.parent)] + 1
+            if not node.is_stand_in:
+                yield node.span, depths[id(node)]
+
+
+def account_of_one(
+    span: Span, depth: int, logs: Sequence[LogRecord], run: Trajectory
+) -> SpanAccount:
+    """Return how one span was read, without the other spans of its trace.
+
+    Only the messages and the gaps of one run are known, so that there is less to say about a span
+    that gives none.
+
+    Args:
+        span: The span.
+        depth: How many spans of its trace it is inside of.
+        logs: The log records in its context.
+        run: The run.
+    """
+    dialect, operation = read_span(span, logs)
+    messages = tuple(
+        index
+        for index, message in enumerate(run.own_messages, run.new_from)
+        if (message.trace_id, message.span_id) == (span.trace_id, span.span_id)
+    )
+    is_root = (span.trace_id, span.span_id) == (run.root_span.trace_id, run.root_span.span_id)
+    gaps = (one for one in run.gaps if one.span_id == span.span_id)
+    return SpanAccount(
+        span,
+        depth,
+        dialect,
+        _KINDS.get(type(operation), ""),
+        _holds(operation),
+        run.id if messages or is_root else "",
+        messages,
+        "" if dialect else _other(span),
+        tuple(dict.fromkeys(gaps)),
+    )
 
 
 class _SpanIndex:

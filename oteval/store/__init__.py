@@ -4,6 +4,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 
 - `spans`: ``spans``, ``logs``, ``spool_position``. `archive`: ``archived_files``,
   ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
+  `span_outlines` only reads.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
 - `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines`,
   `run_list`, `agent_figures` and `variants` only read.

@@ -37,6 +37,7 @@ from .run_statistics import RunStatistics
 from .run_windows import RunWindows
 from .scores import HumanLabels, Scores
 from .sessions import Sessions
+from .span_outlines import SpanOutlines
 from .spans import Spans
 from .trajectories import Trajectories
 from .variants import Variants
@@ -49,6 +50,7 @@ class Store:
 
     Attributes:
         spans: Spans and log records.
+        span_outlines: The trees of large traces.
         archive: Old spans and log records in Parquet files.
         pending: Traces that are to be reconstructed.
         related: Traces that have to be reconstructed together.
@@ -119,6 +121,7 @@ class Store:
         self._connection = connection
         archive = ArchiveReader(connection, path)
         self.spans = Spans(connection, archive)
+        self.span_outlines = SpanOutlines(connection)
         self.archive = Archive(connection, archive)
         self.pending = PendingTraces(connection)
         self.related = RelatedTraces(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from oteval.cli import main
 from oteval.errors import StoreError
+from oteval.model import Span
 from oteval.pages.store_threads import StoreThreads
 from oteval.pipeline import load, refresh
 from oteval.store import Store
@@ -171,3 +173,35 @@ def test_view_refuses_a_file_that_cannot_be_read(
         main()
     assert ended.value.code == 2
     assert "none.json" in capsys.readouterr().err
+
+
+def test_a_trace_of_many_spans_is_shown_in_parts(
+    store: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
+):
+    """Only the spans of a part are read whole; they have their depth, attributes and messages."""
+    monkeypatch.setattr("oteval.pages.spans._MOST_EXPLAINED", 10)
+    said = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "big"}
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(said)}
+    first = f"{1:016x}"
+    spans = [Span("a" * 32, first, name="invoke_agent", start_ns=1, end_ns=10**9, attributes=root)]
+    spans.append(Span("a" * 32, f"{2:016x}", first, "chat", start_ns=2, end_ns=3, attributes=chat))
+    spans += [
+        Span(
+            "a" * 32, f"{n:016x}", first, f"step {n}", start_ns=n, end_ns=n + 1, attributes={"n": n}
+        )
+        for n in range(3, 700)
+    ]
+    store.spans.write(spans)
+    refresh(store)
+    [run_id] = [one.id for one in store.trajectories.read()]
+    client = pages(store)
+    text = client.get(f"/runs/{run_id}/spans").text
+    assert "699 spans" in text
+    assert text.count('<svg class="wave"') == 300
+    assert f'href="/runs/{run_id}#m0">message 0' in text
+    assert "by <code>genai</code>" in text
+    later = client.get(f"/runs/{run_id}/spans?from=600").text
+    assert later.count('<svg class="wave"') == 99
+    assert "step 699" in later
+    assert "<dt>n</dt><dd>699</dd>" in later

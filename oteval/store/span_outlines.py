@@ -38,12 +38,10 @@ class SpanOutlines:
                 [trace_id],
             ).fetchall(),
         )
-        found = []
-        for *fields, seq in rows:
-            span = Span(*fields)
-            span.seq = seq
-            found.append(span)
-        return found
+        return [
+            Span(trace, span, parent, name, kind, start_ns, end_ns, status, seq=seq)
+            for trace, span, parent, name, kind, start_ns, end_ns, status, seq in rows
+        ]
 
     def one(self, trace_id: str, span_id: str) -> Span | None:
         """Return a span of a trace, complete, or None."""

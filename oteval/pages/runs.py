@@ -30,8 +30,8 @@ _COUNTED = 100_001
 _REASON, _QUESTION, _NAME = 220, 240, 60  # characters
 # A search of only such a word looks for the run with this id first.
 _SHORTEST_ID, _LONGEST_ID = 8, 32
-# Passes are named if there are at most so many; failures always are.
-_NAMED_PASSES = 3
+# Passes are named where there are at most so many verdicts; failures always are.
+_MOST_NAMED = 3
 _SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 
@@ -206,7 +206,11 @@ def _item(run: ListedRun, scores: Sequence[Score], prices: Prices, search: str) 
 def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
     """Return marks for verdicts, in their order; many passes are counted in one mark."""
     passes = [one for one in verdicts if one.state == "pass"]
-    named = verdicts if len(passes) <= _NAMED_PASSES else [v for v in verdicts if v not in passes]
+    named = (
+        verdicts
+        if min(len(verdicts) - _MOST_NAMED, len(passes) - 1) <= 0
+        else [v for v in verdicts if v not in passes]
+    )
     marks = [Mark(one.state, sign_of(one), _name(one.evaluator), _said(one)) for one in named]
     if len(named) < len(verdicts):
         names = ", ".join(_name(one.evaluator) for one in passes)

@@ -175,7 +175,7 @@ def test_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
 
 
 def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
-    """Failures are always named; more than three passes are counted."""
+    """Of more than three verdicts, only those that are not passes are named."""
     one = run(1)
     put(store, one)
     store.scores.write([score(one, f"check-{number}") for number in range(5)])

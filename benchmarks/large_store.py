@@ -60,6 +60,7 @@ _COMMANDS = {
     "status": ["status"],
     "trajectories": ["trajectories"],
     "trajectories --json": ["trajectories", "--json"],
+    "trajectories --where asked~": ["trajectories", "--where", "asked~order 123"],
     "scores": ["scores"],
     "scores --json": ["scores", "--json"],
     "scores --status fail --json": ["scores", "--status", "fail", "--json"],
@@ -67,6 +68,10 @@ _COMMANDS = {
     "report --md": ["report", "--md", "{folder}/report.md"],
     "report --html": ["report", "--html", "{folder}/report.html"],
     "report --html --by agent": ["report", "--by", "agent", "--html", "{folder}/by.html"],
+    "report --html --split": ["report", "--split", "2023-12-15", "--html", "{folder}/split.html"],
+    "report --html --baseline": [
+        *("report", "--baseline", "agent=shop", "--html", "{folder}/baseline.html"),
+    ],
     "compare": ["compare", "experiment-1", "experiment-2"],
     "export --jsonl": ["export", "--jsonl", "-"],
     "export --parquet": ["export", "--parquet", "{folder}/parquet"],

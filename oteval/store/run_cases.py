@@ -44,14 +44,14 @@ def number_of(text: str) -> str:
 
 # A text with quotes is trimmed of the white space of `str.strip`.
 _NAMED = f"""
-    CASE WHEN starts_with(name, '"')
-        THEN regexp_replace(json_extract_string(name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g')
-        ELSE name END
+    CASE WHEN starts_with(run.name, '"') THEN regexp_replace(
+        json_extract_string(run.name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g'
+    ) ELSE run.name END
 """
 _LINE = f"""
-    CASE WHEN regexp_matches(asked, '{_BREAK}')
-        THEN regexp_replace(regexp_replace(asked, '{_BREAK}$', ''), '{_BREAK}', ' ', 'g')
-        ELSE asked END
+    CASE WHEN regexp_matches(run.asked, '{_BREAK}')
+        THEN regexp_replace(regexp_replace(run.asked, '{_BREAK}$', ''), '{_BREAK}', ' ', 'g')
+        ELSE run.asked END
 """
 
 
@@ -64,21 +64,18 @@ def case_column(attributes: Sequence[str]) -> RunColumn:
     names = ", ".join([_NAME] * len(attributes))
     values = [part for key in attributes for part in (dumps(key), attribute_pointer(key))]
     name = f"list_filter([{names}], lambda name: name NOT IN ('null', '\"\"'))[1]"
-    # Python writes other values in another way than JSON.
-    unread = """name IS NOT NULL AND NOT regexp_matches(name, '^("|-?[0-9]+$)')"""
-    asked = f"""
-        list_transform([{ASKED}], lambda asked: CASE
-            WHEN asked IS NULL THEN NULL
-            WHEN asked = '' THEN {number_of("trajectory_id")}
-            ELSE list_transform([{_PARTS}], lambda parts: CASE
-                WHEN parts = '' AND length(asked) <= {LONGEST_CASE} THEN {number_of(_LINE)}
-                ELSE {number_of("chr(0) || asked || chr(0) || parts")} END)[1] END)[1]
-    """
+    # Columns that a lambda uses are copied, so that this one gets only narrow ones. Python writes
+    # values other than texts and integers in another way than JSON.
     sql = f"""
-        list_transform([{name}], lambda name: CASE
-            WHEN {unread} THEN NULL
-            WHEN name IS NOT NULL AND {_NAMED} <> '' THEN {number_of(_NAMED)}
-            ELSE {asked} END)[1]
+        list_transform([{{id: trajectory_id, name: {name}, asked: {ASKED}, parts: {_PARTS}}}],
+            lambda run: CASE
+                WHEN NOT regexp_matches(run.name, '^("|-?[0-9]+$)') THEN NULL
+                WHEN {_NAMED} <> '' THEN {number_of(_NAMED)}
+                WHEN run.asked IS NULL THEN NULL
+                WHEN run.asked = '' THEN {number_of("run.id")}
+                WHEN run.parts = '' AND length(run.asked) <= {LONGEST_CASE}
+                    THEN {number_of(_LINE)}
+                ELSE {number_of("chr(0) || run.asked || chr(0) || run.parts")} END)[1]
     """
 
     def of(run: Trajectory) -> int:

@@ -44,8 +44,10 @@ _KEYS = [("trajectory_id", pa.string()), ("start_ns", pa.int64())]
 _AT = "nullif(list_position(roles, 'user'), 0)"
 _IS_FIRST = "(history_id IS NULL AND new_from = 0)"
 _FIRST_ASKED = f"""
-    CASE WHEN {_IS_FIRST} AND {_AT} = 1 THEN TRY(json_extract_string(messages, '$[0].content'))
-        WHEN {_IS_FIRST} AND {_AT} = 2 THEN TRY(json_extract_string(messages, '$[1].content'))
+    CASE WHEN {_IS_FIRST} AND roles[1] = 'user'
+            THEN TRY(json_extract_string(messages, '$[0].content'))
+        WHEN {_IS_FIRST} AND roles[2] = 'user'
+            THEN TRY(json_extract_string(messages, '$[1].content'))
         ELSE TRY(json_extract_string(
             messages, '$[#-' || (len(roles) - {_AT} + 1) || '].content'
         )) END

@@ -57,7 +57,9 @@ def measure(*, runs: int, requests: int, store: Path | None = None) -> dict[str,
         path = store or Path(name) / "large.duckdb"
         if store is None:
             run([sys.executable, "-c", _FILL, str(path), str(runs)])
-        with _view(path) as url, httpx.Client(base_url=url, timeout=60) as client:
+        with _view(path) as link, httpx.Client(timeout=60) as client:
+            client.base_url = httpx.URL(link).join("/")
+            client.get(link)  # its token logs in
             text = client.get("/runs").text
             assets = [
                 client.get(path) for path in re.findall(r'="(/static/[^"]+\.(?:c|j)s+)"', text)
@@ -70,12 +72,12 @@ def measure(*, runs: int, requests: int, store: Path | None = None) -> dict[str,
 
 @contextmanager
 def _view(path: Path) -> Iterator[str]:
-    """Serve the pages of a database, and yield their address."""
+    """Serve the pages of a database, and yield the link to them."""
     command = [sys.executable, "-u", "-m", "oteval", "view", "--no-open", "--db", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     try:
-        found = re.search(r"http://[\w.:]+", process.stdout.readline())
+        found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None, "oteval view did not start"
         yield found[0]
     finally:
@@ -113,6 +115,10 @@ def _kinds(client: httpx.Client) -> dict[str, Paths]:
         "runs, no such text": search(lambda at: f"headphones-{at}"),
         "runs, an id": (str(httpx.URL("/runs", params={"q": name})) for name in ids),
         "run": (f"/runs/{name}" for name in ids),
+        "labels": (f"/labels?evaluator=quality&x={number}" for number in numbers),
+        "labels, near the threshold": (
+            f"/labels?evaluator=quality&queue=threshold&x={number}" for number in numbers
+        ),
         "run, unknown": (f"/runs/{number:016x}" for number in numbers),
         "run, newer": (f"/runs/{name}/newer" for name in ids),
         "run, older": (f"/runs/{name}/older?q=agent%3Dshop" for name in ids),

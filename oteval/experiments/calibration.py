@@ -21,7 +21,15 @@ from ..evaluators.stats import Corrected, Interval, Kappa, clopper_pearson, cohe
 from ..evaluators.stats.means import FEWEST
 from ..model import Label, Score
 
-__all__ = ["Calibration", "Consistency", "Disagreement", "calibrate", "consistency"]
+__all__ = [
+    "Calibration",
+    "Consistency",
+    "Disagreement",
+    "GrowthPoint",
+    "agreement_growth",
+    "calibrate",
+    "consistency",
+]
 
 
 @dataclass(frozen=True)
@@ -258,3 +266,47 @@ def consistency(
     flipped = sum(1 for verdicts in several if 0 < sum(verdicts) < len(verdicts))
     interval = clopper_pearson(flipped, len(several), confidence)
     return Consistency(len(several), total, agreeing / total, flipped / len(several), interval)
+
+
+@dataclass(frozen=True)
+class GrowthPoint:
+    """The agreement of a judge with people when there were fewer labels.
+
+    Attributes:
+        labelled: How many runs had a label and a verdict.
+        agreement: The share of them with equal verdicts.
+        interval: Its confidence interval.
+    """
+
+    labelled: int
+    agreement: float
+    interval: Interval
+
+
+def agreement_growth(
+    labels: Sequence[Label],
+    scores: Mapping[str, Score],
+    *,
+    points: int = 24,
+    confidence: float = 0.95,
+) -> list[GrowthPoint]:
+    """Return how the agreement of a judge with people changed while labels came in.
+
+    Args:
+        labels: The labels of people, the oldest first.
+        scores: The judge's current score of the labelled runs, by trajectory id.
+        points: The most points; the last one has all labels.
+        confidence: The confidence level of the intervals.
+    """
+    judged = {name: one.passed for name, one in scores.items() if one.passed is not None}
+    known = [label for label in labels if label.trajectory_id in judged]
+    ends = sorted({round(len(known) * (at + 1) / points) for at in range(points)} - {0})
+    found: list[GrowthPoint] = []
+    for end in ends:
+        people, _, _ = _majorities(known[:end])
+        if not people:
+            continue
+        same = sum(passed == judged[name] for name, passed in people.items())
+        interval = clopper_pearson(same, len(people), confidence)
+        found.append(GrowthPoint(len(people), same / len(people), interval))
+    return found

@@ -67,13 +67,9 @@ def _route(site: Site, name: str, action: _Action) -> Route:
         done = await action(site, run_id, form, VISITOR.get().name)
         if isinstance(done, Response):
             return done
-        query, queue = form.get("q"), form.get("queue")
-        if queue and name == "label":
-            path = with_query(
-                "/labels/next", queue=queue, after=run_id, evaluator=form.get("evaluator")
-            )
-        else:
-            path = with_query(f"/runs/{run_id}", q=query, done=done) + "#labels"
+        path = with_query(f"/runs/{run_id}", q=form.get("q"), done=done) + "#labels"
+        if name == "label" and form.get("next", "").startswith("/labels/next?"):
+            path = form["next"]
         return RedirectResponse(path, 303)
 
     return Route(f"/runs/{{name}}/{name}", act, methods=["POST"])

@@ -20,6 +20,7 @@ from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
 from .events import events_routes
+from .labels import labels_routes
 from .login import Doorkeeper, login_routes
 from .overview import overview_routes
 from .responses import POLICY, assets, page
@@ -62,6 +63,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *alerts_routes(site),
         *action_routes(site),
         *events_routes(site),
+        *labels_routes(site),
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),
     ]

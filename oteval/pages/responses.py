@@ -39,6 +39,7 @@ _SECTIONS = (
     ("runs", "/runs", "Runs"),
     ("conversations", "/conversations", "Conversations"),
     ("variants", "/variants", "Variants"),
+    ("labels", "/labels", "Labels"),
     ("alerts", "/alerts", "Alerts"),
 )
 _NAMES = {"pages.css": "text/css", "pages.js": "text/javascript", "icon.svg": "image/svg+xml"}

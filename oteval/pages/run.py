@@ -29,6 +29,7 @@ from ..show.html.model import ReportRun, RunVerdict, State
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store
+from .labels import next_link
 from .missing_scores import MissingScore, missing_scores
 from .responses import page, text_page, with_query
 from .run_actions import DONE, RunActions, run_actions
@@ -157,7 +158,6 @@ def run_routes(site: Site) -> list[Route]:
         name, query = request.path_params["name"], request.query_params.get("q", "")
         first, is_whole = _number(request, "from"), "whole" in request.query_params
 
-        queue = request.query_params.get("queue", "")
         chosen = request.query_params.get("evaluator", "")[:_LONGEST_LINE]
 
         def read(store: Store) -> tuple[RunPage, RunActions] | str:
@@ -193,7 +193,7 @@ def run_routes(site: Site) -> list[Route]:
             now_ns=site.clock(),
             end=_ENDS.get(end, "") or DONE.get(request.query_params.get("done", ""), ""),
             acts=actions,
-            queue=queue,
+            next_path=next_link(request, shown.id),
         )
 
     async def message(request: Request) -> Response:

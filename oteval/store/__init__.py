@@ -8,7 +8,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
 - `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines`,
   `run_list`, `agent_figures` and `variants` only read.
-- `scores`, `labels`: ``scores``, ``human_labels``.
+- `scores`, `labels`: ``scores``, ``human_labels``. `label_queue` only reads.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
 - `judge_calls`: ``judge_calls``, ``judge_call_targets``.

@@ -9,6 +9,9 @@ from .contents import StoreContents as StoreContents
 from .database import Store as Store
 from .deletion import AuditEntry as AuditEntry
 from .deletion import DeletedRows as DeletedRows
+from .label_queue import QUEUES as QUEUES
+from .label_queue import LabelledEvaluator as LabelledEvaluator
+from .label_queue import Queue as Queue
 from .live_state import CompletedTrace as CompletedTrace
 from .live_state import EvaluationState as EvaluationState
 from .live_state import EvaluatorProgress as EvaluatorProgress

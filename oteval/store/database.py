@@ -19,6 +19,7 @@ from .contents import StoreContents, read_contents
 from .deletion import AuditLog, Deletion
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
+from .label_queue import LabelQueue
 from .live_state import LiveState
 from .matcher import TrajectoryMatcher
 from .memory import give_memory
@@ -64,6 +65,7 @@ class Store:
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
+        label_queue: Finds the runs whose labels would tell most.
         references: References by name.
         datasets: Datasets by name and version.
         experiments: Experiments with their runs, feedback and votes.
@@ -74,7 +76,7 @@ class Store:
         monitors: The state of monitors.
         outbox: The notifications of monitors that wait for delivery.
         deletion: Deletes traces with everything that was derived from them.
-        audit: The log of deletions.
+        audit: The log of deletions and of changes by people.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Store:
         self.statistics = RunStatistics(connection, self.trajectories)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)
+        self.label_queue = LabelQueue(connection)
         self.references = StoredReferences(connection)
         self.datasets = Datasets(connection)
         self.experiments = Experiments(connection)

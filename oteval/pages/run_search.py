@@ -21,7 +21,9 @@ __all__ = ["FoundRuns", "find_runs"]
 
 # Seconds after which a search stops looking.
 _PATIENCE = 0.5
-_FIRST_BATCH, _LARGEST_BATCH, _LARGEST_READ = 200, 8000, 400
+_FIRST_BATCH, _LARGEST_BATCH = 200, 8000
+# How many runs are read at once, and how many are searched for words.
+_LARGEST_READ, _LARGEST_SCAN = 400, 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +75,43 @@ def find_runs(
         batch = store.run_list.keys(
             selection, size, after=after, verdict=search.verdict, is_forward=is_forward
         )
-        for part in _parts(batch, _LARGEST_READ if is_read else len(batch) or 1):
-            kept = set(_kept(store, search, part, is_read=is_read))
+        place = 0
+        while place < len(batch):
+            part, kept = _looked_at(store, search, batch[place:], is_read=is_read)
+            place += len(part)
             for key in part:
                 if key in kept and len(found) == most:
                     return FoundRuns(tuple(found), found[-1], looked_at)
                 looked_at += 1
                 found += [key] if key in kept else []
-            if clock() > until and (part[-1] != batch[-1] or len(batch) == size):
+            if clock() > until and (place < len(batch) or len(batch) == size):
                 return FoundRuns(tuple(found), part[-1], looked_at, is_cut=True)
         if len(batch) < size:
             return FoundRuns(tuple(found), None, looked_at)
         after, size = batch[-1], min(_LARGEST_BATCH, 4 * size)
 
 
-def _parts(keys: Sequence[RunKey], size: int) -> list[Sequence[RunKey]]:
-    return [keys[start : start + size] for start in range(0, len(keys), size)]
-
-
-def _kept(
+def _looked_at(
     store: Store, search: RunSearch, keys: Sequence[RunKey], *, is_read: bool
-) -> Sequence[RunKey]:
-    """Return those of some runs that the whole search matches."""
+) -> tuple[Sequence[RunKey], set[RunKey]]:
+    """Return the first of some runs, as many as can be tested at once, and those that match."""
+    part = keys
+    if is_read:
+        part = keys[: _LARGEST_SCAN if search.words else _LARGEST_READ]
+    kept = store.run_list.containing(part, search.words)
+    if is_read and len(kept) > _LARGEST_READ:
+        part = part[: part.index(kept[_LARGEST_READ])]
+        kept = kept[:_LARGEST_READ]
     if search.verdict is not None:
-        scores = store.scores.of([key.id for key in keys])
-        keys = [key for key in keys if _has_verdict(scores[key.id], search.verdict)]
-    if is_read and keys:
-        table = pa.table(
-            {
-                "trajectory_id": [key.id for key in keys],
-                "start_ns": pa.array([key.start_ns for key in keys], pa.int64()),
-            }
-        )
-        matching = {run.id for run in store.trajectories.at(table) if search.selection.matches(run)}
-        keys = [key for key in keys if key.id in matching]
-    return keys
+        scores = store.scores.of([key.id for key in kept])
+        kept = [key for key in kept if _has_verdict(scores[key.id], search.verdict)]
+    if is_read and kept:
+        columns = {"trajectory_id": [key.id for key in kept]}
+        starts = pa.array([key.start_ns for key in kept], pa.int64())
+        runs = store.trajectories.at(pa.table({**columns, "start_ns": starts}))
+        matching = {run.id for run in runs if search.selection.matches(run)}
+        kept = [key for key in kept if key.id in matching]
+    return part, set(kept)
 
 
 def _has_verdict(scores: Sequence[Score], wanted: VerdictFilter) -> bool:

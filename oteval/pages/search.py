@@ -33,11 +33,13 @@ class RunSearch:
         text: The text of the search field.
         selection: The filter for runs.
         verdict: The outcome of a score that a run must have, or None.
+        words: Texts of the question by which the store can leave out most runs, in lower case.
     """
 
     text: str = ""
     selection: Selection = field(default_factory=Selection)
     verdict: VerdictFilter | None = None
+    words: tuple[str, ...] = ()
 
     def failing(self) -> RunSearch:
         """Return the search for those of its runs that fail."""
@@ -60,10 +62,13 @@ def parse_search(text: str) -> RunSearch:
     conditions: list[Condition] = []
     outcome: Outcome | None = None
     evaluators: list[str] = []
+    words: list[str] = []
     for word in _WORD.findall(text):
         found = None if word.startswith('"') else _OPERATOR.fullmatch(word)
         if found is None:
-            conditions += _text_condition(word.replace('"', ""))
+            said = word.replace('"', "")
+            conditions += _text_condition(said)
+            words += [said.lower()] if _is_plain(said) else []
             continue
         name, operator, value = found[1], found[2], found[3].replace('"', "")
         if name in (*_TIMES, "passed", "status", "evaluator") and operator != "=":
@@ -83,7 +88,12 @@ def parse_search(text: str) -> RunSearch:
     )
     has_verdict = outcome is not None or bool(evaluators)
     verdict = VerdictFilter(outcome, tuple(evaluators)) if has_verdict else None
-    return RunSearch(" ".join(text.split()), selection, verdict)
+    return RunSearch(" ".join(text.split()), selection, verdict, tuple(words))
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether JSON holds a text as it is, and upper case has one form in lower case."""
+    return text.isascii() and text.isprintable() and "\\" not in text and bool(text.strip())
 
 
 def _one_of(name: str, value: str, known: dict[str, Outcome]) -> Outcome:

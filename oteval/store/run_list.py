@@ -263,6 +263,30 @@ class RunList:
             yield Range(first, found[0]) if is_forward else Range(found[0], last)
         yield Range(first, last)
 
+    def containing(self, keys: Sequence[RunKey], words: Sequence[str]) -> list[RunKey]:
+        """Return those of some runs that may say some words, read without parsing their messages.
+
+        Args:
+            keys: The runs.
+            words: The words in lower case, of printable ASCII characters that JSON does not escape.
+        """
+        if not keys or not words:
+            return list(keys)
+        # The words are part of a text that is formatted.
+        said = (word.replace("'", "''").replace("{", "{{").replace("}", "}}") for word in words)
+        condition = " AND ".join(f"contains(lower(messages), '{word}')" for word in said)
+        columns = {"id": [key.id for key in keys], "ns": [key.start_ns for key in keys]}
+        with registered(self._connection, "wanted", pa.table(columns, schema=_KEYS)):
+            table = rows_in(
+                self._connection,
+                "SELECT trajectory_id FROM trajectories t "  # noqa: S608
+                "SEMI JOIN wanted w ON t.trajectory_id = w.id AND t.start_ns = w.ns "
+                f"WHERE {condition} AND t.start_ns BETWEEN {{first}} AND {{last}}",
+                merge_ranges((Range(ns, ns) for ns, _ in keys), max_ranges=1),
+            )
+        found = set(table["trajectory_id"].to_pylist())
+        return [key for key in keys if key.id in found]
+
     def rows(self, keys: Sequence[RunKey]) -> list[ListedRun]:
         """Return the runs of some keys in their order, without those that have changed since."""
         if not keys:

@@ -150,6 +150,30 @@ def test_a_search_that_reads_runs_stops_after_a_while_and_continues(store: Store
     assert pages > 1
 
 
+def test_words_are_found_whatever_they_are(store: Store, pages: ShowPages):
+    """Braces, quotes, backslashes and letters beyond ASCII are text, in any case."""
+    said = ["It's {first} 100%", 'say "hi" now', "back\\slash", "Grüße an ALLE", "plain"]
+    put(store, *(run(number, text) for number, text in enumerate(said, 1)))
+    client = pages(store)
+    for number, word in enumerate(["it's {FIRST}", "say", "back\\slash", "GRÜSSE", "PLAIN"], 1):
+        found = ids(client.get("/runs", params={"q": f'"{word}"'}).text)
+        assert found == ([number] if word != "GRÜSSE" else [])
+    assert ids(client.get("/runs", params={"q": "grüße"}).text) == [4]
+    assert ids(client.get("/runs", params={"q": "get_order"}).text) == []
+
+
+def test_a_word_that_most_runs_say_is_found_page_by_page(store: Store):
+    """Runs that are left out by the store and those that are read come in one order."""
+    put(store, *(run(n, "common" if n % 3 else "other") for n in range(1, 1501)))
+    search, found, after = parse_search("common"), [], None
+    while True:
+        part = find_runs(store, search, 70, after=after, patience=60)
+        found += [int(key.id, 16) for key in part.keys]
+        if (after := part.after) is None:
+            break
+    assert found == [n for n in range(1500, 0, -1) if n % 3]
+
+
 def test_an_earlier_fail_does_not_count_after_a_run_was_scored_again(shop: Store, pages: ShowPages):
     """passed=false finds runs by their newest score of each evaluator."""
     shop.scores.write([score(run(2), "calls")])

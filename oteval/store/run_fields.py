@@ -22,6 +22,7 @@ from ..model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
 from ..patterns import SPACES
 from ..selection import Selection
 from .conditions import FAILURES, PAIRED, sql_condition
+from .memory import with_memory
 from .query import reader
 
 __all__ = [
@@ -153,6 +154,11 @@ class RunFields:
         Returns:
             A table with ``trajectory_id``, ``start_ns`` and the results, in any order.
         """
+        return with_memory(self._connection, lambda: self._results(runs, values, functions))
+
+    def _results(
+        self, runs: str, values: Sequence[Any], functions: Mapping[str, RunFunction | RunColumn]
+    ) -> pa.Table:
         callers = [_caller(one) for one in functions.values()]
         fields = [(field.sql, *field.values) for caller in callers for field in caller.fields]
         chosen = "".join(f", {sql} AS field_{at}" for at, (sql, *_) in enumerate(fields))

@@ -11,7 +11,13 @@ from starlette.routing import Route
 
 from ..errors import ConfigError
 from ..evaluators.stats import Interval
-from ..experiments.calibration import Calibration, GrowthPoint, agreement_growth, calibrate
+from ..experiments.calibration import (
+    Calibration,
+    Disagreement,
+    GrowthPoint,
+    agreement_growth,
+    calibrate,
+)
 from ..model import Label, Score
 from ..show.text import one_line, shorten
 from ..store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
@@ -208,7 +214,12 @@ def labels_page(
     names = list(dict.fromkeys(one.trajectory_id for one in labels))
     scores = _newest(store, names, evaluator)
     found = _calibration(evaluator, labels, scores)
-    shown = items_of(store, keys[:_SHOWN], site.prices)
+    differing = found.disagreements[-_MOST_DIFFERING:] if found else ()
+    # Both lists are read together, because one read looks at all runs.
+    others = store.label_queue.keys([one.trajectory_id for one in differing])
+    rows = items_of(store, list(dict.fromkeys([*keys[:_SHOWN], *others])), site.prices)
+    items = {item.id: item for item in rows}
+    shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
     reasons = _reasons(store, queue, evaluator, labels, [item.id for item in shown])
     return LabelsPage(
         evaluator=evaluator,
@@ -225,7 +236,7 @@ def labels_page(
         ),
         more=len(keys) > _SHOWN,
         agreement=_agreement(found, agreement_growth(labels, scores)) if found else None,
-        differing=_differing(store, site, found) if found else (),
+        differing=_differing(evaluator, differing, items),
     )
 
 
@@ -280,18 +291,21 @@ def _points(values: Sequence[tuple[int, float]], begin: int, end: int) -> str:
     return " ".join(f"{(x - begin) * width:.1f},{(1 - y) * _HEIGHT:.1f}" for x, y in values)
 
 
-def _differing(store: Store, site: Site, found: Calibration) -> tuple[RunItem, ...]:
+def _differing(
+    evaluator: str, disagreements: Sequence[Disagreement], items: Mapping[str, RunItem]
+) -> tuple[RunItem, ...]:
     """Return the runs on which people and the evaluator differ, with both reasons."""
-    differing = {one.trajectory_id: one for one in found.disagreements[-_MOST_DIFFERING:]}
-    keys = store.label_queue.keys(list(differing))
-    items = []
-    for item in items_of(store, keys, site.prices):
-        one = differing[item.id]
+    judge = shorten(one_line(evaluator), 60)
+    found = []
+    for one in disagreements:
+        if one.trajectory_id not in items:
+            continue
         said = f": {shorten(one_line(one.note), 200)}" if one.note else ""
-        judge = shorten(one_line(found.evaluator), 60)
         reason = f"people {_word(one.people)}{said}; {judge} {_word(one.judge)}"
-        items.append(replace(item, reason=f"{reason}: {shorten(one_line(one.comment), 200)}"))
-    return tuple(items)
+        if one.comment:
+            reason += f": {shorten(one_line(one.comment), 200)}"
+        found.append(replace(items[one.trajectory_id], reason=reason))
+    return tuple(found)
 
 
 def _reasons(

@@ -38,7 +38,7 @@ def test_labels_by_hand_are_compared_with_the_judge(oteval: Run, judged: list[st
     first, second, third = judged
     oteval("judge", "label", first[:8], "pass")
     oteval("judge", "label", second, "fail", "--note", "rude", "--person", "ada")
-    oteval("judge", "label", third, "fail", "--evaluator", "quality")
+    oteval("judge", "label", third, "fail", "--evaluator", "quality", "--score", "0.3")
 
     done = oteval("judge", "calibrate", "quality")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oteval.errors import InputError
 from oteval.evaluators.stats import Interval
-from oteval.experiments.calibration import calibrate, consistency
+from oteval.experiments.calibration import agreement_growth, calibrate, consistency
 from oteval.experiments.labels import read_labels
 from oteval.model import Label, Score
 
@@ -144,6 +144,26 @@ def test_a_label_may_be_a_word_a_bool_or_a_number(tmp_path: Path, text: str, pas
     assert read_labels(path) == [Label("a", passed)]
 
 
+def test_a_label_may_have_a_score(tmp_path: Path):
+    """A number beside the verdict is kept."""
+    path = write(tmp_path, '{"trajectory_id": "a", "label": "fail", "score": 0.25}')
+
+    assert read_labels(path) == [Label("a", False, score=0.25)]
+
+
+def test_the_agreement_grows_with_the_labels():
+    """Each point counts the labels until then; of a person who changed the mind, the last one."""
+    scores = scored(a=True, b=True, c=True, d=True)
+    labels = [Label("a", True), Label("b", False), Label("x", True), Label("c", True)]
+
+    found = agreement_growth(labels, scores)
+
+    assert [(one.labelled, one.agreement) for one in found] == [(1, 1.0), (2, 0.5), (3, 2 / 3)]
+    assert all(one.interval[0] <= one.agreement <= one.interval[1] for one in found)
+    assert agreement_growth([Label("x", True)], scores) == []
+    assert len(agreement_growth([Label("a", True)] * 500, scores, points=10)) == 10
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -155,6 +175,7 @@ def test_a_label_may_be_a_word_a_bool_or_a_number(tmp_path: Path, text: str, pas
         ('{"trajectory_id": "a", "label": 0.5}', "label must be pass or fail"),
         ('{"trajectory_id": "a", "label": 1, "rater": "x"}', "unknown key 'rater'"),
         ('{"trajectory_id": "a", "label": 1, "note": 3}', "note must be a string"),
+        ('{"trajectory_id": "a", "label": 1, "score": "x"}', "score must be a number"),
     ],
 )
 def test_an_invalid_label_is_an_error_with_its_line(tmp_path: Path, line: str, words: str):

@@ -17,6 +17,7 @@ from oteval.config import load_tokens
 from oteval.errors import ConfigError
 from oteval.ingest import decode_json, decode_protobuf
 from oteval.ingest.receiver.auth import Access, Token, digest_of
+from oteval.ingest.receiver.responses import RequestRefused
 from oteval.live.token_rules import TokenRules
 
 from .test_receiver import _Running, traces
@@ -241,3 +242,28 @@ def test_a_file_that_others_can_read_is_refused(file: Path):
 
     with pytest.raises(ConfigError, match="chmod 600"):
         load_tokens(file)
+
+
+def test_a_token_that_may_write_reads_as_well_but_does_not_send():
+    """It opens what readers may see; with it alone, reading is not open to everybody."""
+    access = Access.of(ingest="a token to send with", write="a token to write with")
+    assert access.needs("read")
+    assert access.admit_reader("Bearer a token to write with").name == "OTEVAL_WRITE_TOKEN"
+    with pytest.raises(RequestRefused):
+        access.admit_reader("Bearer a token to send with")
+    with pytest.raises(RequestRefused):
+        access.admit_sender("Bearer a token to write with")
+    assert not Access.of(read="a token to read with").tokens[0].permits("write")
+
+
+def test_a_file_may_have_tokens_that_write(tmp_path: Path):
+    """A token that may write has no attributes and no rate, which are for senders."""
+    file = tmp_path / "tokens.yaml"
+    file.write_text("tokens:\n- {name: ada, token: write-token-0123456789, may: write}\n")
+    file.chmod(0o600)
+    access = Access()
+    TokenRules(str(file), access)
+    assert access.admit_reader("Bearer write-token-0123456789").name == "ada"
+    file.write_text(file.read_text().replace("write}", "write, requests_per_second: 5}"))
+    with pytest.raises(ConfigError, match="ingest"):
+        TokenRules(str(file), Access())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
 
+from oteval.cli import main
 from oteval.experiments.calibration import calibrate
 from oteval.model import Label
 from oteval.pages.access import PageAccess
@@ -210,3 +213,33 @@ def test_hostile_names_are_text(judged: Store, enter: Enter):
 def path_of(path: str, **values: str) -> str:
     """Return a path with a query."""
     return f"{path}?{urlencode(values)}"
+
+
+def test_labels_of_the_page_count_for_the_command(
+    tmp_path: Path,
+    enter: Enter,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """`oteval judge calibrate` uses labels from the browser as it does its own."""
+    path = tmp_path / "runs.duckdb"
+    with Store(path) as store:
+        runs = [run(number) for number in range(3)]
+        put(store, *runs)
+        store.scores.write([score(one, "quality") for one in runs])
+        client = enter(store)
+        for number, verdict in enumerate(("pass", "pass", "fail")):
+            shown = client.get(f"/runs/{name_of(number)}").text
+            token = re.search(r'form_token" value="(\w+)"', shown)
+            assert token
+            data = {"form_token": token[1], "verdict": verdict, "evaluator": "quality"}
+            client.post(f"/runs/{name_of(number)}/label", data=data, headers=ORIGIN)
+    command = ["oteval", "judge", "calibrate", "quality", "--db", str(path), "--json"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert found["labelled"] == 3
+    assert found["agreement"] == pytest.approx(2 / 3)
+    assert found["disagreements"][0]["trajectory_id"] == name_of(2)

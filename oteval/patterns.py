@@ -10,7 +10,9 @@ letters, digits and ``_``.
 from __future__ import annotations
 
 import functools
+import os
 import re
+import threading
 import warnings
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -18,6 +20,14 @@ from typing import Any, NamedTuple
 __all__ = ["SPACES", "Pattern", "PatternError", "compile_pattern"]
 
 _MAX_LENGTH = 10_000
+# A child that is forked while another thread imports re2 could never use the module.
+_IMPORTING = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_IMPORTING.acquire,
+        after_in_parent=_IMPORTING.release,
+        after_in_child=_IMPORTING.release,
+    )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
 # RE2's own classes are ASCII. The spaces are those of `str.isspace`.
@@ -144,12 +154,17 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
+def _imported_re2() -> Any:
+    """Return the module re2, imported here, so that importing oteval stays cheap."""
+    with _IMPORTING:
+        import re2
+    return re2
+
+
 @functools.lru_cache(256)
 def _compiled(pattern: str) -> tuple[int, Any, Any]:
     """Return a pattern's flags, and the pattern compiled by RE2 for text and for bytes."""
-    # Imported here, so that importing oteval stays cheap.
-    import re2
-
+    re2 = _imported_re2()
     if len(pattern) > _MAX_LENGTH:
         raise PatternError(f"it has more than {_MAX_LENGTH} characters")
     try:

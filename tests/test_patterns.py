@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import random
 import re
+import subprocess
+import sys
 import time
 import warnings
 
@@ -116,3 +118,34 @@ def test_patterns_are_values() -> None:
     assert pickle.loads(pickle.dumps(pattern)) == pattern == Pattern("é", re.IGNORECASE)
     assert pattern != Pattern("é")
     assert pattern.search("É")
+
+
+FORK_WHILE_IMPORTING = """
+import os, sys, threading, time
+from oteval.patterns import compile_pattern
+
+begun = threading.Event()
+
+class Slow:
+    def find_spec(self, name, *_):
+        if name == "re2":
+            begun.set()
+            time.sleep(0.05)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=compile_pattern, args=("a+",))
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if compile_pattern("b+").search("abb") == (1, 3) else 1)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_imports_re2_has_patterns():
+    """The fork waits for the import, because a child cannot complete it."""
+    command = [sys.executable, "-W", "ignore", "-c", FORK_WHILE_IMPORTING]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -83,6 +83,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
     prompts: list[Entry] = []
     texts: list[str | None] = []
     spoken: list[Entry] = []
+    keys: set[str] = set()
     for call in calls:
         span, asked_by, is_first = call.span, call.asked_by, not spoken
         said: list[str | None] = []
@@ -96,7 +97,8 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                     prompts.append(Entry(own, key_of(own), span.start_ns))
                 continue
             if not place and known and not _is_same(spoken[0].message, message):
-                if not _is_new(message, spoken):
+                # An input that begins with a new question surely holds no message from before.
+                if role != "user" or key_of(message) in keys:
                     return None
                 known = 0
             elif place < known and not _is_same(spoken[place].message, message):
@@ -106,6 +108,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                     return None
                 own = of_span(message, asked_by)
                 spoken.append(Entry(own, key_of(own), span.start_ns))
+                keys.add(spoken[-1].key)
             place += 1
         if is_first:
             texts = said
@@ -115,17 +118,10 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
         if not all(asked.id and asked.name for asked in answer.tool_calls):
             return None
         spoken.append(Entry(answer, key_of(answer), span.end_ns or span.start_ns))
+        keys.add(spoken[-1].key)
     if not any(entry.message.role == "user" for entry in spoken):
         return None
     return prompts, spoken
-
-
-def _is_new(message: Message, spoken: Sequence[Entry]) -> bool:
-    """Return whether an input that begins with a message surely holds none of those before."""
-    if message.role != "user":
-        return False
-    key = key_of(message)
-    return all(entry.key != key for entry in spoken)
 
 
 def _is_unusual(message: Message, is_first: bool) -> bool:

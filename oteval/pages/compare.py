@@ -30,10 +30,11 @@ from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store, VerdictFilter
 from .responses import page, with_query
-from .run import compact, stored_run
+from .run import stored_run
 from .run_search import find_runs
 from .runs import RunItem, items_of
 from .search import RunSearch
+from .shown_messages import compact
 from .site import Site
 
 __all__ = ["ComparePage", "ComparedSide", "DifferentText", "compare_page", "compare_routes"]
@@ -42,6 +43,10 @@ _LONGEST, _TITLE = 4000, 140
 # Runs that passed among which one with the same question is preferred.
 _PASSES = 40
 _MOST_ROWS = 600
+# Characters of all texts of a side, and of each at least.
+_ROOM, _SHORTEST = 100_000, 120
+# The most calls of one message.
+_MOST_CALLS = 60
 # Equal messages around a difference that are not folded.
 _AROUND = 1
 
@@ -196,8 +201,12 @@ def _items(store: Store, site: Site, name: str) -> Sequence[RunItem]:
 
 
 def _side(run: Trajectory, item: RunItem) -> ComparedSide:
-    title = shorten(question_line(run), _TITLE) or clean(run.agent or run.service) or run.id
-    return ComparedSide(title, f"/runs/{run.id}", item, clean(one_line(run.agent)))
+    title = (
+        shorten(question_line(run), _TITLE)
+        or shorten(clean(run.agent or run.service), _TITLE)
+        or run.id
+    )
+    return ComparedSide(title, f"/runs/{run.id}", item, shorten(one_line(run.agent), _TITLE))
 
 
 def last_pass(store: Store, name: str) -> str:
@@ -225,7 +234,9 @@ def last_pass(store: Store, name: str) -> str:
     same = [row.id for row in rows if asked and one_line(row.question).startswith(asked)]
     chosen = same or [row.id for row in rows]
     if not chosen:
-        raise NotFound(f"no run of {clean(run.agent) or 'the same agent'} passes to compare with")
+        raise NotFound(
+            f"no run of {shorten(run.agent, _TITLE) or 'the same agent'} passes to compare with"
+        )
     return chosen[0]
 
 
@@ -308,7 +319,9 @@ def _shown_step(shown: Sequence[Mapping[str, Any]], step: ComparedStep) -> Mappi
 
 def _shown(run: Trajectory) -> Sequence[Mapping[str, Any]]:
     item = ReportRun(id=run.id, group="", case="", label="", trajectory=run)
-    return [_spaced(compact(message)) for message in details(item, _LONGEST)["messages"]]
+    texts = sum(1 + len(message.tool_calls) for message in run.own_messages)
+    longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
+    return [_spaced(compact(message)) for message in details(item, longest)["messages"]]
 
 
 def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -348,7 +361,7 @@ def _message(
         return None
     theirs = other or {}
     calls = []
-    for at, call in enumerate(one.get("calls", ())):
+    for at, call in enumerate(one.get("calls", ())[:_MOST_CALLS]):
         beside = theirs.get("calls", ())
         twin = beside[at] if at < len(beside) and beside[at]["name"] == call["name"] else None
         text = call.get("arguments", "arguments not captured")

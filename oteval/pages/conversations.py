@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from ..selection import Condition, Selection
 from ..show.html.model import State
 from ..show.text import duration, one_line, shorten
 from ..store import RunKey, Store
-from .responses import page, with_query
+from .responses import conversation_link, page, with_query
 from .runs import RunItem, items_of, key_of, key_text
 from .site import Site
 
@@ -130,7 +129,7 @@ def conversation_items(
         found.append(
             ConversationItem(
                 name=shorten(one_line(row.conversation_id), _NAME),
-                link=f"/conversations/{quote(row.conversation_id, safe='')}",
+                link=conversation_link(row.conversation_id),
                 last=last,
                 turns=len(runs),
                 failing=fails,

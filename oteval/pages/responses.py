@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.responses import HTMLResponse, Response
@@ -18,7 +18,16 @@ from ..show.html.page import template_environment
 from ..show.text import ago, clean, clock, one_line
 from .access import VISITOR
 
-__all__ = ["POLICY", "Asset", "assets", "page", "text_page", "with_query"]
+__all__ = [
+    "POLICY",
+    "Asset",
+    "assets",
+    "conversation_link",
+    "near_parts",
+    "page",
+    "text_page",
+    "with_query",
+]
 
 POLICY = "; ".join(
     [
@@ -42,6 +51,10 @@ _SECTIONS = (
     ("labels", "/labels", "Labels"),
     ("alerts", "/alerts", "Alerts"),
 )
+# How many parts of a page before and after a part have links.
+_NEAR = 5
+# The longest value in an address: a search, or a name out of a trace.
+_LONGEST_VALUE = 2000
 _NAMES = {"pages.css": "text/css", "pages.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -91,9 +104,24 @@ def text_page(text: str) -> Response:
     return Response(encodable(clean(text)), media_type="text/plain; charset=utf-8")
 
 
+def near_parts(parts: Sequence[int], shown: int) -> Sequence[int]:
+    """Return which parts of a page to link to: the first, the last, and those near one of them."""
+    at = parts.index(shown) if shown in parts else 0
+    last = len(parts) - 1
+    return [part for i, part in enumerate(parts) if i in (0, last) or abs(i - at) <= _NEAR]
+
+
+def conversation_link(name: str) -> str:
+    """Return the path of a conversation's page; for an id that no path can hold, that of all."""
+    can_be_path = len(name) < _LONGEST_VALUE // 2 and "\n" not in name
+    return f"/conversations/{quote(name, safe='')}" if can_be_path else "/conversations"
+
+
 def with_query(path: str, **values: str | None) -> str:
-    """Return a path with a query of those values that are not empty."""
-    query = urlencode({name: value for name, value in values.items() if value})
+    """Return a path with a query of those values that are not empty, nor too long for a search."""
+    query = urlencode(
+        {name: value for name, value in values.items() if value and len(value) <= _LONGEST_VALUE}
+    )
     return f"{path}?{query}" if query else path
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,19 +30,24 @@ from ..show.text import clean, one_line, shorten
 from ..store import Store
 from .labels import next_link
 from .missing_scores import MissingScore, missing_scores
-from .responses import page, text_page, with_query
+from .responses import conversation_link, near_parts, page, text_page, with_query
 from .run_actions import DONE, RunActions, run_actions
 from .run_search import find_runs
 from .runs import RunItem, cost_text, items_of, sign_of
 from .score_places import places_of
 from .search import parse_search
+from .shown_messages import LONGEST, shown_messages
 from .site import Site
 
-__all__ = ["RunPage", "ShownScore", "compact", "run_page", "run_routes", "stored_run"]
+__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "stored_run"]
 
-# Characters of a text that are shown before the link to the whole, and messages on a page.
-_LONGEST, _MESSAGES = 6000, 200
-_TITLE, _LONGEST_LINE = 160, 160
+# Messages on a page, and characters of a title and a name.
+_MESSAGES = 200
+_TITLE, _NAME = 160, 300
+# Characters of all scores' reasons, and of each at least.
+_SCORE_ROOM, _SHORTEST = 60_000, 200
+# The most scores, scores beside messages, and gaps.
+_SCORES, _BESIDE, _GAPS = 200, 60, 50
 _SUB_AGENTS = 50
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 # Facts that have links or a place on the page.
@@ -144,7 +148,11 @@ class RunPage:
     @property
     def conversation_link(self) -> str:
         """The path of the page of its conversation."""
-        return f"/conversations/{quote(self.conversation, safe='')}"
+        return conversation_link(self.conversation)
+
+    def near_parts(self) -> Sequence[int]:
+        """Return the parts to link to: the first, the last, and those near this one."""
+        return near_parts(self.parts, self.shown_from)
 
     def part_of(self, number: int) -> int:
         """Return the first message of the part that a message is in."""
@@ -158,7 +166,7 @@ def run_routes(site: Site) -> list[Route]:
         name, query = request.path_params["name"], request.query_params.get("q", "")
         first, is_whole = _number(request, "from"), "whole" in request.query_params
 
-        chosen = request.query_params.get("evaluator", "")[:_LONGEST_LINE]
+        chosen = request.query_params.get("evaluator", "")[:_TITLE]
 
         def read(store: Store) -> tuple[RunPage, RunActions] | str:
             found = _found(store, name)
@@ -291,7 +299,7 @@ def run_page(
     verdicts = sorted(
         ((RunVerdict.of(score), score) for score in scores),
         key=lambda pair: _ORDER.index(pair[0].state),
-    )
+    )[:_SCORES]
     item = ReportRun(
         id=run.id,
         group="",
@@ -302,26 +310,31 @@ def run_page(
         start_ns=run.start_ns,
         end_ns=run.end_ns,
     )
-    shown = details(item, _LONGEST)
+    each = max(_SHORTEST, min(LONGEST, _SCORE_ROOM // max(1, len(verdicts))))
+    shown = details(item, each, has_messages=False)
     marked = tuple(
         _shown_score(verdict, score, text, run)
         for (verdict, score), text in zip(verdicts, shown["scores"], strict=True)
     )
     beside: dict[int, list[ShownScore]] = defaultdict(list)
-    for score in marked:
-        for place in score.places:
-            beside[place].append(score)
+    placed = [(place, score) for score in marked for place in score.places]
+    for place, score in placed[:_BESIDE]:
+        beside[place].append(score)
     own = run.messages if is_whole else run.own_messages
     start = 0 if is_whole else run.new_from
     parts = tuple(range(start, start + len(own), _MESSAGES)) if len(own) > _MESSAGES else ()
     begin = first if first in parts else start
     here = slice(begin - start, begin - start + _MESSAGES)
+    talk = shown_messages(own[here], begin)
     calls = [call for message in run.messages for call in message.tool_calls]
+    answered = {message.tool_call_id for message in own[here]}
     scored = {score.evaluator for score in scores}
     return RunPage(
         id=run.id,
-        title=shorten(question_line(run), _TITLE) or clean(run.agent or run.service) or run.id,
-        agent=clean(one_line(run.agent or run.service)),
+        title=shorten(question_line(run), _TITLE)
+        or shorten(one_line(run.agent or run.service), _TITLE)
+        or run.id,
+        agent=shorten(one_line(run.agent or run.service), _TITLE),
         start_ns=run.start_ns,
         facts=tuple((name, value) for name, value in shown["facts"] if name not in _LINKED),
         cost=_cost(run, prices),
@@ -330,18 +343,22 @@ def run_page(
         compared=tuple(_comparisons(run, item.verdicts, config)),
         missing=missing_scores(config, run, scored) if config else (),
         config_problem=config_problem,
-        messages=[compact(message) for message in shown["messages"][here]],
+        messages=talk.items,
         first=start,
         last=start + len(own),
         shown_from=begin,
         parts=parts,
-        whole=frozenset(at for at, one in enumerate(own, start) if _is_long(one)),
-        tools={call.id: clean(call.name) for call in calls if call.id},
+        whole=talk.whole,
+        tools={
+            shorten(call.id, _NAME): shorten(call.name, _NAME)
+            for call in calls
+            if call.id and call.id in answered
+        },
         earlier=run.new_from,
         is_whole=is_whole,
         before=shown["before"],
-        gaps=shown["gaps"],
-        rewrites=[(at, count) for at, count in shown["rewrites"]],
+        gaps=shown["gaps"][:_GAPS],
+        rewrites=[(at, count) for at, count in shown["rewrites"][:_GAPS]],
         conversation=run.conversation_id,
         turn=run.turn,
         parent=run.parent_id,
@@ -382,39 +399,12 @@ def _comparisons(
         yield "with the last run that passed", with_query("/compare", a=run.id, b="pass")
 
 
-def compact(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with the short arguments of its calls on one line."""
-    if "calls" not in message:
-        return message
-    return {**message, "calls": [_compact_call(call) for call in message["calls"]]}
-
-
-def _compact_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    text = str(call.get("arguments", ""))
-    # Only JSON is indented in this way, and its strings have no line ends.
-    if len(text) > _LONGEST_LINE or not text.startswith(("{\n", "[\n")):
-        return call
-    return {**call, "arguments": " ".join(line.strip() for line in text.splitlines())}
-
-
 def _cost(run: Trajectory, prices: Prices | None) -> str:
     price = prices.of(run.models[0]) if prices and len(run.models) == 1 else None
     usage = run.usage
     if price is None or not usage.model_calls:
         return ""
     return cost_text(price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens))
-
-
-def _is_long(message: Message) -> bool:
-    """Return whether the page shows a message in part."""
-    texts = [message.content or "", *(_text(call.arguments) for call in message.tool_calls)]
-    return any(len(text) > _LONGEST for text in texts) or any(
-        len(dumps(part)) > _LONGEST // 2 for part in message.parts
-    )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value)
 
 
 def _whole_text(message: Message) -> str:

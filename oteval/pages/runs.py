@@ -27,11 +27,13 @@ __all__ = ["Mark", "RunItem", "RunsPage", "cost_text", "items_of", "marks_of", "
 _PAGE = 50
 # The most runs of a search that are counted.
 _COUNTED = 100_001
-_REASON, _QUESTION, _NAME = 220, 240, 60  # characters
+_REASON, _QUESTION, _NAME, _LOOKED_AT = 220, 240, 60, 4000  # characters
 # A search of only such a word looks for the run with this id first.
 _SHORTEST_ID, _LONGEST_ID = 8, 32
 # Passes are named where there are at most so many verdicts; failures always are.
 _MOST_NAMED = 3
+# The most verdicts that are named.
+_MARKS = 12
 _SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 
@@ -212,8 +214,12 @@ def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
         else [v for v in verdicts if v not in passes]
     )
     marks = [Mark(one.state, sign_of(one), _name(one.evaluator), _said(one)) for one in named]
+    if len(marks) > _MARKS:
+        rest = marks[_MARKS:]
+        names = shorten(", ".join(mark.name for mark in rest[:_MARKS]), _REASON)
+        marks = [*marks[:_MARKS], Mark("absent", "+", f"{len(rest)} more", names)]
     if len(named) < len(verdicts):
-        names = ", ".join(_name(one.evaluator) for one in passes)
+        names = shorten(", ".join(_name(one.evaluator) for one in passes[:_MARKS]), _REASON)
         marks.append(Mark("pass", _SYMBOLS["pass"], f"{len(passes)} passed", names))
     return tuple(marks)
 
@@ -227,14 +233,14 @@ def sign_of(verdict: RunVerdict) -> str:
 
 def _said(verdict: RunVerdict) -> str:
     words = {"none": "not evaluated", "score": "score"}.get(verdict.state, verdict.state)
-    return one_line(f"{words}: {shorten(verdict.comment, 400)}" if verdict.comment else words)
+    return one_line(f"{words}: {shorten(verdict.comment, _REASON)}" if verdict.comment else words)
 
 
 def _reason(verdicts: Sequence[RunVerdict]) -> str:
     """Return the first reason why a run did not pass, in one line."""
     for one in verdicts:
         if one.state in ("fail", "error", "none") and one.comment:
-            return f"{_name(one.evaluator)}: {shorten(one_line(one.comment), _REASON)}"
+            return f"{_name(one.evaluator)}: {shorten(one_line(one.comment[:_LOOKED_AT]), _REASON)}"
     return ""
 
 

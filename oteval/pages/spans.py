@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
+from markupsafe import escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,15 +21,21 @@ from ..pipeline import Explanation, SpanAccount, explain
 from ..reconstruct import account_of_one, in_order
 from ..show.text import clean, duration, one_line, shorten
 from ..store import Store
-from .responses import page, text_page
+from ..text import counted, listed
+from .responses import near_parts, page, text_page
 from .run import stored_run
 from .site import Site
 
 __all__ = ["SpanItem", "SpansPage", "spans_page", "spans_routes"]
 
-_PAGE = 300
 # Traces with more spans are not reconstructed for the page.
 _MOST_EXPLAINED = 4000
+_PAGE = 200
+# Attributes and events of a span, and characters of those of all spans of a page.
+_MOST, _ROOM = 60, 200_000
+_GAPS = 50
+# Characters of the elements around an attribute.
+_MARKUP = 50
 _LONGEST, _NAME = 800, 80  # characters
 _MAX_DEPTH = 16
 # The width of the waterfall in units of its drawing, and of its thinnest bar.
@@ -57,7 +65,8 @@ class SpanItem:
         facts: Its scope, kind and parent, by name.
         attributes: Its attributes, long ones cut.
         events: Its events, as text.
-        is_cut: Whether an attribute or event was cut.
+        is_cut: Whether an attribute or event was cut or left out.
+        left_out: What was left out, or "".
         gaps: Its gaps.
     """
 
@@ -80,6 +89,7 @@ class SpanItem:
     attributes: tuple[tuple[str, str], ...]
     events: tuple[tuple[str, str], ...]
     is_cut: bool
+    left_out: str
     gaps: tuple[tuple[str, str], ...]
 
 
@@ -110,6 +120,10 @@ class SpansPage:
     gaps: tuple[tuple[str, str, int], ...]
     first: int
     parts: tuple[int, ...]
+
+    def near_parts(self) -> Sequence[int]:
+        """Return the parts to link to: the first, the last, and those near this one."""
+        return near_parts(self.parts, self.first)
 
 
 def spans_routes(site: Site) -> list[Route]:
@@ -181,12 +195,14 @@ def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> Sp
     return SpansPage(
         run=run.id,
         trace_id=trace_id,
-        items=tuple(_item(one, run.id, begin, total) for one in accounts),
+        items=_items(accounts, run.id, begin, total),
         count=count,
         log_records=0,
         runs=0,
         took=duration(total),
-        gaps=tuple((clean(c), shorten(text, _LONGEST), n) for (c, text), n in gaps.items()),
+        gaps=tuple(
+            (clean(c), shorten(text, _LONGEST), n) for (c, text), n in islice(gaps.items(), _GAPS)
+        ),
         first=first,
         parts=parts,
     )
@@ -205,53 +221,87 @@ def spans_page(found: Explanation, run: str, first: int = 0) -> SpansPage:
     end = max((one.end_ns for one in spans), default=0)
     parts = tuple(range(0, len(spans), _PAGE)) if len(spans) > _PAGE else ()
     first = first if first in parts else 0
-    accounts = found.accounts[first : first + _PAGE]
     return SpansPage(
         run=run,
         trace_id=found.trace_id,
-        items=tuple(_item(one, run, begin, max(1, end - begin)) for one in accounts),
+        items=_items(found.accounts[first : first + _PAGE], run, begin, max(1, end - begin)),
         count=len(spans),
         log_records=found.log_records,
         runs=len(found.trajectories),
         took=duration(max(0, end - begin)),
         gaps=tuple(
             (clean(code), shorten(detail, _LONGEST), len(ids))
-            for (code, detail), ids in found.gaps.items()
+            for (code, detail), ids in islice(found.gaps.items(), _GAPS)
         ),
         first=first,
         parts=parts,
     )
 
 
-def _item(account: SpanAccount, run: str, begin: int, total: int) -> SpanItem:
+def _items(
+    accounts: Sequence[SpanAccount], run: str, begin: int, total: int
+) -> tuple[SpanItem, ...]:
+    """Return spans; the later ones without their attributes if the earlier ones are large."""
+    items: list[SpanItem] = []
+    room = _ROOM
+    for account in accounts:
+        items.append(_item(account, run, begin, total, room))
+        room -= _size(items[-1])
+    return tuple(items)
+
+
+def _item(account: SpanAccount, run: str, begin: int, total: int, room: int) -> SpanItem:
+    """Return a span whose attributes and events take some characters of HTML at most."""
     span = account.span
     x = min(max(0.0, (span.start_ns - begin) / total * _WIDTH), _WIDTH - _THINNEST)
     width = (span.end_ns - span.start_ns) / total * _WIDTH
-    events = [(event.name, _value(dict(event.attributes))) for event in span.events]
-    attributes = [(key, _value(value)) for key, value in sorted(span.attributes.items())]
-    texts = [value for _, value in (*attributes, *events)]
+    most = _MOST if room > 0 else 0
+    shown = islice(sorted(span.attributes.items()), most)
+    attributes = _shortened([(key, _value(value)) for key, value in shown])
+    events = _shortened(
+        [(event.name, _value(dict(event.attributes))) for event in span.events[:most]]
+    )
+    left_out = [
+        counted(len(every) - len(kept), word)
+        for every, kept, word in (
+            (span.attributes, attributes, "more attribute"),
+            (span.events, events, "more event"),
+        )
+        if len(kept) < len(every)
+    ]
     return SpanItem(
         id=clean(span.span_id),
         depth=min(account.depth, _MAX_DEPTH),
         name=shorten(one_line(span.name), _NAME) or "(no name)",
         kind=account.kind,
         dialect=account.dialect,
-        holds=clean(account.holds),
+        holds=shorten(account.holds, _LONGEST),
         messages=account.messages,
         run=account.trajectory_id,
         is_of_run=account.trajectory_id == run,
-        note=clean(account.note),
+        note=shorten(account.note, _LONGEST),
         x=round(x, 1),
         width=round(min(max(width, _THINNEST), _WIDTH - x), 1),
         took=duration(span.end_ns - span.start_ns) if span.end_ns >= span.start_ns else "?",
         is_error=span.is_error,
         status=shorten(span.status_message, _LONGEST),
-        facts=tuple((name, clean(value)) for name, value in _facts(span) if value),
-        attributes=_shortened(attributes),
-        events=_shortened(events),
-        is_cut=any(len(text) > _LONGEST for text in texts),
-        gaps=tuple((clean(gap.code), shorten(gap.detail, _LONGEST)) for gap in account.gaps),
+        facts=tuple((name, shorten(value, 200)) for name, value in _facts(span) if value),
+        attributes=attributes,
+        events=events,
+        is_cut=bool(left_out) or any(_is_cut(text) for _, text in (*attributes, *events)),
+        left_out=listed(left_out),
+        gaps=tuple((clean(gap.code), shorten(gap.detail, _LONGEST)) for gap in account.gaps[:5]),
     )
+
+
+def _size(item: SpanItem) -> int:
+    """Return about how many characters of HTML a span's attributes and events take."""
+    pairs = (*item.attributes, *item.events)
+    return sum(len(escape(name)) + len(escape(text)) + _MARKUP for name, text in pairs)
+
+
+def _is_cut(text: str) -> bool:
+    return text.endswith((" more characters)", " more character)"))
 
 
 def _facts(span: Span) -> list[tuple[str, str]]:

@@ -35,10 +35,13 @@ def one_line(text: str) -> str:
 
 def shorten(text: str, length: int) -> str:
     """Return text cut to a length, with the number of characters left out."""
-    text = clean(text)
+    # Nobody reads a megabyte, and cleaning it takes time.
+    left_out = max(0, len(text) - 8 * length)
+    text = clean(text[: len(text) - left_out])
     if len(text) <= length:
         return text
-    return f"{text[:length].rstrip()} … ({counted(len(text) - length, 'more character')})"
+    left_out += len(text) - length
+    return f"{text[:length].rstrip()} … ({counted(left_out, 'more character')})"
 
 
 def value_text(value: Any) -> str:

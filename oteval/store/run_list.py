@@ -31,15 +31,21 @@ _PLACE = (
     "'$[' || (json_array_length(messages) - len(roles) + list_position(roles, 'user') - 1) "
     "|| '].content'"
 )
+# Half of a surrogate pair is no JSON for DuckDB. (An escaped backslash before it stays one.)
+_READABLE = (
+    "CASE WHEN json_valid(messages) THEN messages ELSE regexp_replace(messages, "
+    r"'\\u[dD][89a-fA-F][0-9a-fA-F][0-9a-fA-F]', '\\ufffd', 'g') END"
+)
 _ROWS = f"""
     SELECT trajectory_id, start_ns, end_ns, rev, trace_id, agent, service, conversation_id, turn,
         parent_id, models, input_tokens, output_tokens, cached_tokens, model_calls, gap_codes,
         len(call_names) AS calls, len(list_filter(call_errors, lambda e: e)) AS failures,
         CASE WHEN list_contains(roles, 'user')
             THEN left(json_extract_string(messages, {_PLACE}), {_QUESTION}) END AS question
-    FROM trajectories t SEMI JOIN wanted w ON t.trajectory_id = w.id AND t.start_ns = w.ns
+    FROM (SELECT * REPLACE ({_READABLE} AS messages) FROM trajectories
+        WHERE start_ns BETWEEN {{first}} AND {{last}}) t
+    SEMI JOIN wanted w ON t.trajectory_id = w.id AND t.start_ns = w.ns
     ANTI JOIN superseded USING (trajectory_id, rev)
-    WHERE t.start_ns BETWEEN {{first}} AND {{last}}
 """  # noqa: S608
 
 

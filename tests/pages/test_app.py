@@ -198,7 +198,7 @@ def test_a_trace_of_many_spans_is_shown_in_parts(
     client = pages(store)
     text = client.get(f"/runs/{run_id}/spans").text
     assert "699 spans" in text
-    assert text.count('<svg class="wave"') == 300
+    assert text.count('<svg class="wave"') == 200
     assert f'href="/runs/{run_id}#m0">message 0' in text
     assert "by <code>genai</code>" in text
     later = client.get(f"/runs/{run_id}/spans?from=600").text

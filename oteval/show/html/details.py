@@ -19,13 +19,15 @@ from ...text import counted
 from ..text import clean, clock, duration, ran_in_parallel
 from .model import ReportRun, RunVerdict
 
-__all__ = ["details", "shown_messages", "size_of"]
+__all__ = ["details", "message_details", "shown_messages", "size_of"]
 
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+", re.ASCII)
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 # The largest image in a report, in characters of base64: some 190 KB.
 _MOST_IMAGE = 256_000
+# Characters of a name, an id, or a list of names.
+_LONGEST_NAME = 300
 
 
 def shown_messages(item: ReportRun) -> tuple[Message, ...]:
@@ -38,19 +40,20 @@ def size_of(names: Sequence[str]) -> str:
     return f"span {names[0]}" if len(names) == 1 else counted(len(names), "span")
 
 
-def details(item: ReportRun, longest: int) -> dict[str, Any]:
+def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict[str, Any]:
     """Return the details of a run.
 
     Args:
         item: The run.
         longest: How many characters of a text to show.
+        has_messages: Whether the messages are among them.
     """
     run = item.trajectory
     found: dict[str, Any] = {
         "id": item.id,
         "title": _cut(item.label, 200),
         "group": clean(item.group),
-        "facts": [[name, clean(value)] for name, value in _facts(item) if value],
+        "facts": [[name, _cut(value, _LONGEST_NAME)] for name, value in _facts(item) if value],
         "scores": [_verdict(verdict, longest) for verdict in item.verdicts],
     }
     if item.error:
@@ -61,8 +64,9 @@ def details(item: ReportRun, longest: int) -> dict[str, Any]:
         found["outputs"] = _cut(_text(item.outputs), longest)
     if run is None:
         return {**found, "messages": []}
+    own = run.own_messages if has_messages else ()
     messages = [
-        _message(at, message, longest) for at, message in enumerate(run.own_messages, run.new_from)
+        message_details(at, message, longest) for at, message in enumerate(own, run.new_from)
     ]
     return {
         **found,
@@ -102,16 +106,23 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
     ]
 
 
-def _message(at: int, message: Message, longest: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"at": at, "role": clean(message.role)}
+def message_details(at: int, message: Message, longest: int) -> dict[str, Any]:
+    """Return the details of a message.
+
+    Args:
+        at: Its number.
+        message: The message.
+        longest: How many characters of a text to show.
+    """
+    found: dict[str, Any] = {"at": at, "role": _cut(message.role, _LONGEST_NAME)}
     if message.content is not None:
         found["text"] = _cut(message.content, longest)
     elif not message.tool_calls and not message.parts:
         found["missing"] = True
     if message.name:
-        found["name"] = clean(message.name)
+        found["name"] = _cut(message.name, _LONGEST_NAME)
     if message.tool_call_id:
-        found["answers"] = clean(message.tool_call_id)
+        found["answers"] = _cut(message.tool_call_id, _LONGEST_NAME)
     if message.is_error:
         found["failed"] = True
     if message.tool_calls:
@@ -122,13 +133,13 @@ def _message(at: int, message: Message, longest: int) -> dict[str, Any]:
 
 
 def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": clean(call.name)}
+    found: dict[str, Any] = {"name": _cut(call.name, _LONGEST_NAME)}
     if call.arguments is None:
         found["missing"] = True
     else:
         found["arguments"] = _cut(_text(call.arguments), longest)
     if call.id:
-        found["id"] = clean(call.id)
+        found["id"] = _cut(call.id, _LONGEST_NAME)
     if call.start_ns and call.end_ns:
         found["took"] = duration(call.end_ns - call.start_ns)
     if ran_in_parallel(call, calls):
@@ -138,7 +149,7 @@ def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, 
 
 def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
     """Return a part that is not text: an embedded image as a picture, anything else as JSON."""
-    found = {"kind": clean(str(part.get("type", "part")))}
+    found = {"kind": _cut(str(part.get("type", "part")), _LONGEST_NAME)}
     image = _image(part)
     if image:
         return {**found, "image": image}
@@ -163,7 +174,8 @@ def _image(part: Mapping[str, Any]) -> str:
 
 
 def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"evaluator": clean(verdict.evaluator), "state": verdict.state}
+    name = _cut(verdict.evaluator, _LONGEST_NAME)
+    found: dict[str, Any] = {"evaluator": name, "state": verdict.state}
     if verdict.score is not None:
         found["score"] = f"{verdict.score:.4g}"
     if verdict.label:
@@ -173,7 +185,7 @@ def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
     if verdict.metadata:
         found["metadata"] = _cut(_text(dict(verdict.metadata)), min(longest, 8000))
     if verdict.version:
-        found["version"] = clean(verdict.version)
+        found["version"] = _cut(verdict.version, _LONGEST_NAME)
     return found
 
 

@@ -1,0 +1,115 @@
+"""The messages of a page, cut so that the page stays small however long the messages are.
+
+A page has room for some texts. Each message takes of it what it needs, up to a limit; once there is
+no room, the others are shown with their first words. What is left out has a link to the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markupsafe import escape
+
+from ..model import Message
+from ..show.html.details import message_details
+from ..text import counted
+
+__all__ = ["LONGEST", "ShownMessages", "compact", "shown_messages"]
+
+LONGEST = 6000
+"""The most characters of a text."""
+_ROOM, _IMAGE_ROOM = 160_000, 300_000  # characters of HTML
+_SHORTEST = 200
+# The most calls and parts of a message, and those of one that finds no room.
+_MOST, _LEAST = 60, 3
+_LONGEST_LINE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessages:
+    """Messages to show.
+
+    Attributes:
+        items: The messages as `message_details` has them; ``more_calls`` says what is left out.
+        whole: The numbers of those that are shown in part.
+    """
+
+    items: tuple[Mapping[str, Any], ...]
+    whole: frozenset[int]
+
+
+def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
+    """Return messages to show on one page.
+
+    Args:
+        messages: The messages.
+        first: The number of the first one.
+    """
+    items: list[Mapping[str, Any]] = []
+    whole: set[int] = set()
+    room, image_room = _ROOM, _IMAGE_ROOM
+    for at, message in enumerate(messages, first):
+        most = _MOST if room > 0 else _LEAST
+        calls, parts = message.tool_calls[:most], message.parts[:most]
+        left_out = len(message.tool_calls) - len(calls)
+        texts = 1 + len(calls) + len(parts)
+        longest = max(_SHORTEST, min(LONGEST, room // (texts if texts < 3 else 2 * texts)))
+        kept = replace(message, tool_calls=calls, parts=parts)
+        found = compact(message_details(at, kept, longest))
+        found, images = _without_large_images(found, image_room)
+        image_room -= images
+        if left_out:
+            found["more_calls"] = counted(left_out, "more call")
+        room -= _size(found)
+        items.append(found)
+        if left_out or len(parts) < len(message.parts) or _is_cut(found):
+            whole.add(at)
+    return ShownMessages(tuple(items), frozenset(whole))
+
+
+def compact(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message with the short arguments of its calls on one line."""
+    if "calls" not in message:
+        return dict(message)
+    return {**message, "calls": [_compact_call(call) for call in message["calls"]]}
+
+
+def _compact_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = str(call.get("arguments", ""))
+    # Only JSON is indented in this way, and its strings have no line ends.
+    if len(text) > _LONGEST_LINE or not text.startswith(("{\n", "[\n")):
+        return call
+    return {**call, "arguments": " ".join(line.strip() for line in text.splitlines())}
+
+
+def _without_large_images(message: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
+    """Return a message without the images that find no room, and the room of the others."""
+    used = 0
+    parts = []
+    for part in message.get("parts", ()):
+        size = len(part.get("image", ""))
+        if size > room - used:
+            parts.append({"kind": part["kind"], "text": f"an image of {size * 3 // 4:,} bytes"})
+        else:
+            parts.append(part)
+            used += size
+    return ({**message, "parts": parts} if parts else message), used
+
+
+def _texts(message: Mapping[str, Any]) -> list[str]:
+    return [
+        message.get("text", ""),
+        *(call.get("arguments", "") for call in message.get("calls", ())),
+        *(part.get("text", "") for part in message.get("parts", ())),
+    ]
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    """Return about how many characters of HTML a message takes."""
+    return sum(len(escape(text)) for text in _texts(message))
+
+
+def _is_cut(message: Mapping[str, Any]) -> bool:
+    return any(text.endswith((" more characters)", " more character)")) for text in _texts(message))

@@ -1,0 +1,141 @@
+"""Every page with hostile texts: they stay text, and no page grows with what a trace holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from starlette.testclient import TestClient
+
+from oteval.model import Trajectory
+from oteval.store import Store
+
+from . import hostile
+from .conftest import ShowPages, put, run
+
+MOST = 900_000  # bytes of a page
+FORBIDDEN = {"style", "iframe", "object", "embed", "base", "math", "foreignobject"}
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Elements(HTMLParser):
+    """The elements of a page that could do something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts = 0
+        self.faults: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element that runs, loads or sends something it should not."""
+        self.scripts += tag == "script"
+        if tag in FORBIDDEN:
+            self.faults.append(tag)
+        for name, value in attrs:
+            target = name in ("href", "src", "action", "formaction", "xlink:href")
+            is_own = (value or "").startswith(("/", "#", "?"))
+            is_own = is_own and not (value or "").startswith("//")
+            is_picture = (value or "").startswith("data:image/png;base64,") and tag == "img"
+            if name.startswith("on") or name == "style" or (target and not (is_own or is_picture)):
+                self.faults.append(f"{tag} {name}={(value or '')[:80]}")
+            if name == "http-equiv":
+                self.faults.append(name)
+
+
+@pytest.fixture
+def corpus(store: Store) -> Iterator[list[Trajectory]]:
+    """Return the runs of the corpus."""
+    return hostile.fill(store)
+
+
+def paths(client: TestClient, runs: list[Trajectory]) -> list[str]:
+    """Return the paths of all pages about some runs."""
+    found = ["/", "/runs", "/runs?q=passed%3Dfalse", "/variants", "/conversations", "/alerts"]
+    for one in runs:
+        found += [f"/runs/{one.id}", f"/runs/{one.id}/spans"]
+    found += [f"/compare?a={runs[0].id}&b={one.id}" for one in runs[1:]]
+    listed = client.get("/conversations").text
+    links = re.findall(r'href="(/conversations/[^"]+)"', listed)
+    # The test client decodes a path twice.
+    return found + [link.replace("&amp;", "&") for link in links if "%25" not in link]
+
+
+def test_hostile_texts_do_nothing_and_pages_stay_small(
+    store: Store, pages: ShowPages, corpus: list[Trajectory]
+):
+    """No element or attribute comes from a trace, nothing is invisible, and no page is large."""
+    client = pages(store)
+    for at, one in enumerate(corpus[:3]):
+        store.spans.write(hostile.spans(one, 30, is_large=at == 0))
+    for path in paths(client, corpus):
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        elements = Elements()
+        elements.feed(answer.text)
+        assert elements.faults == [], path
+        assert elements.scripts == 1, path
+        assert len(answer.content) < MOST, path
+        shown = HIDDEN.search(answer.text.replace("\n", ""))
+        assert shown is None, (path, answer.text[max(0, shown.start() - 80) : shown.end() + 20])
+        assert answer.headers.get_list("set-cookie") == []
+
+
+def test_searches_and_addresses_are_hostile_as_well(store: Store, pages: ShowPages):
+    """A text in the search field, a path or a parameter is escaped, and never a failure."""
+    put(store, run(1))
+    client = pages(store)
+    for text in hostile.TEXTS:
+        plain = text.encode("utf-8", "replace").decode()
+        for answer in (
+            client.get("/runs", params={"q": plain}),
+            client.get("/runs", params={"q": f'"{plain}"', "after": plain}),
+            client.get("/compare", params={"a": plain, "b": plain}),
+            client.get(f"/runs/{1:016x}", params={"q": plain, "from": plain, "end": plain}),
+            client.get(f"/runs/{1:016x}/newer", params={"q": plain}),
+        ):
+            assert answer.status_code in (200, 303, 400, 404), text
+            elements = Elements()
+            elements.feed(answer.text)
+            assert elements.faults == []
+
+
+def test_a_message_of_thousands_of_calls_shows_the_first(store: Store, pages: ShowPages):
+    """The page counts the calls it leaves out, and links to all of them."""
+    [one, *_] = [one for one in hostile.fill(store) if len(one.tail[1].tool_calls) > 60]
+    client = pages(store)
+    text = client.get(f"/runs/{one.id}").text
+    assert text.count('<div class="call">') == 60
+    assert "4,940 more calls" in text
+    whole = client.get(f"/runs/{one.id}/messages/1").text
+    assert whole.count("→ tool_") == hostile.CALLS
+
+
+def test_the_list_shows_questions_with_half_a_surrogate_pair(store: Store, pages: ShowPages):
+    """JSON that DuckDB refuses is read all the same; the broken character is replaced."""
+    put(store, run(1, "before \ud83d after"), run(2, "a pair \U0001f600, \\ud800 escaped"))
+    text = pages(store).get("/runs").text
+    assert "before \ufffd after" in text
+    assert "a pair \U0001f600, \\ud800 escaped" in text
+
+
+def test_the_attributes_of_a_span_are_counted_and_cut(store: Store, pages: ShowPages):
+    """A span with a thousand attributes of which some are large has a link to the whole."""
+    one = run(1)
+    put(store, one)
+    store.spans.write(hostile.spans(one, 3, is_large=True))
+    client = pages(store)
+    text = client.get(f"/runs/{one.id}/spans").text
+    assert "more attributes" in text
+    [link] = set(re.findall(rf'href="([^"]+/spans/{one.root_span.span_id})"', text))
+    assert len(client.get(link).text) > 900_000
+
+
+def test_links_to_the_parts_of_a_long_run_stay_few(store: Store, pages: ShowPages):
+    """A run of 5,001 messages has links to its first, last and near parts only."""
+    [one] = [found for found in hostile.fill(store) if len(found.tail) > hostile.CALLS]
+    text = pages(store).get(f"/runs/{one.id}?from=2400").text
+    parts = set(re.findall(r"from=(\d+)\"", text))
+    assert {"5000", "2600", "1400", "3400"} <= parts
+    assert len(parts) < 15

@@ -151,7 +151,7 @@ class RunPage:
         return conversation_link(self.conversation)
 
     def near_parts(self) -> Sequence[int]:
-        """Return the parts to link to: the first, the last, and those near this one."""
+        """Return the parts of the conversation that have links."""
         return near_parts(self.parts, self.shown_from)
 
     def part_of(self, number: int) -> int:

@@ -1,7 +1,7 @@
 """The messages of a page, cut so that the page stays small however long the messages are.
 
-A page has room for some texts. Each message takes of it what it needs, up to a limit; once there is
-no room, the others are shown with their first words. What is left out has a link to the whole.
+A page has room for some texts. Each message takes as much of it as its texts need, up to a limit. With
+no room left, the others are shown with their first words. A cut message has a link to all of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ShownMessages:
     """Messages to show.
 
     Attributes:
-        items: The messages as `message_details` has them; ``more_calls`` says what is left out.
+        items: The messages as `message_details` has them; ``more_calls`` counts those left out.
         whole: The numbers of those that are shown in part.
     """
 

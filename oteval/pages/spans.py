@@ -66,7 +66,7 @@ class SpanItem:
         attributes: Its attributes, long ones cut.
         events: Its events, as text.
         is_cut: Whether an attribute or event was cut or left out.
-        left_out: What was left out, or "".
+        left_out: The number of attributes and events that were left out, as text, or "".
         gaps: Its gaps.
     """
 

@@ -31,7 +31,7 @@ _PLACE = (
     "'$[' || (json_array_length(messages) - len(roles) + list_position(roles, 'user') - 1) "
     "|| '].content'"
 )
-# Half of a surrogate pair is no JSON for DuckDB. (An escaped backslash before it stays one.)
+# DuckDB refuses JSON with half of a surrogate pair. (An escaped backslash before it stays one.)
 _READABLE = (
     "CASE WHEN json_valid(messages) THEN messages ELSE regexp_replace(messages, "
     r"'\\u[dD][89a-fA-F][0-9a-fA-F][0-9a-fA-F]', '\\ufffd', 'g') END"

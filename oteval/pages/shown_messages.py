@@ -1,6 +1,6 @@
 """The messages of a page, cut so that the page stays small however long the messages are.
 
-A page has room for some texts. Each message takes as much of it as its texts need, up to a limit. With
+A page has room for some texts. Each message takes as much of it as its texts need, to a limit. With
 no room left, the others are shown with their first words. A cut message has a link to all of it.
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 
 CHROMIUM = "/usr/bin/chromium"
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
-WIDTH = 1100
+WIDTH = 1280
 FAILED_RUN = "fc889bcf01a75dce"
 """The run of the demo that refunds the wrong amount."""
 
@@ -26,7 +26,7 @@ FAILED_RUN = "fc889bcf01a75dce"
 PICTURES = (
     ("overview", "/?since=all", 300),
     ("runs", "/runs", 430),
-    ("run", f"/runs/{FAILED_RUN}", 800),
+    ("run", f"/runs/{FAILED_RUN}", 760),
     ("spans", f"/runs/{FAILED_RUN}/spans", 400),
     ("compare", f"/compare?a={FAILED_RUN}&reference=refund-calls", 640),
     ("variants", "/variants", 700),

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from ..show.text import clean, clock, one_line, shorten
 from ..store import Store, StoredEpisode
+from .alert_actions import SNOOZES, snoozed_until
 from .responses import page
 from .site import Site
 
@@ -76,6 +77,8 @@ def alerts_routes(site: Site) -> list[Route]:
             alerts=found[:_MOST],
             count=len(found),
             checked_ns=checked,
+            snoozed=await site.read(lambda store: snoozed_until(store, site.clock())),
+            snoozes=SNOOZES,
         )
 
     return [Route("/alerts", alerts)]

@@ -16,6 +16,7 @@ from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
 from ..show.text import clean
 from .access import PageAccess
 from .actions import action_routes
+from .alert_actions import alert_action_routes
 from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
@@ -62,6 +63,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *variants_routes(site),
         *alerts_routes(site),
         *action_routes(site),
+        *alert_action_routes(site),
         *events_routes(site),
         *labels_routes(site),
         *login_routes(access),

@@ -17,6 +17,7 @@ from oteval.pipeline import load, refresh
 from oteval.store import Store
 
 from .conftest import START, ShowPages
+from .test_overview import episode
 
 READ, WRITE, OTHER = "a token to read with", "a token to write with", "another one to write with"
 ORIGIN = {"origin": "http://127.0.0.1"}
@@ -321,5 +322,55 @@ def test_an_unknown_run_cannot_be_acted_on(shop: Store, enter: Enter):
     for action in ("label", "reference", "dataset", "test"):
         data = {"form_token": token, **FORMS[action]}
         answer = client.post(f"/runs/{9:016x}/{action}", data=data, headers=ORIGIN)
+        assert answer.status_code == 404
+    assert not shop.audit.entries()
+
+
+def send_to_alert(client: TestClient, action: str, **fields: str):
+    """Send a form of the page of alerts."""
+    found = re.search(r'name="form_token" value="(\w+)"', client.get("/alerts").text)
+    data = {"form_token": found[1] if found else "", **fields}
+    return client.post(f"/alerts/e1/{action}", data=data, headers=ORIGIN)
+
+
+def test_an_alert_is_acknowledged_once(shop: Store, enter: Enter):
+    """The page shows who did it, others see it, and the form is gone."""
+    shop.monitors.put_episodes([episode()])
+    client = enter(shop)
+    assert send_to_alert(client, "acknowledge").headers["location"] == "/alerts#e1"
+    text = enter(shop, READ).get("/alerts").text
+    assert "acknowledged by ada" in text
+    assert ">Acknowledge<" not in client.get("/alerts").text
+    [entry] = shop.audit.entries()
+    assert (entry.actor, entry.action) == ("ada", "acknowledge")
+    assert entry.detail["chosen"] == {"episode": "e1", "monitor": "rates"}
+
+
+def test_an_alert_is_snoozed_and_woken(shop: Store, enter: Enter):
+    """A snooze is for the monitor and the group of the alert, and can be ended."""
+    shop.monitors.put_episodes([episode()])
+    client = enter(shop)
+    now = START + 60 * 10**9
+    assert send_to_alert(client, "snooze", time="8h").status_code == 303
+    assert shop.monitors.snoozes(now) == {("rates", '["shop"]'): now + 8 * 3600 * 10**9}
+    assert "snoozed until" in client.get("/alerts").text
+    send_to_alert(client, "snooze", time="0")
+    assert shop.monitors.snoozes(now) == {}
+    assert send_to_alert(client, "snooze", time="9y").status_code == 400
+    assert [one.action for one in shop.audit.entries()] == ["snooze", "snooze"]
+
+
+def test_an_alert_is_acted_on_by_those_who_may(shop: Store, pages: ShowPages, enter: Enter):
+    """Readers and strangers are refused, and so is an alert that has ended."""
+    shop.monitors.put_episodes([episode()])
+    for action in ("acknowledge", "snooze"):
+        assert send_to_alert(enter(shop, READ), action, time="1h").status_code == 403
+        assert send_to_alert(pages(shop), action, time="1h").status_code == 403
+    client = enter(shop)
+    token = form_token(client)
+    shop.monitors.put_episodes([episode(ended_ns=START, end_reason="recovered")])
+    data = {"form_token": token, "time": "1h"}
+    for action in ("acknowledge", "snooze"):
+        answer = client.post(f"/alerts/e1/{action}", data=data, headers=ORIGIN)
         assert answer.status_code == 404
     assert not shop.audit.entries()

@@ -146,7 +146,7 @@ $(OLD_STAMP): $(STAMP)
 $(BROWSER_STAMP): $(STAMP)
 	$(PYTHON) -m venv $(BROWSER)
 	$(PIP) $(BROWSER)/bin/pip install -q --require-hashes -r requirements.lock
-	$(PIP) $(BROWSER)/bin/pip install -q 'playwright>=1.50,<2'
+	$(PIP) $(BROWSER)/bin/pip install -q 'playwright>=1.50,<2' 'axe-playwright-python>=0.1.4,<0.2'
 	$(PIP) $(BROWSER)/bin/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 

@@ -126,6 +126,7 @@ def test_the_link_of_one_user_logs_in(shop: Store, pages: ShowPages):
     assert client.get("/runs").status_code == 401
     entered = client.get(f"/login?token={token}")
     assert 'content="0;url=/"' in entered.text
+    assert 'rel="icon"' in entered.text  # or browsers ask for another one, and log that
     assert client.get("/runs").status_code == 200
     other = pages(shop, access=access)
     assert other.get("/runs").status_code == 401

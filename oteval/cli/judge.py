@@ -110,7 +110,8 @@ def calibrate(
             _add_labels(store, read_labels(path))
         chosen = _version(store, evaluator, version)
         labels = store.labels.of(evaluator)
-        scores = store.scores.by(evaluator, chosen)
+        scores = store.scores.by(evaluator, chosen, {one.trajectory_id for one in labels})
+        verdicts = store.scores.verdicts(evaluator, chosen)
         votes = None
         if repeat:
             config, base = load_config(config_path), Path(config_path).parent
@@ -122,7 +123,7 @@ def calibrate(
                     votes[name].append(score.passed)
     try:
         found = calibrate_judge(
-            evaluator, chosen, labels, scores, confidence=confidence, votes=votes
+            evaluator, chosen, labels, scores, verdicts, confidence=confidence, votes=votes
         )
     except ValueError as error:
         raise NothingEvaluated(f"{error}; use oteval judge label or --labels FILE") from None

@@ -176,6 +176,7 @@ def calibrate(
     version: str,
     labels: Iterable[Label],
     scores: Mapping[str, Score],
+    verdicts: tuple[int, int] | None = None,
     *,
     confidence: float = 0.95,
     votes: Mapping[str, Sequence[bool]] | None = None,
@@ -186,7 +187,8 @@ def calibrate(
         evaluator: The judge's name.
         version: Its version.
         labels: The labels of people.
-        scores: The judge's current score of each run, by trajectory id.
+        scores: The judge's current scores by trajectory id, at least those of the labelled runs.
+        verdicts: How many runs the judge passes, and how many it fails; those in `scores` if None.
         confidence: The confidence level of the intervals.
         votes: The judge's repeated verdicts, by trajectory id.
 
@@ -200,13 +202,18 @@ def calibrate(
         raise ValueError("no labelled run has a verdict of the judge")
     by_people = [people[name] for name in both]
     by_judge = [judged[name] for name in both]
-    others = [float(passed) for name, passed in judged.items() if name not in people]
+    passes, fails = verdicts or (sum(judged.values()), len(judged) - sum(judged.values()))
+    # Most runs have no label; their order does not count.
+    others = [1.0] * (passes - sum(by_judge)) + [0.0] * (fails - len(both) + sum(by_judge))
     return Calibration(
         evaluator,
         version,
         kappa=cohen_kappa(by_people, by_judge, confidence),
         people_rate=_rate(by_people, confidence),
-        judge_rate=_rate(list(judged.values()), confidence),
+        judge_rate=(
+            passes / (passes + fails),
+            clopper_pearson(passes, passes + fails, confidence),
+        ),
         corrected=(
             ppi_mean(_numbers(by_people), _numbers(by_judge), others, confidence=confidence)
             if len(both) > 1

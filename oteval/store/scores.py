@@ -6,7 +6,7 @@ evaluator and version counts, and the newest label per trajectory, evaluator and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal
 
@@ -221,13 +221,29 @@ class Scores:
         ).fetchall()
         return [version for (version,) in rows]
 
-    def by(self, evaluator: str, version: str) -> dict[str, Score]:
-        """Return the current scores of a version of an evaluator, by trajectory id."""
-        table = self._connection.sql(
-            "SELECT * FROM current_scores WHERE evaluator = ? AND version = ?",
-            params=[evaluator, version],
-        ).to_arrow_table()
+    def by(self, evaluator: str, version: str, trajectory_ids: Collection[str]) -> dict[str, Score]:
+        """Return the current scores of some runs by a version of an evaluator.
+
+        Returns:
+            The scores by trajectory id, of the runs that have one.
+        """
+        with wanted(self._connection, "trajectory_id", trajectory_ids):
+            table = self._connection.sql(
+                "SELECT * FROM scores WHERE evaluator = ? AND version = ? "
+                "AND trajectory_id IN (SELECT trajectory_id FROM wanted) QUALIFY row_number() OVER "
+                "(PARTITION BY trajectory_id ORDER BY rev DESC, seq DESC) = 1",
+                params=[evaluator, version],
+            ).to_arrow_table()
         return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
+
+    def verdicts(self, evaluator: str, version: str) -> tuple[int, int]:
+        """Return how many runs a version of an evaluator passes, and how many it fails."""
+        ((passes, fails),) = self._connection.execute(
+            "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) FROM current_scores "
+            "WHERE evaluator = ? AND version = ?",
+            [evaluator, version],
+        ).fetchall()
+        return int(passes), int(fails)
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores batch by batch."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from oteval.evaluators.stats import Interval
 from oteval.experiments.calibration import agreement_growth, calibrate, consistency
 from oteval.experiments.labels import read_labels
 from oteval.model import Label, Score
+from oteval.store import Store
 
 
 def score(name: str, passed: bool | None, comment: str = "") -> Score:
@@ -124,6 +126,22 @@ def test_figures_are_within_their_bounds(pairs: list[tuple[bool, bool]]):
     assert -1 <= found.kappa.kappa <= 1
     assert isinstance(found.kappa.interval, Interval)
     assert found.kappa.interval.low <= found.kappa.kappa <= found.kappa.interval.high
+
+
+def test_runs_without_a_label_need_only_be_counted(store: Store):
+    """The figures are the same from all scores, and from those of labelled runs with counts."""
+    labels = [Label(f"{at}", at % 3 > 0) for at in range(60)]
+    scores = {f"{at}": score(f"{at}", None if at % 50 == 0 else at % 4 > 0) for at in range(300)}
+    older = [replace(one, passed=True) for one in scores.values() if one.status == "ok"]
+    store.scores.write(older)
+    store.scores.write(list(scores.values()))
+    few = store.scores.by("quality", "v", [one.trajectory_id for one in labels])
+    verdicts = store.scores.verdicts("quality", "v")
+
+    assert len(few) == 60
+    assert verdicts == (sum(bool(one.passed) for one in scores.values()), 72)
+    whole = calibrate("quality", "v", labels, scores)
+    assert calibrate("quality", "v", labels, few, verdicts) == whole
 
 
 def write(tmp_path: Path, *lines: str) -> Path:

@@ -163,9 +163,10 @@ def test_the_agreement_is_that_of_the_command(judged: Store, enter: Enter):
     verdicts = {0: False, 1: False, 2: True, 7: True, 8: True, 9: False, 10: True}
     for number, passed in verdicts.items():
         label(judged, number, passed, note=f"note <b>{number}</b>")
-    found = calibrate(
-        "quality", "v1", judged.labels.of("quality"), judged.scores.by("quality", "v1")
-    )
+    labels = judged.labels.of("quality")
+    names = [one.trajectory_id for one in labels]
+    scores = judged.scores.by("quality", "v1", names)
+    found = calibrate("quality", "v1", labels, scores)
     text = enter(judged).get("/labels?evaluator=quality").text
 
     assert f"{found.kappa.agreement:.1%}" in text

@@ -2,8 +2,9 @@
 
 The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
 it in another process. Each request is another one of its kind, another run, another search, or
-another place in the list, so that no answer was computed before. Filling the store and starting
-the command are not measured. A kind of page whose requests take more than 40 s together has
+another place in the list, so that no answer is known before. Only the overview and the variants
+are kept until the store has grown, so that their first request is the p99. Filling the store and
+starting the command are not measured. A kind of page whose requests take more than 40 s together has
 fewer of them.
 """
 
@@ -124,6 +125,11 @@ def _kinds(client: httpx.Client) -> dict[str, Paths]:
         "run, older": (f"/runs/{name}/older?q=agent%3Dshop" for name in ids),
         "run, next failure": (f"/runs/{name}/failure" for name in ids),
         "spans": (f"/runs/{name}/spans" for name in ids),
+        "compare": (f"/compare?a={name}&b=pass" for name in ids),
+        "overview": (f"/?period={period}" for period in itertools.cycle(("7d", "30d", "all"))),
+        "variants": itertools.repeat("/variants"),
+        "conversations": itertools.repeat("/conversations"),
+        "alerts": itertools.repeat("/alerts"),
     }
 
 

@@ -1,11 +1,10 @@
 """Web pages of a large store: how long each page takes, and the size of scripts and styles.
 
 The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
-it in another process. Each request is another one of its kind, another run, another search, or
+it in another process. Each request is another one of its kind: another run, another search, or
 another place in the list, so that no answer is known before. Only the overview and the variants
-are kept until the store has grown, so that their first request is the p99. Filling the store and
-starting the command are not measured. A kind of page whose requests take more than 40 s together has
-fewer of them.
+are kept until the store has grown; their first request is the p99. Filling the store and starting
+the command are not measured. A kind of page whose requests take more than 40 s together has fewer.
 """
 
 from __future__ import annotations

@@ -24,10 +24,8 @@ FAILED_RUN = "fc889bcf01a75dce"
 
 # File, page, height.
 PICTURES = (
-    ("overview", "/?since=all", 300),
     ("runs", "/runs", 430),
     ("run", f"/runs/{FAILED_RUN}", 760),
-    ("spans", f"/runs/{FAILED_RUN}/spans", 400),
     ("compare", f"/compare?a={FAILED_RUN}&reference=refund-calls", 640),
     ("variants", "/variants", 700),
 )

@@ -49,6 +49,8 @@ _SCORE_ROOM, _SHORTEST = 60_000, 200
 # The most scores, scores beside messages, and gaps.
 _SCORES, _BESIDE, _GAPS = 200, 60, 50
 _SUB_AGENTS = 50
+# How long after the end of a run its sub-agents may begin.
+_LATEST_CALL_NS = 3600 * 10**9
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 # Facts that have links or a place on the page.
 _LINKED = ("conversation", "called by", "trace", "root span", "started")
@@ -268,7 +270,12 @@ def _found(store: Store, name: str) -> Trajectory | str:
 
 
 def _sub_agents(store: Store, run: Trajectory, prices: Prices) -> Sequence[RunItem]:
-    selection = Selection(conditions=(Condition("parent", "=", run.id),), since_ns=run.start_ns)
+    selection = Selection(
+        conditions=(Condition("parent", "=", run.id),),
+        since_ns=run.start_ns,
+        # So not every later run is looked at.
+        until_ns=max(run.start_ns, run.end_ns) + _LATEST_CALL_NS,
+    )
     keys = store.run_list.keys(selection, _SUB_AGENTS, is_forward=True)
     return items_of(store, keys, prices)
 

@@ -120,7 +120,7 @@ def commands() -> Sequence[LazyCommand]:
         LazyCommand(
             "audit",
             _delete,
-            "List deletions: the time, the user, the selection and the number of rows.",
+            "List deletions, and changes made on the pages, with their time and author.",
         ),
         LazyCommand(
             "resend",

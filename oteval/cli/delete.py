@@ -131,7 +131,7 @@ def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
 @db_option
 @json_option
 def audit(db: str, as_json: bool) -> int:
-    """List deletions, and changes made on the pages, with their time and the name of their author.
+    """List deletions, and changes made on the pages, with their time and author.
 
     Deletions have the selection and the number of rows; changes the run.
     """

@@ -1,4 +1,4 @@
-"""The evaluators in force: those of oteval.yaml, reloaded when the file changes.
+"""The evaluators in force: those of oteval.yaml, reloaded when the file or a reference changes.
 
 A broken file changes nothing: the evaluators in force stay, and the log and the metrics report the
 error.
@@ -127,7 +127,7 @@ class EvaluatorRules:
         # Judges look up cached answers from their own threads.
         self._store = store.sibling()
         self._is_fixed = config is not None
-        self._stamp = file_stamp(self._path)
+        self._stamp = self._current_stamp()
         self.error = ""
         self.loads, self.failures = 1, 0
         try:
@@ -145,17 +145,20 @@ class EvaluatorRules:
             _log.error("the last valid configuration is in force: %s", error)
 
     def check(self) -> bool:
-        """Reload the file if it has changed; return whether other evaluators are in force."""
+        """Reload the file if it, or a stored reference, has changed.
+
+        Returns:
+            Whether other evaluators are in force.
+        """
         if self._is_fixed:
             return False
-        stamp = file_stamp(self._path)
-        return stamp != self._stamp and self.reload()
+        return self._current_stamp() != self._stamp and self.reload()
 
     def reload(self) -> bool:
         """Reload the file and its references; return whether other evaluators are in force."""
         if self._is_fixed:
             return False
-        self._stamp = file_stamp(self._path)
+        self._stamp = self._current_stamp()
         try:
             config = load_config(self._path)
             evaluators = self._prepared(config)
@@ -171,6 +174,9 @@ class EvaluatorRules:
         self.loads += 1
         _log.info("%s: %s in force", self._path, counted(len(evaluators), "evaluator"))
         return True
+
+    def _current_stamp(self) -> tuple[object, object]:
+        return file_stamp(self._path), self._store.references.stamp()
 
     def spent(self, evaluator: str, since_ns: int) -> float:
         """Return the cost (US dollars) of an evaluator's calls to judges since a time."""

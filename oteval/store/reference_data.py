@@ -161,6 +161,14 @@ class StoredReferences:
             raise NotFound(f"no reference {name!r}; oteval reference list shows them")
         return Reference(name, tuple(message_of(fields) for fields in restore(found[0])), found[1])
 
+    def stamp(self) -> tuple[int, int]:
+        """Return a value that changes when a reference is added or removed."""
+        found = first_row(
+            self._connection, 'SELECT count(*), coalesce(max(created_ns), 0) FROM "references"', []
+        )
+        assert found is not None
+        return int(found[0]), int(found[1])
+
     def sources(self) -> dict[str, str]:
         """Return the file or trajectory that each reference is from, by its name."""
         rows = self._connection.execute(

@@ -15,7 +15,7 @@ from oteval.evaluators.scorer import is_drawn
 from oteval.live import pending_evaluations, reconstructor, scheduler
 from oteval.live.batch_scorer import ScoredBatch
 from oteval.live.reconstructor import ReconstructedTraces
-from oteval.model import Span
+from oteval.model import Message, Span
 from oteval.pipeline import RefreshResult, TraceLocator
 from oteval.store import Store
 
@@ -283,6 +283,28 @@ def test_a_broken_file_keeps_the_old_rules_and_says_so(
     assert scoring.state()["config_error"] is None
     assert scoring.state()["evaluators"] == ["costs"]
     assert Counter(score.evaluator for score in driver.scores()) == {"ok": 1, "costs": 1}
+
+
+def test_a_replaced_reference_counts_from_the_next_check_on(driver: Driver) -> None:
+    """A stored reference is read again when another takes its place, without a restart."""
+    driver.store.references.add("wanted", [Message("assistant", "hello 1")], "test", 1)
+    driver.rules(
+        "evaluators:\n"
+        "  - {name: m, type: trajectory_match, mode: strict, "
+        "reference: {name: wanted}}\n"
+    )
+    driver.start()
+    driver.came(said(1))
+    driver.run(6)
+    first = {score.version for score in driver.scores("m")}
+    driver.store.references.add("wanted", [Message("assistant", "hello 2")], "test", 2)
+    driver.run(6)
+    driver.came(said(2))
+    driver.run(6)
+
+    newest = [score for score in driver.scores("m") if score.version not in first]
+    assert len(first) == 1
+    assert f"{2:032x}" in {score.trace_id for score in newest}
 
 
 def test_a_conversation_in_two_traces_is_told_as_one(

@@ -95,6 +95,8 @@ if (list && seen && window.EventSource) {
       const items = [...parsed.querySelectorAll(".item")];
       items.forEach((item) => item.classList.toggle("new", !known.has(item.dataset.id)));
       list.replaceChildren(...list.querySelectorAll(".labels"), ...items);
+      list.hidden = !items.length;
+      if (items.length) document.querySelector("#no-runs")?.remove();
       const count = parsed.querySelector("#count");
       if (count && document.querySelector("#count")) {
         document.querySelector("#count").textContent = count.textContent;

@@ -131,7 +131,7 @@ class EvaluatorRules:
         self.error = ""
         self.loads, self.failures = 1, 0
         try:
-            if is_optional and self._stamp is None and not (copy and copy.exists()):
+            if is_optional and not self._path.exists() and not (copy and copy.exists()):
                 config = Config.model_construct(evaluators=[])
             self.config = config or load_config(self._path)
             self.evaluators = self._prepared(self.config)

@@ -27,7 +27,7 @@ Start = Callable[..., Served]
 def pages_pid(served: Served) -> int:
     """Return the process that shows the pages."""
     listed = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+        ["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True
     ).stdout
     found = re.findall(rf"^\s*(\d+)\s+{served.process.pid}\s.*pages\.server_process", listed, re.M)
     assert len(found) == 1

@@ -339,7 +339,7 @@ def test_histories_are_measured_beside_parsing_and_beside_new_messages():
     assert found["peak"] > 10_000_000
     assert all(found[encoding]["new"] > 0 for encoding in histories.ENCODINGS)
     targets = [row.target for row in histories.rows(found)]
-    assert targets[2:] == ["at most 10.0", "at most 400", *["at most 3.0"] * 3]
+    assert targets[2:] == ["at most 10.0", "at most 400", "at least 30", *["at most 3.0"] * 3]
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])

@@ -79,6 +79,7 @@ def test_an_outage_is_an_alert_of_errors_and_a_change_of_the_judge_is_none(
     found = state(server)
     assert found["quality"]["state"] in ("learning", "no_data")
     assert (found["quality"]["episodes"], found["quality"]["baselines"]) == ([], {})
+    until(lambda: len(hook.bodies("/x")) > 1, LONG)
     bodies = [json.loads(body) for body in hook.bodies("/x")]
     assert {(one["data"]["measure"], one["type"]) for one in bodies} == {
         ("error_rate", "monitor.alert"),

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["describe"]
+__all__ = ["commit", "describe"]
+
+
+def commit() -> str:
+    """Return the commit that is measured, and whether the checkout has other changes."""
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
 
 
 def describe() -> dict[str, str]:

@@ -86,7 +86,8 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def heading(quick: bool) -> list[str]:
     """Return the first paragraphs of the results: when, where, and how to read them."""
-    facts = {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), **machine.describe()}
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    facts = {"date": date, "commit": machine.commit(), **machine.describe()}
     if quick:
         facts["sizes"] = "small (--quick): figures for a first look only"
     return ["# Benchmark results", "\n".join(f"- {k}: {v}" for k, v in facts.items()), _ABOUT]

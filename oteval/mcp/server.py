@@ -18,6 +18,7 @@ from .arguments import McpTool
 from .diff_tool import DIFF_TOOL
 from .overview_tools import OVERVIEW_TOOLS
 from .run_tools import RUN_TOOLS
+from .unreadable import AnsweringStream
 from .workspace import Workspace
 from .write_tools import MAKE_TEST, WRITE_TOOLS
 
@@ -95,7 +96,8 @@ def serve_stdio(workspace: Workspace, *, writes: bool) -> None:
         server = create_server(workspace, writes=writes)
         async with stdio_server() as (read_stream, write_stream):
             options = server.create_initialization_options()
-            await server.run(read_stream, write_stream, options)
+            messages = AnsweringStream(read_stream, write_stream)
+            await server.run(messages, write_stream, options)
 
     try:
         asyncio.run(serve())

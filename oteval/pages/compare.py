@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from ..model import Message, SpanRef, Trajectory
 from ..pipeline import align, first_divergence
 from ..pipeline.references import references_of
 from ..selection import Condition, Selection
-from ..show.html.details import details
-from ..show.html.model import ReportRun
+from ..show.html.details import message_details
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store, VerdictFilter
@@ -275,11 +274,15 @@ def compare_page(
         ours, theirs, omitted = in_reference_form(left.own_messages, right.own_messages)
     pairs = align([one.message for one in ours], [one.message for one in theirs])
     first = first_divergence(pairs)
-    our_texts, their_texts = _shown(left), _shown(right)
+    # The rows around a late divergence instead of the first ones, which are all equal.
+    begin = first - _MOST_ROWS // 2 if first is not None and first >= _MOST_ROWS else 0
+    here = pairs[begin : begin + _MOST_ROWS]
+    our_steps = [None if pair.left_at is None else ours[pair.left_at] for pair in here]
+    their_steps = [None if pair.right_at is None else theirs[pair.right_at] for pair in here]
+    our_texts, their_texts = _shown(left, our_steps), _shown(right, their_steps)
     rows = []
-    for place, pair in enumerate(pairs[:_MOST_ROWS]):
-        one = None if pair.left_at is None else _shown_step(our_texts, ours[pair.left_at])
-        other = None if pair.right_at is None else _shown_step(their_texts, theirs[pair.right_at])
+    shown = zip(here, our_texts, their_texts, strict=True)
+    for place, (pair, one, other) in enumerate(shown, begin):
         rows.append(
             ComparedRow(
                 left=_message(one, None if pair.same else other),
@@ -296,7 +299,7 @@ def compare_page(
         parts=_parts(rows),
         differing=sum(not pair.same for pair in counted),
         rows=len(counted),
-        first=_place(rows[first]) if first is not None and first < len(rows) else "",
+        first=_place(rows[first - begin]) if first is not None else "",
         unknown=sum(not pair.is_captured for pair in counted),
         left_out=max(0, len(pairs) - _MOST_ROWS),
         omitted=", ".join(omitted),
@@ -307,21 +310,30 @@ def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
     return [ComparedStep(message, at) for at, message in enumerate(messages)]
 
 
-def _shown_step(shown: Sequence[Mapping[str, Any]], step: ComparedStep) -> Mapping[str, Any]:
+def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mapping[str, Any] | None]:
+    """Return the texts of those steps of a run that are shown; None where it has none."""
+    own = run.own_messages
+    texts = sum(1 + min(_MOST_CALLS, len(one.message.tool_calls)) for one in steps if one)
+    longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
+    return [
+        None if one is None else _shown_step(own[one.at], one, run.new_from + one.at, longest)
+        for one in steps
+    ]
+
+
+def _shown_step(
+    message: Message, step: ComparedStep, number: int, longest: int
+) -> Mapping[str, Any]:
     """Return the texts of a step, from those of its message."""
-    found = dict(shown[step.at])
+    calls = message.tool_calls[:_MOST_CALLS]
     if step.call_at is not None:
-        found["calls"] = found["calls"][step.call_at : step.call_at + 1]
-    if step.message.content is None and step.message.tool_calls:
+        calls = message.tool_calls[step.call_at : step.call_at + 1]
+    is_call = step.message.content is None and bool(step.message.tool_calls)
+    message = replace(message, tool_calls=calls, content="" if is_call else message.content)
+    found = dict(_spaced(compact(message_details(number, message, longest))))
+    if is_call:
         found.pop("text", None)
     return found
-
-
-def _shown(run: Trajectory) -> Sequence[Mapping[str, Any]]:
-    item = ReportRun(id=run.id, group="", case="", label="", trajectory=run)
-    texts = sum(1 + len(message.tool_calls) for message in run.own_messages)
-    longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
-    return [_spaced(compact(message)) for message in details(item, longest)["messages"]]
 
 
 def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,11 +1,13 @@
 """Server-sent events: ``/events`` says when runs or scores have arrived, so that pages reload them.
 
-The store is asked once a second, however many pages listen, and only while one does.
+The store is asked twice a second, however many pages listen, and only while one does. A store
+that answers slowly is asked less often.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
@@ -19,7 +21,9 @@ from .site import Site
 
 __all__ = ["StoreChanges", "events_routes", "state_text"]
 
-_INTERVAL = 1.0  # seconds between two questions to the store
+_INTERVAL = 0.5  # seconds between two questions to the store
+# The pause after a question is at least so many times as long as its answer took.
+_REST = 10
 _KEEP_ALIVE = 15.0  # seconds after which a line without meaning is sent
 _MOST_LISTENERS = 64
 
@@ -34,7 +38,7 @@ class StoreChanges:
 
     Args:
         read: Returns the state of the store.
-        interval: Seconds between two calls of it.
+        interval: The least seconds between two calls of it.
     """
 
     def __init__(
@@ -86,13 +90,15 @@ class StoreChanges:
 
     async def _ask(self) -> None:
         while True:
+            begun = time.monotonic()
             # A server that is away for a moment is asked again.
             with suppress(Exception):
                 state = state_text(await self._read())
                 if state != self._state:
                     self._state = state
                     self._wake()
-            await asyncio.sleep(self._interval)
+            took = time.monotonic() - begun
+            await asyncio.sleep(max(self._interval, _REST * took))
 
 
 def events_routes(site: Site) -> list[Route]:

@@ -126,9 +126,15 @@ def runs_routes(site: Site) -> list[Route]:
         search = parse_search(text)
         if named := await site.read(lambda store: _named(store, search)):
             return RedirectResponse(with_query(f"/runs/{named}"), 303)
-        found = await site.read(lambda store: runs_page(store, search, after, site.prices))
         if "rows" in request.query_params:
+            # All browsers ask at the same moment, when a run has arrived.
+            found = await site.cached(
+                ("rows", search.text, after),
+                lambda store: runs_page(store, search, after, site.prices),
+                patience=0,
+            )
             return page("run_rows.html.j2", now_ns=site.clock(), runs=found, is_fragment=True)
+        found = await site.read(lambda store: runs_page(store, search, after, site.prices))
         return page(
             "runs.html.j2",
             section="runs",

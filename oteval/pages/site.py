@@ -77,7 +77,9 @@ class Site:
         """Return the result of a function of the store, called in a thread."""
         return await self._threads.run(action)
 
-    async def cached(self, key: Hashable, action: Callable[[Store], T]) -> T:
+    async def cached(
+        self, key: Hashable, action: Callable[[Store], T], patience: float | None = None
+    ) -> T:
         """Return the result of a function of the store that takes a while, perhaps a stored one.
 
         A stored result is used while the store has not grown, and for a time in which a growing
@@ -86,7 +88,9 @@ class Site:
         Args:
             key: Identifies the function.
             action: The function.
+            patience: In place of that of the site; 0 for a result that is never out of date.
         """
+        patience = self._patience if patience is None else patience
         async with self._locks.setdefault(key, asyncio.Lock()):
             state = await self.read(lambda store: store.run_list.state())
             kept = self._kept.get(key)
@@ -100,7 +104,7 @@ class Site:
                 oldest = next(iter(self._kept))
                 del self._kept[oldest]
                 self._locks.pop(oldest, None)
-            until = time.monotonic() + min(_LONGEST_KEPT, took * self._patience)
+            until = time.monotonic() + min(_LONGEST_KEPT, took * patience)
             self._kept[key] = _Kept(value, state, until)
             return value
 

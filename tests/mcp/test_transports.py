@@ -311,3 +311,36 @@ def test_a_missing_package_is_named(oteval: Run, monkeypatch: pytest.MonkeyPatch
 
     assert done.status == 2
     assert 'pip install "oteval[mcp-server]"' in done.err
+
+
+@pytest.mark.parametrize("depth", [200, 5000])
+def test_a_request_that_is_nested_too_deeply_gets_an_error(
+    workspace: Workspace, depth: int
+) -> None:
+    """The answer has the id of the request, and the server goes on."""
+    given = process(workspace)
+    arguments = "[" * depth + "]" * depth
+    nested = (
+        '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": '
+        f'{{"name": "list_runs", "arguments": {{"where": {arguments}}}}}}}'
+    )
+    lines = [json.dumps(INITIALIZE), nested, '{"jsonrpc": "2.0", "id": 8, "method": "ping"}']
+    with subprocess.Popen(
+        [given.command, *given.args],
+        env={**os.environ, **(given.env or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        started.stdin.write("\n".join(lines) + "\n")
+        started.stdin.flush()
+        answers = [json.loads(started.stdout.readline()) for _ in lines]
+        started.stdin.close()
+        status = started.wait(60)
+
+    assert status == 0
+    by_id = {one["id"]: one for one in answers}
+    assert by_id[7]["error"]["message"].startswith("cannot read the message: ")
+    assert "result" in by_id[8]

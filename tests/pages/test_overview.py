@@ -280,3 +280,17 @@ def test_a_comparison_needs_two_sides(shop: Store, pages: ShowPages):
     assert answer.status_code == 400
     assert "compare two runs" in answer.text
     assert pages(shop).get(f"/compare?a={1:016x}&b=nope").status_code == 404
+
+
+def test_a_late_divergence_is_shown_in_a_long_comparison(store: Store, pages: ShowPages):
+    """Where only so many rows are shown, these are the rows around the first divergence."""
+    same = [Message("user" if at % 2 else "assistant", f"same {at}") for at in range(2000)]
+    put(store, run(1, messages=[*same, Message("assistant", "the one end")]))
+    put(store, run(2, messages=[*same, Message("assistant", "the other end")]))
+
+    text = pages(store).get(f"/compare?a={1:016x}&b={2:016x}").text
+
+    assert "the <mark>one</mark> end" in text
+    assert "the <mark>other</mark> end" in text
+    assert "First divergence" in text
+    assert "1,401 more rows" in text

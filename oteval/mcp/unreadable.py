@@ -1,0 +1,105 @@
+"""Answers to messages that cannot be read as JSON-RPC, which the package ``mcp`` drops in silence.
+
+A client waits for an answer to each request. One that is nested too deeply for the parser of JSON,
+or has no valid form, gets an error with its id, as far as the id can be found.
+"""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+__all__ = ["AnsweringStream", "refusal"]
+
+# The id of a request, where a client writes it: near the beginning or near the end of the line.
+_ID = re.compile(r'"id"\s*:\s*(?:(-?\d{1,18})(?=\s*[,}])|"([^"\\]{1,200})")')
+_LOOKED_AT = 2000  # characters at either end of a line
+_MAX_REASON = 200
+
+
+class AnsweringStream:
+    """The messages of a client, without those that cannot be read: these are answered here.
+
+    Args:
+        incoming: The messages, and the errors of those that cannot be read.
+        outgoing: Takes the answers.
+    """
+
+    def __init__(self, incoming: Any, outgoing: Any) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent."""
+        return getattr(self._incoming, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message that can be read."""
+        while True:
+            item = await self._incoming.receive()
+            if not isinstance(item, Exception):
+                message: SessionMessage = item
+                return message
+            await self._outgoing.send(SessionMessage(refusal(item)))
+
+    async def aclose(self) -> None:
+        """Close the incoming messages."""
+        await self._incoming.aclose()
+
+    def __aiter__(self) -> AnsweringStream:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> AnsweringStream:
+        await self._incoming.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        await self._incoming.__aexit__(exc_type, exc_val, exc_tb)
+        return None
+
+
+def refusal(error: Exception) -> types.JSONRPCError:
+    """Return the answer to a message that cannot be read.
+
+    Args:
+        error: The error of the parser, which has the message.
+    """
+    line, reason, code = "", type(error).__name__, types.INVALID_REQUEST
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        reason = str(first["msg"])
+        if first["type"] == "json_invalid":
+            code = types.PARSE_ERROR
+            line = first["input"] if isinstance(first["input"], str) else ""
+        elif isinstance(first["input"], dict):
+            known = first["input"].get("id")
+            line = f'"id": {known}}}' if isinstance(known, int) else f'"id": "{known}"'
+    data = types.ErrorData(code=code, message=f"cannot read the message: {reason[:_MAX_REASON]}")
+    return types.JSONRPCError(jsonrpc="2.0", id=_id_of(line), error=data)
+
+
+def _id_of(line: str) -> int | str | None:
+    """Return the id in a line that is not valid JSON, or None where it is not certain."""
+    ends = (line[:_LOOKED_AT], line[-_LOOKED_AT:]) if len(line) > 2 * _LOOKED_AT else (line,)
+    found = {match.groups() for end in ends for match in _ID.finditer(end)}
+    if len(found) != 1:
+        return None  # arguments may have a key "id" as well
+    number, text = found.pop()
+    return int(number) if number is not None else str(text)

@@ -275,7 +275,9 @@ def compare_page(
     pairs = align([one.message for one in ours], [one.message for one in theirs])
     first = first_divergence(pairs)
     # The rows around a late divergence instead of the first ones, which are all equal.
-    begin = first - _MOST_ROWS // 2 if first is not None and first >= _MOST_ROWS else 0
+    begin = 0
+    if first is not None and first >= _MOST_ROWS:
+        begin = min(first - _MOST_ROWS // 2, len(pairs) - _MOST_ROWS)
     here = pairs[begin : begin + _MOST_ROWS]
     our_steps = [None if pair.left_at is None else ours[pair.left_at] for pair in here]
     their_steps = [None if pair.right_at is None else theirs[pair.right_at] for pair in here]
@@ -301,7 +303,7 @@ def compare_page(
         rows=len(counted),
         first=_place(rows[first - begin]) if first is not None else "",
         unknown=sum(not pair.is_captured for pair in counted),
-        left_out=max(0, len(pairs) - _MOST_ROWS),
+        left_out=len(pairs) - len(here),
         omitted=", ".join(omitted),
     )
 

@@ -212,6 +212,7 @@ def last_pass(store: Store, name: str) -> str:
     """Return the id of a run of the same agent that passes where another one fails.
 
     The last one before it is preferred, and among the last ones one with the same question.
+    Later runs are looked at only if none before it passes.
 
     Args:
         store: The store.
@@ -227,7 +228,8 @@ def last_pass(store: Store, name: str) -> str:
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
     key = store.run_list.find(run.id)
     keys = list(find_runs(store, passing, _PASSES, after=key).keys)
-    keys += find_runs(store, passing, _PASSES, after=key, is_forward=True).keys
+    if not keys:
+        keys = list(find_runs(store, passing, _PASSES, after=key, is_forward=True).keys)
     asked = question_line(run)[:200]
     rows = store.run_list.rows(keys)
     same = [row.id for row in rows if asked and one_line(row.question).startswith(asked)]

@@ -106,10 +106,9 @@ def _looked_at(
         scores = store.scores.of([key.id for key in kept])
         kept = [key for key in kept if _has_verdict(scores[key.id], search.verdict)]
     if is_read and kept:
-        columns = {"trajectory_id": [key.id for key in kept]}
         starts = pa.array([key.start_ns for key in kept], pa.int64())
-        runs = store.trajectories.at(pa.table({**columns, "start_ns": starts}))
-        matching = {run.id for run in runs if search.selection.matches(run)}
+        table = pa.table({"trajectory_id": [key.id for key in kept], "start_ns": starts})
+        matching = store.trajectories.matching(table, search.selection)
         kept = [key for key in kept if key.id in matching]
     return part, set(kept)
 

@@ -25,6 +25,8 @@ from .site import Site
 __all__ = ["Mark", "RunItem", "RunsPage", "cost_text", "items_of", "marks_of", "runs_routes"]
 
 _PAGE = 50
+# Seconds after which a page of a search stops looking, and offers to go on.
+_PATIENCE = 0.15
 # The most runs of a search that are counted.
 _COUNTED = 100_001
 _REASON, _QUESTION, _NAME, _LOOKED_AT = 220, 240, 60, 4000  # characters
@@ -104,7 +106,7 @@ class RunsPage:
         count: How many runs match, as text, or "" where counting would read them.
         older: The path of the next page, or "".
         newest: The path of the first page, or "" if this is it.
-        note: That the search stopped before its end, or "".
+        note: How far the search looked if it stopped before its end, or "".
         state: How far the store had grown.
     """
 
@@ -159,7 +161,7 @@ def runs_page(
         most: The most runs.
     """
     state = store.run_list.state()
-    found = find_runs(store, search, most, after=after)
+    found = find_runs(store, search, most, after=after, patience=_PATIENCE)
     items = items_of(store, found.keys, prices, search.text)
     older = with_query("/runs", q=search.text, after=key_text(found.after)) if found.after else ""
     return RunsPage(
@@ -279,9 +281,9 @@ def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:
 
 
 def _note(found: FoundRuns) -> str:
-    if not found.is_cut:
+    if not found.is_cut or found.after is None:
         return ""
-    return f"looked at {found.looked_at:,} runs one by one; the search continues below"
+    return f"searched back to {clock(found.after.start_ns)}; earlier runs may match too"
 
 
 def _named(store: Store, search: RunSearch) -> str:

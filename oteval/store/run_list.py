@@ -224,7 +224,7 @@ class RunList:
                 f"WHERE {' AND '.join(scored)}) USING (trajectory_id)"
             )
         found: list[RunKey] = []
-        for stretch in self._stretches(selection, after, is_forward=is_forward):
+        for stretch in self._stretches(selection, after, most=most, is_forward=is_forward):
             query = (
                 "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
                 "ANTI JOIN superseded USING (trajectory_id, rev) "
@@ -241,11 +241,12 @@ class RunList:
         return found
 
     def _stretches(
-        self, selection: Selection, after: RunKey | None, *, is_forward: bool
+        self, selection: Selection, after: RunKey | None, *, most: int, is_forward: bool
     ) -> Iterator[Range]:
         """Yield stretches of time that begin at a run, each with more runs, the last with all.
 
         Most pages are full after the first, so that only its row groups are read.
+        A stretch with fewer runs than are wanted cannot fill the page and is left out.
         """
         first, last = EVERYWHERE
         if selection.since_ns is not None:
@@ -258,6 +259,8 @@ class RunList:
             last = min(last, after.start_ns)
         order, end = ("ASC", "max") if is_forward else ("DESC", "min")
         for count in _STRETCHES:
+            if count < most:
+                continue
             found = first_row(
                 self._connection,
                 f"SELECT {end}(start_ns), count(*) FROM (SELECT start_ns FROM trajectories "  # noqa: S608

@@ -257,6 +257,27 @@ class Trajectories:
             built |= self._with_history(moved) if moved else {}
             yield from (built[name] for name in starts if name in built)
 
+    def matching(self, keys: pa.Table, selection: Selection) -> set[str]:
+        """Return the ids of those of some trajectories that meet what SQL cannot test exactly.
+
+        Conditions that their columns decide are decided there, and only the other runs are read.
+
+        Args:
+            keys: A table of `keys` whose trajectories meet `condition_of` of the selection.
+            selection: The selection.
+        """
+        if not len(keys):
+            return set()
+        starts = keys["start_ns"].to_pylist()
+        found = self._fields.results(
+            "SELECT * FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev) "
+            "WHERE start_ns BETWEEN ? AND ? "
+            "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
+            [min(starts), max(starts), keys["trajectory_id"].to_pylist()],
+            {"wanted": selected(selection)},
+        )
+        return set(found.filter(found["wanted"])["trajectory_id"].to_pylist())
+
     def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return current trajectories and all their histories by id."""
         return build_trajectories(self._rows_with_history(names))

@@ -294,3 +294,14 @@ def test_a_late_divergence_is_shown_in_a_long_comparison(store: Store, pages: Sh
     assert "the <mark>other</mark> end" in text
     assert "First divergence" in text
     assert "1,401 more rows" in text
+
+
+def test_a_later_pass_is_compared_only_without_an_earlier_one(store: Store, pages: ShowPages):
+    """A pass before the failing run comes first, even if a later one has the same question."""
+    runs = [run(1, "Other"), run(2, "Where is it?"), run(3, "Where is it?")]
+    put(store, *runs)
+    store.scores.write([score(runs[1], "calls", passed=False, score=0.0), score(runs[2], "calls")])
+    client, path = pages(store), f"/compare?a={runs[1].id}&b="
+    assert client.get(path + "pass").headers["location"] == path + runs[2].id
+    store.scores.write([score(runs[0], "calls")])
+    assert client.get(path + "pass").headers["location"] == path + runs[0].id

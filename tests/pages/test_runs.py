@@ -8,6 +8,7 @@ import re
 import pytest
 
 from oteval.errors import ConfigError
+from oteval.model import Message, ToolCall
 from oteval.pages.events import StoreChanges
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import parse_search
@@ -242,3 +243,39 @@ async def test_lines_end_when_the_server_stops():
     changes.close()
     assert await waiting in ("", "ended")
     assert await anext(lines, "ended") == "ended"
+
+
+def test_a_search_that_stops_says_how_far_it_looked(
+    store: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
+):
+    """The page names the time of the last run that it looked at, and offers to go on."""
+    monkeypatch.setattr("oteval.pages.runs._PATIENCE", -1.0)
+    put(store, *(run(number, f"question {number}") for number in range(1, 301)))
+    client, address, found, stops = pages(store), "/runs?q=asked~question.%5B57%5D%24", [], 0
+    while address:
+        text = client.get(address).text
+        found += ids(text)
+        link = re.search(r'rel="next" href="([^"]+)">([^<]+)<', text)
+        address = link[1].replace("&amp;", "&") if link else ""
+        if link and "search further back" in link[2]:
+            stops += 1
+            assert re.search(r"searched back to 2026-11-18 \d\d:\d\d:\d\d; earlier runs", text)
+            assert "No run matches.<" not in text
+    assert found == [7, 5]
+    assert stops >= 1
+
+
+def test_failed_calls_that_no_call_explains_are_found(store: Store, pages: ShowPages):
+    """errors>0 counts results that report a failure, also those that belong to no call."""
+    orphan = (Message("user", "Refund me"), Message("tool", "Error", is_error=True))
+    call = ToolCall("refund", {"id": 1}, id="c")
+    failed = (
+        Message("user", "Refund me"),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", "Error", tool_call_id="c", is_error=True),
+    )
+    put(store, run(1), run(2, messages=failed), run(3, messages=orphan), run(4))
+    client = pages(store)
+    assert ids(client.get("/runs?q=errors%3E0").text) == [3, 2]
+    assert ids(client.get("/runs?q=errors%3E1").text) == []
+    assert ids(client.get("/runs?q=errors%3E0+refund+agent%3Dshop").text) == [3, 2]

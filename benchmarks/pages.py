@@ -3,14 +3,18 @@
 The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
 it in another process. Each request is another one of its kind: another run, another search, or
 another place in the list, so that no answer is known before. Only the overview and the variants
-are kept until the store has grown; their first request is the p99. Filling the store and starting
-the command are not measured. A kind of page whose requests take more than 40 s together has fewer.
+are kept until the store has grown; their first request is the p99.
+
+Then `oteval serve` shows the same store, and the same requests are made again while another process
+sends it spans at a rate. Filling the store and starting the commands are not measured. A kind
+of page whose requests take more than 40 s together has fewer.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,15 +28,20 @@ import httpx
 
 from . import parts
 from .clock import ROOT, run
+from .otlp_load import requests as load_requests
+from .otlp_load import send
 from .report import Row, below
+from .served import Served
 
-FULL = {"runs": 1_000_000, "requests": 50}
-QUICK = {"runs": 20_000, "requests": 10}
+FULL = {"runs": 1_000_000, "requests": 50, "rate": 1000}
+QUICK = {"runs": 20_000, "requests": 10, "rate": 1000}
 
 MOST_MEDIAN, MOST_P99 = 0.3, 1.0  # seconds
 MOST_KB = 100.0
 _ENOUGH = 40.0  # seconds for one kind of page
 _FILL = "import sys; from benchmarks.large_store import fill_file; fill_file(*sys.argv[1:])"
+_SEND = "import sys; from benchmarks.pages import send_forever; send_forever(*sys.argv[1:])"
+_BATCH = 100  # spans of a request
 _AGENTS = ("shop", "travel", "support", "billing", "search")
 _KEY = re.compile(r'href="(/runs\?[^"]*after=[^"]+)"')
 _RUN = re.compile(r'href="/runs/([0-9a-f]{16})["?]')
@@ -41,21 +50,27 @@ _SECOND = 10**9
 Paths = Iterator[str]
 
 
-def measure(*, runs: int, requests: int, store: Path | None = None) -> dict[str, Any]:
+def measure(
+    *, runs: int, requests: int, rate: int = 0, store: Path | None = None
+) -> dict[str, Any]:
     """Measure every page on one store.
 
     Args:
         runs: How many runs the store holds; a multiple of 2,000.
         requests: How many requests for each kind of page.
-        store: A database that `large_store` has filled; None fills a temporary one.
+        rate: The spans a second that come in meanwhile, the second time; 0 measures only once.
+        store: A database that `large_store` has filled, of which a copy is used; None fills one.
 
     Returns:
         ``runs``; ``pages``: by kind the ``median`` and ``p99`` seconds and the largest answer in
-        ``bytes``; ``assets``: the bytes of scripts and styles.
+        ``bytes``; ``loaded``: the same while spans came in, and ``received``, how many a second
+        were acknowledged; ``assets``: the bytes of scripts and styles.
     """
     with tempfile.TemporaryDirectory() as name:
-        path = store or Path(name) / "large.duckdb"
-        if store is None:
+        path = Path(name) / "traces.duckdb"
+        if store is not None:
+            shutil.copy(store, path)
+        else:
             run([sys.executable, "-c", _FILL, str(path), str(runs)])
         with _view(path) as link, httpx.Client(timeout=60) as client:
             client.base_url = httpx.URL(link).join("/")
@@ -64,10 +79,74 @@ def measure(*, runs: int, requests: int, store: Path | None = None) -> dict[str,
             assets = [
                 client.get(path) for path in re.findall(r'="(/static/[^"]+\.(?:c|j)s+)"', text)
             ]
-            kinds = _kinds(client)
-            found = {kind: _measured(client, paths, requests) for kind, paths in kinds.items()}
+            # New runs begin years later than these, which would leave few different ones.
+            names = _some_runs(client)
+            found = _measured_kinds(client, names, requests)
+        folder = Path(name)
+        loaded, received = _under_load(folder, names, requests, rate) if rate else ({}, 0.0)
     size = sum(len(one.content) for one in assets)
-    return {"runs": runs, "pages": found, "assets": size}
+    return {
+        "runs": runs,
+        "pages": found,
+        "loaded": loaded,
+        "received": received,
+        "rate": rate,
+        "assets": size,
+    }
+
+
+def _measured_kinds(
+    client: httpx.Client, names: Sequence[tuple[int, str]], most: int
+) -> dict[str, dict[str, float]]:
+    return {kind: _measured(client, paths, most) for kind, paths in _kinds(names).items()}
+
+
+def _under_load(
+    folder: Path, names: Sequence[tuple[int, str]], most: int, rate: int
+) -> tuple[dict[str, dict[str, float]], float]:
+    """Measure the pages of a server while spans come in.
+
+    Args:
+        folder: The folder of the database.
+        names: The starts and ids of runs to ask for.
+        most: How many requests for each kind of page.
+        rate: Spans a second.
+
+    Returns:
+        The costs by kind of page, and the spans a second that the server acknowledged.
+    """
+    server, log = Served(folder), folder / "acknowledged"
+    try:
+        with log.open("w") as written:
+            command = [sys.executable, "-u", "-c", _SEND, str(server.http), str(rate)]
+            start = time.perf_counter()
+            sender = subprocess.Popen(command, stdout=written, cwd=ROOT)
+            try:
+                base = f"http://127.0.0.1:{server.http}"
+                with httpx.Client(timeout=60, base_url=base) as client:
+                    client.get("/runs")  # starts the process of the pages
+                    found = _measured_kinds(client, names, most)
+            finally:
+                sender.terminate()
+                sender.wait(60)
+            seconds = time.perf_counter() - start
+        return found, sum(map(int, log.read_text().split())) / seconds
+    finally:
+        server.stop()
+
+
+def send_forever(port: str, rate: str) -> None:
+    """Send agent runs to a server until the process ends; print the spans of each acknowledgement.
+
+    Args:
+        port: The port of its HTTP server.
+        rate: Spans a second.
+    """
+    begin, given = time.perf_counter(), 0
+    for load in load_requests(1 << 40, batch=_BATCH):
+        time.sleep(max(0.0, begin + given / int(rate) - time.perf_counter()))
+        given += len(load.spans)
+        print(len(send(int(port), [load], senders=1).acknowledged))
 
 
 @contextmanager
@@ -86,9 +165,8 @@ def _view(path: Path) -> Iterator[str]:
         process.stdout.close()
 
 
-def _kinds(client: httpx.Client) -> dict[str, Paths]:
+def _kinds(names: Sequence[tuple[int, str]]) -> dict[str, Paths]:
     """Return the paths to ask for, by kind of page."""
-    names = _some_runs(client)
     keys = [f"{ns}-{name}" for ns, name in names]
     ids = itertools.cycle([name for _, name in names])
     numbers = itertools.count(1)
@@ -175,14 +253,22 @@ def _share(times: Sequence[float], share: float) -> float:
 
 def rows(found: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    out = []
-    for kind, cost in found["pages"].items():
-        out += [
-            below(f"{kind}: median ms", 1000 * cost["median"], "{:.0f}", 1000 * MOST_MEDIAN),
-            below(f"{kind}: p99 ms", 1000 * cost["p99"], "{:.0f}", 1000 * MOST_P99),
-            Row(f"{kind}: largest answer, KB", f"{cost['bytes'] / 1e3:.0f}"),
-        ]
+    out = _page_rows(found["pages"], "")
+    if found["loaded"]:
+        out.append(Row("spans acknowledged a second", f"{found['received']:.0f}"))
+        out += _page_rows(found["loaded"], f", {found['rate']} spans/s coming in")
     out.append(below("scripts and styles: KB", found["assets"] / 1e3, "{:.1f}", MOST_KB))
+    return out
+
+
+def _page_rows(pages: dict[str, dict[str, float]], when: str) -> list[Row]:
+    out = []
+    for kind, cost in pages.items():
+        out += [
+            below(f"{kind}: median ms{when}", 1000 * cost["median"], "{:.0f}", 1000 * MOST_MEDIAN),
+            below(f"{kind}: p99 ms{when}", 1000 * cost["p99"], "{:.0f}", 1000 * MOST_P99),
+            Row(f"{kind}: largest answer, KB{when}", f"{cost['bytes'] / 1e3:.0f}"),
+        ]
     return out
 
 

@@ -392,6 +392,15 @@ def test_pages_of_a_large_store_are_measured():
     assert len(pages.rows(found)) == 3 * len(found["pages"]) + 1
 
 
+@pytest.mark.slow
+def test_pages_are_measured_while_spans_come_in():
+    """Each kind of page is measured a second time, on a server that acknowledges spans."""
+    found = pages.measure(runs=2000, requests=1, rate=100)
+    assert found["loaded"].keys() == found["pages"].keys()
+    assert found["received"] > 0
+    assert len(pages.rows(found)) == 6 * len(found["pages"]) + 2
+
+
 def test_commands_on_a_large_store_are_measured():
     """Each command ends well, also where its pipe is closed; time and memory are measured."""
     found = large_store.measure(runs=2000)

@@ -2,8 +2,8 @@
 
 The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
 it in another process. Each request is another one of its kind: another run, another search, or
-another place in the list, so that no answer is known before. Only the overview and the variants
-are kept until the store has grown; their first request is the p99.
+another place in the list, so that no answer is known before. Only the overview, the variants and
+the evaluators are kept until the store has grown; their first request is the p99.
 
 Then `oteval serve` shows the same store, and the same requests are made again while another process
 sends it spans at a rate. Filling the store and starting the commands are not measured. A kind
@@ -205,6 +205,16 @@ def _kinds(names: Sequence[tuple[int, str]]) -> dict[str, Paths]:
         "compare": (f"/compare?a={name}&b=pass" for name in ids),
         "overview": (f"/?period={period}" for period in itertools.cycle(("7d", "30d", "all"))),
         "variants": itertools.repeat("/variants"),
+        "evaluators": (
+            f"/evaluators?period={period}" for period in itertools.cycle(("7d", "30d", "all"))
+        ),
+        "evaluator": (
+            f"/evaluators/quality?period={period}"
+            for period in itertools.cycle(("7d", "30d", "all"))
+        ),
+        "evaluator, an agent": (
+            f"/evaluators/match?q=agent%3D{agent}" for agent in itertools.cycle(_AGENTS)
+        ),
         "conversations": itertools.repeat("/conversations"),
         "alerts": itertools.repeat("/alerts"),
     }

@@ -28,6 +28,7 @@ PICTURES = (
     ("run", f"/runs/{FAILED_RUN}", 760),
     ("compare", f"/compare?a={FAILED_RUN}&reference=refund-calls", 640),
     ("variants", "/variants", 700),
+    ("evaluator", "/evaluators/refund-calls?period=all", 760),
 )
 
 

@@ -20,6 +20,7 @@ from .alert_actions import alert_action_routes
 from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
+from .evaluators import evaluators_routes
 from .events import events_routes
 from .labels import labels_routes
 from .login import Doorkeeper, login_routes
@@ -61,6 +62,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *compare_routes(site),
         *conversations_routes(site),
         *variants_routes(site),
+        *evaluators_routes(site),
         *alerts_routes(site),
         *action_routes(site),
         *alert_action_routes(site),

@@ -23,6 +23,7 @@ __all__ = [
     "Asset",
     "assets",
     "conversation_link",
+    "named_link",
     "near_parts",
     "page",
     "text_page",
@@ -48,6 +49,7 @@ _SECTIONS = (
     ("runs", "/runs", "Runs"),
     ("conversations", "/conversations", "Conversations"),
     ("variants", "/variants", "Variants"),
+    ("evaluators", "/evaluators", "Evaluators"),
     ("labels", "/labels", "Labels"),
     ("alerts", "/alerts", "Alerts"),
 )
@@ -113,8 +115,13 @@ def near_parts(parts: Sequence[int], shown: int) -> Sequence[int]:
 
 def conversation_link(name: str) -> str:
     """Return the path of a conversation's page; for an id that no path can hold, that of all."""
-    can_be_path = len(name) < _LONGEST_VALUE // 2 and "\n" not in name
-    return f"/conversations/{quote(name, safe='')}" if can_be_path else "/conversations"
+    return named_link("/conversations", name)
+
+
+def named_link(folder: str, name: str) -> str:
+    """Return the path of a name's page in a folder; the folder for a name that no path can hold."""
+    can_be_path = 0 < len(name) < _LONGEST_VALUE // 2 and "\n" not in name
+    return f"{folder}/{quote(name, safe='')}" if can_be_path else folder
 
 
 def with_query(path: str, **values: str | None) -> str:

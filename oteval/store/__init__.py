@@ -7,7 +7,7 @@ A `Store` opens a database; each of its attributes is an object with the queries
   `span_outlines` only reads.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
 - `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines`,
-  `run_list`, `agent_figures` and `variants` only read.
+  `run_list`, `agent_figures`, `evaluator_figures` and `variants` only read.
 - `scores`, `labels`: ``scores``, ``human_labels``. `label_queue` only reads.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
 - `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.

@@ -9,6 +9,9 @@ from .contents import StoreContents as StoreContents
 from .database import Store as Store
 from .deletion import AuditEntry as AuditEntry
 from .deletion import DeletedRows as DeletedRows
+from .evaluator_figures import EvaluatorVerdicts as EvaluatorVerdicts
+from .evaluator_figures import ScoreBin as ScoreBin
+from .evaluator_figures import VerdictCounts as VerdictCounts
 from .label_queue import QUEUES as QUEUES
 from .label_queue import LabelledEvaluator as LabelledEvaluator
 from .label_queue import Queue as Queue

@@ -17,6 +17,7 @@ from .backup import CopyReport, copy_to, replace_by_copy
 from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
 from .contents import StoreContents, read_contents
 from .deletion import AuditLog, Deletion
+from .evaluator_figures import EvaluatorFigures
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
 from .label_queue import LabelQueue
@@ -62,6 +63,7 @@ class Store:
         variants: Counts the sequences of tools that runs called, in SQL.
         run_list: Lists runs page by page, newest first.
         agent_figures: Counts the runs and verdicts of each agent.
+        evaluator_figures: Counts the verdicts of each evaluator.
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -134,6 +136,7 @@ class Store:
         self.variants = Variants(connection)
         self.run_list = RunList(connection)
         self.agent_figures = AgentFigures(connection)
+        self.evaluator_figures = EvaluatorFigures(connection)
         self.statistics = RunStatistics(connection, self.trajectories)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)

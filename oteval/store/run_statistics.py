@@ -23,7 +23,7 @@ from .query import condition_of, is_exact, new_cursor, registered
 from .run_cases import case_column, number_of
 from .run_fields import RunColumn, RunFields, RunFunction, selected
 from .run_groups import RunGroups
-from .scores import score_of
+from .scores import REPORTED_COST, score_of
 from .trajectories import Trajectories
 
 __all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
@@ -97,17 +97,6 @@ _NEWEST = """
     )
 """
 _JUDGED = "status = 'error' OR passed IS NOT NULL"
-# As `oteval.model.reported_cost`: the first of the two that is a number. Only metadata that may
-# have a cost is parsed.
-_COST = """
-    CASE WHEN contains(metadata, '"cost') THEN list_filter(
-        list_transform(
-            json_extract(metadata, ['$.cost_usd', '$.cost']),
-            lambda found: TRY_CAST(found::VARCHAR AS DOUBLE)
-        ),
-        lambda found: found IS NOT NULL
-    )[1] END
-"""
 _VERDICTS = f"""
     SELECT evaluator, group_number, place, min(start_ns) AS first,
         count(*) FILTER (status = 'error') AS errors,
@@ -120,7 +109,7 @@ _VERDICTS = f"""
         list(score) FILTER (score IS NOT NULL) AS scores,
         sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost
     FROM (
-        SELECT *, {_COST} AS cost, CASE WHEN start_ns <> 0 THEN least(
+        SELECT *, {REPORTED_COST} AS cost, CASE WHEN start_ns <> 0 THEN least(
             trunc((start_ns::HUGEINT - {{first}})::DOUBLE / {{step}}), {{last_place}}
         )::INTEGER END AS place
         FROM newest

@@ -21,6 +21,7 @@ from .memory import fetch, with_memory
 from .query import condition_of, insert, next_number, reader, registered, rows_of, wanted
 
 __all__ = [
+    "REPORTED_COST",
     "SCORE_ROWS",
     "HumanLabels",
     "Outcome",
@@ -100,6 +101,17 @@ _NUMBERS = f"""
         USING (trajectory_id)
     ) {{semi_join}} WHERE {{scored}} ORDER BY seq
 """  # noqa: S608
+# The cost that a score reports, as `oteval.model.reported_cost`: the first of the two that is a
+# number. Only metadata that may have a cost is parsed.
+REPORTED_COST = """
+    CASE WHEN contains(metadata, '"cost') THEN list_filter(
+        list_transform(
+            json_extract(metadata, ['$.cost_usd', '$.cost']),
+            lambda found: TRY_CAST(found::VARCHAR AS DOUBLE)
+        ),
+        lambda found: found IS NOT NULL
+    )[1] END
+"""
 _OUTCOMES: dict[Outcome, str] = {
     "pass": "passed",
     "fail": "NOT passed",

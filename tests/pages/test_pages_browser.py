@@ -102,6 +102,7 @@ def every_page(run: str, other: str) -> list[str]:
         *("/", "/runs", "/runs?q=passed%3Dfalse", "/runs?q=nothing", "/runs?q=color%3Dred"),
         *(f"/runs/{run}", f"/runs/{run}/spans", f"/compare?a={run}&b={other}"),
         *("/variants", "/conversations", "/alerts", "/labels", "/nowhere"),
+        *("/evaluators", "/evaluators?period=all", "/evaluators/calls", "/evaluators/tone"),
     ]
 
 

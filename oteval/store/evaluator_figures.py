@@ -1,0 +1,352 @@
+"""Figures of evaluators: their verdicts on the runs of a stretch of time, counted in SQL.
+
+The newest score of each evaluator on a run counts, whatever its version. In the figures of a
+version, its own newest score on a run counts.
+
+Tables: ``scores``, ``trajectories`` and ``superseded`` are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from ..selection import EVERYTHING, Selection
+from .memory import with_memory
+from .query import condition_of, first_row, rows_of
+from .scores import REPORTED_COST
+
+__all__ = ["EvaluatorFigures", "EvaluatorVerdicts", "ScoreBin", "VerdictCounts"]
+
+_RUNS = """
+    runs AS (
+        SELECT trajectory_id, coalesce(agent, '') AS agent,
+            CASE WHEN coalesce(agent, '') = '' THEN coalesce(service, '') ELSE '' END AS service,
+            least(((start_ns::HUGEINT - {first}) // {step})::INTEGER, {places} - 1) AS place
+        FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev)
+        WHERE start_ns BETWEEN {first} AND {last} AND {clause}
+    )
+"""
+# Only scores that share the hash of their key with others are sorted: few, unless runs were scored
+# again.
+_MARKED = f"""
+    WITH {_RUNS},
+    scored AS MATERIALIZED (
+        SELECT s.trajectory_id, s.evaluator, s.version, s.seq, s.status, s.passed, s.time_ns,
+            CASE WHEN isfinite(s.score) THEN s.score END AS score, {REPORTED_COST} AS cost,
+            r.agent, r.service, r.place, hash(s.trajectory_id, s.evaluator) AS key
+        FROM scores s JOIN runs r USING (trajectory_id) WHERE {{wanted}}
+    ),
+    repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
+    ranked AS (
+        SELECT seq,
+            row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) AS nth,
+            row_number() OVER (
+                PARTITION BY trajectory_id, evaluator, version ORDER BY seq DESC
+            ) AS nth_of_version
+        FROM scored SEMI JOIN repeated USING (key)
+    ),
+    marked AS MATERIALIZED (
+        SELECT s.* EXCLUDE (trajectory_id, key), coalesce(nth, 1) = 1 AS is_newest,
+            coalesce(nth_of_version, 1) = 1 AS is_newest_of_version
+        FROM scored s LEFT JOIN ranked USING (seq)
+    )
+"""
+_COUNTS = """
+    count(*) FILTER (status = 'ok' AND passed) AS passed,
+    count(*) FILTER (status = 'ok' AND NOT passed) AS failed,
+    count(*) FILTER (status = 'ok' AND passed IS NULL) AS unjudged,
+    count(*) FILTER (status = 'error') AS errors,
+    count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
+    count(score) FILTER (status = 'ok') AS scored,
+    sum(score) FILTER (status = 'ok') AS total,
+    sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost,
+    min(time_ns) FILTER (time_ns > 0) AS first_ns, max(time_ns) AS last_ns
+"""
+_LIST = f"""
+    {_MARKED}
+    SELECT evaluator, 'place' AS kind, place::VARCHAR AS name, '' AS service, {_COUNTS}
+    FROM marked WHERE is_newest GROUP BY evaluator, place
+    UNION ALL BY NAME
+    SELECT evaluator, 'version' AS kind, version AS name, '' AS service, {_COUNTS}
+    FROM marked WHERE is_newest_of_version GROUP BY evaluator, version
+"""
+_ONE = f"""
+    {_LIST}
+    UNION ALL BY NAME
+    SELECT evaluator, 'agent' AS kind, agent AS name, service, {_COUNTS}
+    FROM marked WHERE is_newest GROUP BY evaluator, agent, service
+    UNION ALL BY NAME
+    SELECT evaluator, 'bin' AS kind,
+        greatest(0, least(floor((score - ?::DOUBLE) / ?::DOUBLE)::INTEGER, {{bins}} - 1))::VARCHAR
+            AS name, '' AS service, {_COUNTS}
+    FROM marked WHERE is_newest AND status = 'ok' AND score IS NOT NULL GROUP BY ALL
+"""
+# Fails first, then scores that neither pass nor fail, the lowest first.
+_WORST = f"""
+    WITH {_RUNS}
+    SELECT trajectory_id FROM scores s SEMI JOIN runs USING (trajectory_id)
+    WHERE {{wanted}} AND status = 'ok' AND passed IS NOT TRUE
+    ORDER BY passed IS NULL, score ASC NULLS LAST, seq DESC LIMIT {{most}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCounts:
+    """Verdicts of an evaluator, counted.
+
+    Attributes:
+        passed: The number of passes.
+        failed: The number of fails.
+        unjudged: The number of scores or labels that neither pass nor fail.
+        errors: The number of runs on which the evaluator failed.
+        not_evaluated: The number of runs that it could not judge.
+        scored: The number of verdicts with a number.
+        total: The sum of these numbers.
+        cost: The reported cost in US dollars; None if no score reports any.
+        first_ns: When the first of them was given (ns since the epoch), 0 if unknown.
+        last_ns: When the last of them was given.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    unjudged: int = 0
+    errors: int = 0
+    not_evaluated: int = 0
+    scored: int = 0
+    total: float = 0.0
+    cost: float | None = None
+    first_ns: int = 0
+    last_ns: int = 0
+
+    @classmethod
+    def summed(cls, parts: Iterable[VerdictCounts]) -> VerdictCounts:
+        """Return the counts of several parts together."""
+        found = list(parts)
+        costs = [one.cost for one in found if one.cost is not None]
+        return cls(
+            passed=sum(one.passed for one in found),
+            failed=sum(one.failed for one in found),
+            unjudged=sum(one.unjudged for one in found),
+            errors=sum(one.errors for one in found),
+            not_evaluated=sum(one.not_evaluated for one in found),
+            scored=sum(one.scored for one in found),
+            total=sum(one.total for one in found),
+            cost=sum(costs) if costs else None,
+            first_ns=min((one.first_ns for one in found if one.first_ns), default=0),
+            last_ns=max((one.last_ns for one in found), default=0),
+        )
+
+    @property
+    def runs(self) -> int:
+        """The number of runs with any outcome, errors and those not evaluated included."""
+        return self.passed + self.failed + self.unjudged + self.errors + self.not_evaluated
+
+    @property
+    def judged(self) -> int:
+        """The number of passes, fails and errors; 0 if nothing passed or failed."""
+        return self.passed + self.failed + self.errors if self.passed or self.failed else 0
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the scores that are numbers; None without any."""
+        return self.total / self.scored if self.scored else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBin:
+    """The scores in a range.
+
+    Attributes:
+        low: The lower end of the range.
+        high: The upper end.
+        counts: Their verdicts.
+    """
+
+    low: float
+    high: float
+    counts: VerdictCounts
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorVerdicts:
+    """The verdicts of an evaluator on some runs.
+
+    Attributes:
+        evaluator: Its name.
+        counts: All of them.
+        places: Those of each stretch of time, by when the runs began.
+        versions: Those of each version, the one with the newest score first.
+        agents: Those of each agent, or of a service for runs without one (agent, service, counts),
+            the most runs first; only for a single evaluator.
+        bins: Its scores by range; only for a single evaluator.
+    """
+
+    evaluator: str
+    counts: VerdictCounts
+    places: tuple[VerdictCounts, ...]
+    versions: tuple[tuple[str, VerdictCounts], ...]
+    agents: tuple[tuple[str, str, VerdictCounts], ...] = ()
+    bins: tuple[ScoreBin, ...] = ()
+
+
+class EvaluatorFigures:
+    """Counts the verdicts of each evaluator in a store."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def has_scores(self, evaluator: str) -> bool:
+        """Return whether an evaluator has given any score."""
+        query = "SELECT 1 FROM scores WHERE evaluator = ? LIMIT 1"
+        return first_row(self._connection, query, [evaluator]) is not None
+
+    def names(self) -> dict[str, int]:
+        """Return the evaluators with scores, with the time (ns) of the newest score of each."""
+        rows = self._connection.execute(
+            "SELECT evaluator, max(time_ns) FROM scores GROUP BY evaluator ORDER BY evaluator"
+        ).fetchall()
+        return {name: last or 0 for name, last in rows}
+
+    def all(
+        self, first_ns: int, last_ns: int, places: int, selection: Selection = EVERYTHING
+    ) -> tuple[EvaluatorVerdicts, ...]:
+        """Return the verdicts of every evaluator on some runs, by name.
+
+        Args:
+            first_ns: The earliest start of a run (ns since the epoch).
+            last_ns: The latest start of a run.
+            places: The number of stretches of time to count by.
+            selection: The runs, by filters that have a column.
+        """
+        query, values = _query(_LIST, first_ns, last_ns, places, selection)
+        rows = self._rows(query.replace("{wanted}", "TRUE"), values)
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            by_name.setdefault(row["evaluator"], []).append(row)
+        return tuple(_verdicts(name, by_name[name], places) for name in sorted(by_name))
+
+    def of(
+        self,
+        evaluator: str,
+        first_ns: int,
+        last_ns: int,
+        places: int,
+        *,
+        bins: int,
+        selection: Selection = EVERYTHING,
+    ) -> EvaluatorVerdicts:
+        """Return the verdicts of one evaluator on some runs.
+
+        Args:
+            evaluator: The evaluator.
+            first_ns: The earliest start of a run (ns since the epoch).
+            last_ns: The latest start of a run.
+            places: The number of stretches of time to count by.
+            bins: The number of ranges of scores to count by.
+            selection: The runs, by filters that have a column.
+        """
+        low, width = self._range(evaluator, bins)
+        query, values = _query(_ONE, first_ns, last_ns, places, selection)
+        query = query.replace("{wanted}", "s.evaluator = ?").replace("{bins}", str(int(bins)))
+        rows = self._rows(query, [*values, evaluator, low, width])
+        edges = [low + at * width for at in range(bins + 1)]
+        return _verdicts(evaluator, rows, places, edges)
+
+    def worst(
+        self,
+        evaluator: str,
+        first_ns: int,
+        last_ns: int,
+        *,
+        most: int,
+        selection: Selection = EVERYTHING,
+    ) -> list[str]:
+        """Return the ids of runs that have, or had before they were scored again, the worst scores.
+
+        Args:
+            evaluator: The evaluator.
+            first_ns: The earliest start of a run (ns since the epoch).
+            last_ns: The latest start of a run.
+            most: The most scores to look at.
+            selection: The runs, by filters that have a column.
+        """
+        query, values = _query(_WORST, first_ns, last_ns, 1, selection)
+        query = query.replace("{wanted}", "s.evaluator = ?").replace("{most}", str(int(most)))
+        rows = self._rows(query, [*values, evaluator])
+        return list(dict.fromkeys(row["trajectory_id"] for row in rows))
+
+    def _range(self, evaluator: str, bins: int) -> tuple[float, float]:
+        """Return the lower end and the width of the first range: 0 to 1 if all scores are there."""
+        found = first_row(
+            self._connection,
+            "SELECT min(score), max(score) FROM scores "
+            "WHERE evaluator = ? AND status = 'ok' AND isfinite(score)",
+            [evaluator],
+        )
+        low, high = found if found and found[0] is not None else (0.0, 1.0)
+        if low >= 0 and high <= 1:
+            low, high = 0.0, 1.0
+        width = high / bins - low / bins  # the difference of large numbers may be infinite
+        return low, width if width > 0 else 1.0 / bins
+
+    def _rows(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        table = with_memory(
+            self._connection,
+            lambda: self._connection.sql(query, params=list(values)).to_arrow_table(),
+        )
+        return list(rows_of(table))
+
+
+def _query(
+    form: str, first_ns: int, last_ns: int, places: int, selection: Selection
+) -> tuple[str, list[Any]]:
+    """Return a query with its stretch of time and runs, and the parameters for the latter."""
+    clause, values = condition_of(selection)
+    step = max(1, -(-(last_ns - first_ns + 1) // places))
+    numbers = {"first": first_ns, "last": last_ns, "step": step, "places": places}
+    for name, number in numbers.items():
+        form = form.replace(f"{{{name}}}", str(int(number)))
+    return form.replace("{clause}", f"({clause})"), values
+
+
+def _verdicts(
+    evaluator: str,
+    rows: Sequence[Mapping[str, Any]],
+    places: int,
+    edges: Sequence[float] = (),
+) -> EvaluatorVerdicts:
+    kinds: dict[str, dict[tuple[str, str], VerdictCounts]] = {}
+    for row in rows:
+        found = kinds.setdefault(row["kind"], {})
+        found[row["name"], row["service"]] = _counts(row)
+    by_place = kinds.get("place", {})
+    versions = [(name, one) for (name, _), one in kinds.get("version", {}).items()]
+    agents = [(name, service, one) for (name, service), one in kinds.get("agent", {}).items()]
+    by_bin = kinds.get("bin", {})
+    nothing = VerdictCounts()
+    return EvaluatorVerdicts(
+        evaluator=evaluator,
+        counts=VerdictCounts.summed(by_place.values()),
+        places=tuple(by_place.get((str(place), ""), nothing) for place in range(places)),
+        versions=tuple(sorted(versions, key=lambda one: (-one[1].last_ns, one[0]))),
+        agents=tuple(sorted(agents, key=lambda one: (-one[2].runs, one[0], one[1]))),
+        bins=tuple(
+            ScoreBin(edges[at], edges[at + 1], by_bin.get((str(at), ""), nothing))
+            for at in range(len(edges) - 1)
+        ),
+    )
+
+
+def _counts(row: Mapping[str, Any]) -> VerdictCounts:
+    names = ("passed", "failed", "unjudged", "errors", "not_evaluated", "scored")
+    return VerdictCounts(
+        **{name: row[name] for name in names},
+        total=row["total"] or 0.0,
+        cost=row["cost"],
+        first_ns=row["first_ns"] or 0,
+        last_ns=row["last_ns"] or 0,
+    )

@@ -18,6 +18,7 @@ from ..show.text import clean, clock, duration, one_line, shorten
 from ..store import ListedRun, RunKey, Store
 from .events import state_text
 from .responses import page, with_query
+from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
 from .run_search import FoundRuns, find_runs
 from .search import RunSearch, parse_search, suggestions
 from .site import Site
@@ -77,6 +78,13 @@ class RunItem:
         calls: The number of tool calls.
         failures: The number of calls that failed.
         gaps: The codes of its gaps.
+        model: The models that answered.
+        service: Its service, or "".
+        conversation: Its conversation, or "".
+        turn: Its number in the conversation, or "".
+        input: Its input tokens, or "".
+        output: Its output tokens, or "".
+        cached: Its input tokens that came from a cache, or "".
     """
 
     id: str
@@ -94,6 +102,18 @@ class RunItem:
     calls: int
     failures: int
     gaps: tuple[str, ...]
+    model: str = ""
+    service: str = ""
+    conversation: str = ""
+    turn: str = ""
+    input: str = ""
+    output: str = ""
+    cached: str = ""
+
+    @property
+    def time(self) -> str:
+        """How long it took, by the name of its column."""
+        return self.took
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +128,8 @@ class RunsPage:
         newest: The path of the first page, or "" if this is it.
         note: How far the search looked if it stopped before its end, or "".
         state: How far the store had grown.
+        columns: The columns, with their heads.
+        kept: The value of the parameter that chooses them, for links; "" for the usual ones.
     """
 
     search: RunSearch
@@ -117,6 +139,8 @@ class RunsPage:
     newest: str
     note: str
     state: str
+    columns: tuple[tuple[str, str], ...]
+    kept: str
 
 
 def runs_routes(site: Site) -> list[Route]:
@@ -126,30 +150,40 @@ def runs_routes(site: Site) -> list[Route]:
         text = request.query_params.get("q", "")
         after = key_of(request.query_params.get("after", ""))
         search = parse_search(text)
+        columns = chosen_columns(request.query_params.getlist("columns"))
         if named := await site.read(lambda store: _named(store, search)):
             return RedirectResponse(with_query(f"/runs/{named}"), 303)
         if "rows" in request.query_params:
             # All browsers ask at the same moment, when a run has arrived.
             found = await site.cached(
-                ("rows", search.text, after),
-                lambda store: runs_page(store, search, after, site.prices),
+                ("rows", search.text, after, columns_text(columns)),
+                lambda store: runs_page(store, search, after, site.prices, columns=columns),
                 patience=0,
             )
             return page("run_rows.html.j2", now_ns=site.clock(), runs=found, is_fragment=True)
-        found = await site.read(lambda store: runs_page(store, search, after, site.prices))
+        found = await site.read(
+            lambda store: runs_page(store, search, after, site.prices, columns=columns)
+        )
         return page(
             "runs.html.j2",
             section="runs",
             now_ns=site.clock(),
             runs=found,
             suggestions=suggestions(),
+            every_column=COLUMNS,
         )
 
     return [Route("/runs", runs)]
 
 
 def runs_page(
-    store: Store, search: RunSearch, after: RunKey | None, prices: Prices, most: int = _PAGE
+    store: Store,
+    search: RunSearch,
+    after: RunKey | None,
+    prices: Prices,
+    *,
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    most: int = _PAGE,
 ) -> RunsPage:
     """Return a page of the list.
 
@@ -158,20 +192,25 @@ def runs_page(
         search: The search.
         after: The run after which the page begins, or None for the newest.
         prices: The prices of models.
+        columns: The columns to show.
         most: The most runs.
     """
     state = store.run_list.state()
     found = find_runs(store, search, most, after=after, patience=_PATIENCE)
     items = items_of(store, found.keys, prices, search.text)
-    older = with_query("/runs", q=search.text, after=key_text(found.after)) if found.after else ""
+    kept, older = columns_text(columns), ""
+    if found.after:
+        older = with_query("/runs", q=search.text, after=key_text(found.after), columns=kept)
     return RunsPage(
         search=search,
         items=items,
         count=_count(store, search, found) if after is None else "",
         older=older,
-        newest=with_query("/runs", q=search.text) if after else "",
+        newest=with_query("/runs", q=search.text, columns=kept) if after else "",
         note=_note(found),
         state=state_text(state),
+        columns=tuple((name, COLUMNS[name]) for name in columns),
+        kept=kept,
     )
 
 
@@ -210,6 +249,13 @@ def _item(run: ListedRun, scores: Sequence[Score], prices: Prices, search: str) 
         calls=run.calls,
         failures=run.failures,
         gaps=tuple(clean(code) for code in dict.fromkeys(run.gap_codes)),
+        model=_name(", ".join(run.models)),
+        service=_name(run.service),
+        conversation=_name(run.conversation_id),
+        turn=f"{run.turn:,}" if run.conversation_id and run.turn else "",
+        input=f"{run.input_tokens:,}" if run.model_calls else "",
+        output=f"{run.output_tokens:,}" if run.model_calls else "",
+        cached=f"{run.cached_tokens:,}" if run.cached_tokens else "",
     )
 
 

@@ -100,6 +100,7 @@ def every_page(run: str, other: str) -> list[str]:
     """Return the paths of the kinds of pages."""
     return [
         *("/", "/runs", "/runs?q=passed%3Dfalse", "/runs?q=nothing", "/runs?q=color%3Dred"),
+        "/runs?columns=calls,input,output,cached,model,service,conversation,turn",
         *(f"/runs/{run}", f"/runs/{run}/spans", f"/compare?a={run}&b={other}"),
         *("/variants", "/conversations", "/alerts", "/labels", "/nowhere"),
         *("/evaluators", "/evaluators?period=all", "/evaluators/calls", "/evaluators/tone"),

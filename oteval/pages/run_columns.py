@@ -1,0 +1,56 @@
+"""The columns of the list of runs, which the address of the page chooses: ``columns=calls,cost``.
+
+When a run began, its question and its scores are always shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ConfigError
+
+__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "chosen_columns", "columns_text"]
+
+COLUMNS = {
+    "calls": "calls",
+    "time": "time",
+    "tokens": "tokens",
+    "input": "input tokens",
+    "output": "output tokens",
+    "cached": "cached tokens",
+    "cost": "cost",
+    "gaps": "gaps",
+    "model": "model",
+    "service": "service",
+    "conversation": "conversation",
+    "turn": "turn",
+}
+"""The columns that can be chosen, in the order of the list, with their heads."""
+DEFAULT_COLUMNS = ("calls", "time", "tokens", "cost", "gaps")
+# The form sends it beside the columns that are ticked, so that none can be chosen as well.
+_NONE = "none"
+
+
+def chosen_columns(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that an address chooses, in the order of the list.
+
+    Args:
+        given: The values of its parameter: names, separated by commas; no value chooses the usual
+            columns, and ``none`` alone chooses no column.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    names = {name for text in given for name in text.split(",") if name}
+    for name in sorted(names - {_NONE, *COLUMNS}):
+        raise ConfigError(f"columns={name[:40]}: there are {', '.join(COLUMNS)}")
+    if not names:
+        return DEFAULT_COLUMNS
+    return tuple(name for name in COLUMNS if name in names)
+
+
+def columns_text(columns: Sequence[str]) -> str:
+    """Return the value of the parameter that chooses columns; "" for the usual ones."""
+    if tuple(columns) == DEFAULT_COLUMNS:
+        return ""
+    return ",".join(columns) or _NONE

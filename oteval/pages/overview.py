@@ -15,6 +15,7 @@ from ..evaluators.stats import wilson
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
 from .alerts import Alert, open_alerts
+from .deployments import DeploymentMark, Deployments, read_deployments
 from .responses import page, with_query
 from .runs import cost_text
 from .site import Site
@@ -80,6 +81,8 @@ class AgentItem:
         failed_calls: The link to those runs.
         with_gaps: The share of runs with a gap.
         evaluators: Its evaluators.
+        deployments: Its latest deployments.
+        marks: The same as the path of lines on drawings over time.
     """
 
     name: str
@@ -96,6 +99,8 @@ class AgentItem:
     failed_calls: str
     with_gaps: float
     evaluators: tuple[EvaluatorItem, ...]
+    deployments: tuple[DeploymentMark, ...]
+    marks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +155,17 @@ def overview(store: Store, period: str, prices: Prices) -> Overview:
     """
     extent, length = store.agent_figures.extent(), _PERIODS[period]
     agents: tuple[AgentRuns, ...] = ()
+    deployments = Deployments()
     first, last = extent or (0, 0)
     if length is not None:
         first = max(first, last - length)
     if extent:
         agents = store.agent_figures.of(first, last, _PLACES, _MOST_AGENTS)
+        deployments = read_deployments(store, first, last)
     return Overview(
-        agents=tuple(_agent(one, prices, clock(first) if length else "") for one in agents),
+        agents=tuple(
+            _agent(one, prices, clock(first) if length else "", deployments) for one in agents
+        ),
         alerts=open_alerts(store)[:_MOST_ALERTS],
         period=period,
         periods=tuple((name, with_query("/", period=name)) for name in _PERIODS),
@@ -172,7 +181,8 @@ def search_word(name: str, value: str, operator: str = "=") -> str:
     return f"{name}{operator}{shown}"
 
 
-def _agent(found: AgentRuns, prices: Prices, since: str) -> AgentItem:
+def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployments) -> AgentItem:
+    deployed = deployments.of(found.agent, found.service)
     kind, name = ("agent", found.agent) if found.agent else ("service", found.service)
     words = [search_word(kind, name)] + ([f"since={since.replace(' ', 'T')}"] if since else [])
     cost, priced = 0.0, 0
@@ -196,6 +206,8 @@ def _agent(found: AgentRuns, prices: Prices, since: str) -> AgentItem:
         failed_calls=_runs([*words, "errors>0"]),
         with_gaps=found.with_gaps / found.runs,
         evaluators=tuple(_evaluator(one, words) for one in found.verdicts),
+        deployments=deployed,
+        marks="".join(f"M{one.share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for one in deployed),
     )
 
 

@@ -162,6 +162,23 @@ class AgentFigures:
         )
         return (found[0], found[1]) if found and found[0] is not None else None
 
+    def services(self, first_ns: int, last_ns: int) -> dict[str, set[str]]:
+        """Return the services of each agent's runs; "" has those of runs without an agent.
+
+        Args:
+            first_ns: The earliest start of a run (ns since the epoch).
+            last_ns: The latest start of a run.
+        """
+        rows = self._connection.execute(
+            "SELECT DISTINCT coalesce(agent, ''), coalesce(service, '') FROM trajectories "
+            "WHERE start_ns BETWEEN ? AND ?",
+            [first_ns, last_ns],
+        ).fetchall()
+        found: dict[str, set[str]] = {}
+        for agent, service in rows:
+            found.setdefault(agent, set()).add(service)
+        return found
+
     def of(self, first_ns: int, last_ns: int, places: int, most: int) -> tuple[AgentRuns, ...]:
         """Return the figures of agents, those with the most runs first.
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from oteval.model import Message, ToolCall
 from oteval.pages.site import Site
-from oteval.store import Store, StoredEpisode
+from oteval.store import Store, StoredEpisode, StoredMark
 
 from .conftest import SECOND, START, ShowPages, put, run, score
 
@@ -305,3 +305,20 @@ def test_a_later_pass_is_compared_only_without_an_earlier_one(store: Store, page
     assert client.get(path + "pass").headers["location"] == path + runs[2].id
     store.scores.write([score(runs[0], "calls")])
     assert client.get(path + "pass").headers["location"] == path + runs[0].id
+
+
+def test_deployments_are_marks_with_a_text(store: Store, pages: ShowPages):
+    """A mark of a service is on the drawings of its agents, with its name and time as text."""
+    put(store, run(1), run(3601), run(2, agent="other", service="else"))
+    store.scores.write([score(run(number), "calls") for number in (1, 3601)])
+    when = START + HOUR // 2
+    store.monitors.add_mark(StoredMark(when, "version", "web <b>2.1", "web", "<b>2.1", when))
+    store.monitors.add_mark(StoredMark(START - HOUR, "mark", "too early", "", "", when))
+    text = pages(store).get("/").text
+    shop, other = text.split('class="agent-block"')[1:]
+    assert "deployments web &lt;b&gt;2.1, 2026-11-18 11:36 UTC" in plain(f"<main{shop}")
+    label = 'aria-label="pass rate over time; deployments: web &lt;b&gt;2.1, 2026-11-18 11:36 UTC"'
+    assert label in shop
+    assert shop.count('<path class="deployed" d="M84.0 0V24">') == 2
+    assert "deployed" not in other
+    assert "too early" not in text

@@ -317,9 +317,7 @@ def evaluators_page(
             link=with_query(named_link("/evaluators", name), q=search.text, period=period),
             kind=(kinds or {}).get(name, ""),
             versions=len(by_name[name].versions) if name in by_name else 0,
-            figures=VerdictFigures.of(
-                by_name[name].counts if name in by_name else VerdictCounts()
-            ),
+            figures=VerdictFigures.of(by_name[name].counts if name in by_name else VerdictCounts()),
             last_ns=names.get(name, 0),
         )
         for name in {**dict.fromkeys(kinds or {}), **names}
@@ -351,12 +349,8 @@ def evaluator_page(
     """
     extent, selection = _extent(store, period), search.selection
     first, last = extent or (0, 0)
-    found = store.evaluator_figures.of(
-        name, first, last, _PLACES, bins=_BINS, selection=selection
-    )
-    ids = store.evaluator_figures.worst(
-        name, first, last, most=_LOOKED_AT, selection=selection
-    )
+    found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
+    ids = store.evaluator_figures.worst(name, first, last, most=_LOOKED_AT, selection=selection)
     since = f" since={clock(first).replace(' ', 'T')}" if _PERIODS[period] and extent else ""
     about = f"{search.text}{since} {search_word('evaluator', name)}".strip()
     return EvaluatorPage(

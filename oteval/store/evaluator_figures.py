@@ -54,7 +54,7 @@ _MARKED = f"""
             coalesce(nth_of_version, 1) = 1 AS is_newest_of_version
         FROM scored s LEFT JOIN ranked USING (seq)
     )
-"""
+"""  # noqa: S608
 _COUNTS = """
     count(*) FILTER (status = 'ok' AND passed) AS passed,
     count(*) FILTER (status = 'ok' AND NOT passed) AS failed,
@@ -73,7 +73,7 @@ _LIST = f"""
     UNION ALL BY NAME
     SELECT evaluator, 'version' AS kind, version AS name, '' AS service, {_COUNTS}
     FROM marked WHERE is_newest_of_version GROUP BY evaluator, version
-"""
+"""  # noqa: S608
 _ONE = f"""
     {_LIST}
     UNION ALL BY NAME
@@ -84,14 +84,14 @@ _ONE = f"""
         greatest(0, least(floor((score - ?::DOUBLE) / ?::DOUBLE)::INTEGER, {{bins}} - 1))::VARCHAR
             AS name, '' AS service, {_COUNTS}
     FROM marked WHERE is_newest AND status = 'ok' AND score IS NOT NULL GROUP BY ALL
-"""
+"""  # noqa: S608
 # Fails first, then scores that neither pass nor fail, the lowest first.
 _WORST = f"""
     WITH {_RUNS}
     SELECT trajectory_id FROM scores s SEMI JOIN runs USING (trajectory_id)
     WHERE {{wanted}} AND status = 'ok' AND passed IS NOT TRUE
     ORDER BY passed IS NULL, score ASC NULLS LAST, seq DESC LIMIT {{most}}
-"""
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,9 @@ _ONE = f"""
     FROM marked WHERE is_newest GROUP BY evaluator, agent, service
     UNION ALL BY NAME
     SELECT evaluator, 'bin' AS kind,
-        greatest(0, least(floor((score - ?::DOUBLE) / ?::DOUBLE)::INTEGER, {{bins}} - 1))::VARCHAR
+        greatest(0, least(
+            TRY_CAST(floor((score - ?::DOUBLE) / ?::DOUBLE) AS INTEGER), {{bins}} - 1
+        ))::VARCHAR
             AS name, '' AS service, {_COUNTS}
     FROM marked WHERE is_newest AND status = 'ok' AND score IS NOT NULL GROUP BY ALL
 """  # noqa: S608

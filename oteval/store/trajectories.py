@@ -258,7 +258,7 @@ class Trajectories:
             yield from (built[name] for name in starts if name in built)
 
     def matching(self, keys: pa.Table, selection: Selection) -> set[str]:
-        """Return the ids of those of some trajectories that meet what SQL cannot test exactly.
+        """Return the ids of trajectories that meet conditions that SQL cannot test exactly.
 
         Conditions that their columns decide are decided there, and only the other runs are read.
 

@@ -30,6 +30,7 @@ __all__ = [
     "SpanAccount",
     "TraceLocator",
     "explain",
+    "reconstruct_all",
     "refresh",
     "refresh_traces",
 ]
@@ -268,7 +269,7 @@ def _reconstruct_together(
     loaded.add(page)
     while True:
         loaded.add_with_conversations(store.related.by_runs(loaded.trace_ids, loaded.times))
-        found = _reconstruct_all(loaded.spans, loaded.logs)
+        found = reconstruct_all(loaded.spans, loaded.logs)
         related = _related_by_messages(store, loaded, found)
         related |= _related_by_calls(store, found, max_ranges=max(1, len(loaded.times)))
         if not loaded.add_with_conversations(related):
@@ -340,10 +341,14 @@ def _times(spans: Sequence[Span]) -> list[Range]:
     return merge_ranges(ranges)
 
 
-def _reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
+def reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Trajectory]:
     """Reconstruct traces together. If that raises, reconstruct each trace separately.
 
     A trace that still raises becomes a trajectory with the error, so that it blocks no other trace.
+
+    Args:
+        spans: The spans of whole traces.
+        logs: Their log records.
     """
     try:
         return reconstruct(spans, logs)
@@ -355,7 +360,7 @@ def _reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[T
             return [failed_trajectory(spans, traceback.format_exc(limit=-1).splitlines()[-1])]
         found: list[Trajectory] = []
         for trace_id, members in by_trace.items():
-            found += _reconstruct_all(members, [log for log in logs if log.trace_id == trace_id])
+            found += reconstruct_all(members, [log for log in logs if log.trace_id == trace_id])
         return found
 
 

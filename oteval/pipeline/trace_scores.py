@@ -1,0 +1,113 @@
+"""Reconstruct and score a batch of whole traces, from Arrow tables to Arrow tables.
+
+This needs no store and keeps nothing, so that any engine that hands out batches can run it. A batch
+holds whole traces, and all traces of each conversation in it. Runs that only their messages or
+their model calls connect are joined if the batch has all of their traces.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..machine import infrequent_gc
+from ..model import LogRecord, Score, Trajectory
+from ..selection import EVERYTHING, Selection
+from ..store import SCORE_ROWS, score_rows
+from ..store.arrow_rows import table_of
+from ..store.query import rows_of
+from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS, log_of, spans_of
+from ..store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
+from .prepared import PreparedEvaluator
+from .reconstruction import reconstruct_all
+
+__all__ = ["ScoredTraces", "score_batch"]
+
+_SPAN_NAMES = SPAN_COLUMNS.split(", ")
+
+
+class ScoredTraces(NamedTuple):
+    """The result of a batch.
+
+    Attributes:
+        trajectories: Rows of the table ``trajectories`` by start, each in its first revision.
+        scores: Rows of the table ``scores``, in the order of the trajectories and evaluators.
+    """
+
+    trajectories: pa.Table
+    scores: pa.Table
+
+
+def score_batch(
+    spans: pa.Table,
+    logs: pa.Table | None = None,
+    prepared: Sequence[PreparedEvaluator] = (),
+    *,
+    salt: str = "",
+    selection: Selection = EVERYTHING,
+    time_ns: int | None = None,
+) -> ScoredTraces:
+    """Return the trajectories of some traces, and their scores.
+
+    Args:
+        spans: Rows of the table ``spans``, in any order. Of several with the same ids, the one with
+            the smallest ``seq`` counts.
+        logs: Rows of the table ``logs``; None without log records.
+        prepared: The evaluators; without any, nothing is scored.
+        salt: The setting ``salt``, which decides which runs a sample has.
+        selection: The runs to score. Its limit does not apply: a batch does not know which runs are
+            the latest of all.
+        time_ns: The time of the scores (ns); now by default.
+
+    Raises:
+        InputError: A table lacks a column.
+    """
+    _require(spans, _SPAN_NAMES, "spans")
+    found = spans_of(spans.select(_SPAN_NAMES).take(_first_of_each(spans, "trace_id", "span_id")))
+    records: list[LogRecord] = []
+    if logs is not None:
+        _require(logs, LOG_SCHEMA.names, "logs")
+        records = [log_of(row) for row in rows_of(logs.take(_first_of_each(logs, "fingerprint")))]
+    now = time.time_ns() if time_ns is None else time_ns
+    with infrequent_gc():
+        runs = sorted(reconstruct_all(found, records), key=lambda run: (run.start_ns, run.id))
+        scores = [
+            one.score(run, now)
+            for run in runs
+            if selection.matches(run)
+            for one in prepared
+            if one.scorer.wants(run, salt)
+        ]
+        return ScoredTraces(_trajectory_rows(runs), _score_rows(scores))
+
+
+def _require(table: pa.Table, names: Iterable[str], kind: str) -> None:
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise InputError(f"a table of {kind} has no column {missing[0]!r}")
+
+
+def _first_of_each(table: pa.Table, *names: str) -> pa.Array:
+    """Return the positions of the rows to keep, by ``seq``: the first with each identity."""
+    numbers = table["seq"].to_pylist()
+    identities = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    kept: dict[Hashable, int] = {}
+    for place in sorted(range(len(numbers)), key=lambda place: numbers[place] or 0):
+        kept.setdefault(identities[place], place)
+    return pa.array(kept.values(), pa.int64())
+
+
+def _trajectory_rows(runs: Sequence[Trajectory]) -> pa.Table:
+    rows = [
+        {**trajectory_row(run), "rev": run.rev, "seq": number} for number, run in enumerate(runs, 1)
+    ]
+    names = TRAJECTORY_SCHEMA.names
+    return table_of([[row[name] for name in names] for row in rows], TRAJECTORY_SCHEMA)
+
+
+def _score_rows(scores: Sequence[Score]) -> pa.Table:
+    return score_rows(scores) if scores else SCORE_ROWS.empty_table()

@@ -227,17 +227,23 @@ def last_pass(store: Store, name: str) -> str:
     verdict = VerdictFilter("pass", tuple(failing))
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
     key = store.run_list.find(run.id)
-    keys = list(find_runs(store, passing, _PASSES, after=key).keys)
-    if not keys:
-        keys = list(find_runs(store, passing, _PASSES, after=key, is_forward=True).keys)
+    found = find_runs(store, passing, _PASSES, after=key)
+    is_cut = found.is_cut
+    if not found.keys:
+        found = find_runs(store, passing, _PASSES, after=key, is_forward=True)
+        is_cut = is_cut or found.is_cut
     asked = question_line(run)[:200]
-    rows = store.run_list.rows(keys)
+    rows = store.run_list.rows(list(found.keys))
     same = [row.id for row in rows if asked and one_line(row.question).startswith(asked)]
     chosen = same or [row.id for row in rows]
     if not chosen:
-        raise NotFound(
-            f"no run of {shorten(run.agent, _TITLE) or 'the same agent'} passes to compare with"
-        )
+        agent_name = shorten(run.agent, _TITLE) or "the same agent"
+        if is_cut:
+            raise NotFound(
+                f"no run of {agent_name} near this one passes; the search stopped before it had "
+                "looked at all: choose a run in the list"
+            )
+        raise NotFound(f"no run of {agent_name} passes to compare with")
     return chosen[0]
 
 

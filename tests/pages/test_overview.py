@@ -6,9 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from starlette.testclient import TestClient
 
 from oteval.model import Message, ToolCall
+from oteval.pages.run_search import FoundRuns
 from oteval.pages.site import Site
 from oteval.store import Store, StoredEpisode, StoredMark
 
@@ -322,3 +324,16 @@ def test_deployments_are_marks_with_a_text(store: Store, pages: ShowPages):
     assert shop.count('<path class="deployed" d="M84.0 0V24">') == 2
     assert "deployed" not in other
     assert "too early" not in text
+
+
+def test_a_search_for_a_pass_that_stopped_does_not_claim_that_there_is_none(
+    shop: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
+):
+    """A search that was cut short says so; only a whole one says that no run passes."""
+    client, address = pages(shop), f"/compare?a={1:016x}&b=pass"
+    monkeypatch.setattr(
+        "oteval.pages.compare.find_runs", lambda *_, **__: FoundRuns((), is_cut=True)
+    )
+    assert "the search stopped" in client.get(address).text
+    monkeypatch.setattr("oteval.pages.compare.find_runs", lambda *_, **__: FoundRuns(()))
+    assert "passes to compare with" in client.get(address).text
